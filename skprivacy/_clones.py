@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ._sklearn import safe_indexing
+from .exceptions import BudgetExceededError, SyntheticTrainingError
 
 if TYPE_CHECKING:
     from ._groups import Groups
 
-__all__ = ["check_weights", "group_names", "shadow_clone", "train_clone", "weight_name"]
+__all__ = [
+    "check_weights",
+    "group_names",
+    "named_failure",
+    "shadow_clone",
+    "train_clone",
+    "weight_name",
+]
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -56,9 +66,21 @@ def train_clone(
         given[weight_name(estimator)] = sample_weight[rows]
     if groups is not None:
         given |= dict.fromkeys(group_names(estimator), groups.named(rows))
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), named_failure(estimator, "trained on X and y"):
         warnings.simplefilter("ignore")
         return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows], **given)
+
+
+@contextmanager
+def named_failure(model: Any, what: str) -> Iterator[None]:
+    """Say of an error of a model, which may name nothing, what the model was being asked."""
+    try:
+        yield
+    except (NotFittedError, BudgetExceededError, SyntheticTrainingError):
+        raise
+    except (TypeError, ValueError, ArithmeticError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{type(model).__name__} cannot be {what}: {error}") from error
 
 
 def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray[np.float64] | None:

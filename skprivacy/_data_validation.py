@@ -12,10 +12,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import validation
 
-from ._validation import check_column_names, check_numbers, check_unmasked, has_length, is_tensor
+from ._validation import (
+    any_has_length,
+    check_column_names,
+    check_numbers,
+    check_unmasked,
+    is_tensor,
+)
 
 __all__ = ["check_cells", "check_readable", "check_y", "validate_data"]
 
@@ -87,7 +94,7 @@ def check_y(y: Any) -> None:
         raise TypeError("y is of numpy's StringDType. Pass y.astype(object).")
     if values.dtype.kind != "O":
         return
-    if any(map(has_length, values.flat)):
+    if any_has_length(values):
         raise TypeError(
             "y holds a sequence or another collection; expected one label or number for each "
             "record."
@@ -116,14 +123,18 @@ def _as_numbers(y: Any) -> Any:
     return values.astype(np.float64) if values.dtype.kind in "OUS" else y
 
 
-def check_cells(X: pd.DataFrame, name: str = "X") -> None:
+def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
     """Refuse numbers that break whatever compares or converts them, in records that are public."""
-    for place, dtype in enumerate(X.dtypes):
-        if dtype.kind == "O" and any(map(_is_beyond_floats, X.iloc[:, place])):
-            raise ValueError(
-                f"{name} holds a number that is no float in the column {X.columns[place]!r}. "
-                "Check its unit."
-            )
+    columns: list[tuple[Any, str]]
+    if isinstance(X, np.ndarray):
+        columns = [(X.flat, "")] if X.dtype.kind == "O" else []
+    else:
+        places = [i for i, dtype in enumerate(X.dtypes) if isinstance(dtype, np.dtype)]
+        places = [i for i in places if X.dtypes.iloc[i].kind == "O"]  # not the types of text
+        columns = [(X.iloc[:, i], f" in the column {X.columns[i]!r}") for i in places]
+    for values, where in columns:
+        if any(map(_is_beyond_floats, values)):
+            raise ValueError(f"{name} holds a number that is no float{where}. Check its unit.")
 
 
 def _is_beyond_floats(value: Any) -> bool:

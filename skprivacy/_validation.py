@@ -21,9 +21,12 @@ from . import _sklearn
 from ._output import as_path
 
 __all__ = [
+    "VERBOSE",
     "Interval",
     "PlainNumbers",
     "all_numbers",
+    "any_has_length",
+    "as_array",
     "as_frame",
     "as_path",
     "as_paths",
@@ -34,9 +37,9 @@ __all__ = [
     "check_one_type",
     "check_random_state",
     "check_unmasked",
+    "distinct",
     "flag",
     "generator",
-    "has_length",
     "is_number",
     "is_tensor",
     "is_whole",
@@ -76,6 +79,10 @@ class Interval(_sklearn.Interval):
         ):
             return False  # numpy takes it for an object
         return bool(super().is_satisfied_by(val))
+
+
+# scikit-learn's own fails on numpy's spans of time, as it compares them.
+VERBOSE = [Interval(Integral, 0, None, closed="left"), "boolean"]
 
 
 class PlainNumbers:
@@ -126,14 +133,29 @@ def all_numbers(frame: pd.DataFrame) -> bool:
     return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
 
 
-def as_frame(X: Any) -> Any:
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """Return values as numpy reads them; ValueError or TypeError by name if it cannot."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(
+            f"{name} holds sequences of several lengths; expected as many values in each."
+        ) from None
+    except (TypeError, RuntimeError) as error:  # of a tensor that is no array of numpy's
+        raise TypeError(f"{name} cannot be read as an array ({error}).") from None
+    if array.dtype.names:
+        raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
+    return array
+
+
+def as_frame(X: Any, name: str = "X") -> Any:
     """Return a table of pyarrow's or polars' as a DataFrame of pandas', anything else as it is.
 
     A Schema looks for columns by name, whatever their order; numpy would lose the names.
     """
     library, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if library == "pyarrow" and kind in ("Table", "RecordBatch"):
-        check_names_differ(X.schema.names)  # pandas would keep both
+        check_names_differ(X.schema.names, name)  # pandas would keep both
         return X.to_pandas()
     if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
@@ -181,6 +203,13 @@ def check_flat(values: Any, name: str = "value") -> None:
             f"{name} has shape {tuple(values.shape)} and dtype {values.dtype}; expected a flat "
             f"array of float32 or float64. Flatten it with {name}.reshape(-1) first."
         )
+    if isinstance(values, np.ndarray) and not values.flags.writeable:
+        raise ValueError(f"{name} is read-only, and noise is added in place. Pass {name}.copy().")
+    if is_tensor(values) and values.requires_grad:
+        raise ValueError(
+            f"{name} is a tensor that requires its gradient, and noise is added in place. Pass "
+            f"{name}.detach()."
+        )
 
 
 def _is_float(dtype: Any) -> bool:
@@ -198,31 +227,31 @@ def check_column_names(X: Any) -> None:
         check_names_differ(columns)
 
 
-def check_names_differ(columns: Any) -> None:
+def check_names_differ(columns: Any, name: str = "X") -> None:
     """Refuse names of columns that occur more than once."""
     names = pd.Index(columns)
     if not names.is_unique:
         twice = names[names.duplicated()].unique().tolist()
         raise ValueError(
-            f"X has more than one column named {twice[0]!r} (repeated names: {twice!r}). Rename or "
-            "drop the repeated columns."
+            f"{name} has more than one column named {twice[0]!r} (repeated names: {twice!r}). "
+            "Rename or drop the repeated columns."
         )
 
 
 def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
     check_unmasked(X, name)
-    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any(map(has_length, X.flat)):
+    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any_has_length(X):
         raise TypeError(
             f"{name} holds a sequence or another collection; each argument must be a string or a "
             "number. Make a column of each of its values."
         )
     if isinstance(X, pd.DataFrame):
         others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
-        not_numeric = [X.columns[i] for i in others if _holds_text(X.iloc[:, i])]
+        not_numeric = [X.columns[i] for i in others if _holds_text(X.iloc[:, i], name)]
         where = f" in the columns {not_numeric[:5]!r}"
     else:
-        not_numeric, where = [name] * _holds_text(X), ""
+        not_numeric, where = [name] * _holds_text(X, name), ""
     if not_numeric:
         raise ValueError(
             f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
@@ -247,19 +276,26 @@ def _check_convertible(values: Any, name: str) -> None:
         ) from None
 
 
-def has_length(value: Any) -> bool:
+def any_has_length(values: NDArray[np.object_]) -> bool:
+    """Return whether a cell holds several values."""
+    if set(map(type, values.flat)) <= {str, int, float, bool}:  # in a tenth of the time
+        return False
+    return any(map(_has_length, values.flat))
+
+
+def _has_length(value: Any) -> bool:
     """Return whether a cell holds several values; an array without dimensions is one."""
     if isinstance(value, str | bytes):
         return False
     return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
 
 
-def _holds_text(values: Any) -> bool:
+def _holds_text(values: Any, name: str) -> bool:
     if sparse.issparse(values):  # numbers; numpy would go through it row by row, where it can
         return False
-    array = np.asarray(values)
+    array = as_array(name, values)
     if array.dtype.kind not in "OUS":
-        return array.dtype.kind in "Mm"
+        return array.dtype.kind in "MmT"  # dates, and numpy's own strings
     return any(isinstance(v, str | bytes | date) and not _reads_as_number(v) for v in array.flat)
 
 
@@ -273,12 +309,12 @@ def _reads_as_number(value: Any) -> bool:
 
 def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
     """Return the column of each label in ``classes``."""
-    y = np.asarray(y)
+    y = as_array(name, y)
     if y.ndim != 1:
         raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
     try:
         columns = np.searchsorted(classes, y)
-    except TypeError:
+    except (TypeError, ValueError, ArithmeticError):
         raise TypeError(
             f"{name} holds labels of another type than the model's, {classes.tolist()[:20]}."
         ) from None
@@ -350,6 +386,8 @@ def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
     if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
+    if value >= 1 << 63:  # numpy has no such integer, and no loop comes to its end
+        raise ValueError(f"{name}={value!r} must be below 2**63.")
 
 
 def storable(name: str, text: str) -> None:
@@ -397,17 +435,31 @@ def n_records(X: Any) -> int:
 
 def check_one_type(name: str, labels: Any) -> None:
     """Raise TypeError for labels as bytes, and for such as have no order: text beside numbers."""
-    values = np.asarray(labels)
+    values = as_array(name, labels)
     if values.dtype.kind == "S":
         raise TypeError(f"{name} has labels as bytes. Convert them to text: labels.astype(str).")
+    if values.dtype.kind in "TV":  # numpy's own strings, and structures
+        raise TypeError(f"{name} has labels of type {values.dtype}. Pass labels.astype(object).")
     if values.dtype.kind != "O":
         return
     try:
-        np.unique(values)
-    except TypeError:
+        found = distinct(values)
+        np.searchsorted(found, found)  # alone, a complex number among others passes
+    except (TypeError, ValueError, ArithmeticError):  # of arrays and of NaN among decimals, too
         raise TypeError(
             f"{name} must have labels of one type; some have no order, as text beside numbers."
         ) from None
+
+
+def distinct(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the different labels, sorted; of objects only those that differ are compared."""
+    if labels.dtype.kind == "O":
+        try:
+            found = dict.fromkeys(labels.flat)
+        except TypeError:  # one has no hash
+            return np.unique(labels)
+        labels = np.fromiter(found, dtype=object, count=len(found))
+    return np.unique(labels)
 
 
 def sequence(name: str, values: Any) -> tuple[Any, ...]:
@@ -415,7 +467,8 @@ def sequence(name: str, values: Any) -> tuple[Any, ...]:
     try:
         if not isinstance(values, str | bytes):
             return tuple(values)
-    except TypeError:  # also what only looks iterable, such as an array without dimensions
+    # also what only looks iterable: an array without dimensions, a buffer with several
+    except (TypeError, NotImplementedError):
         pass
     raise TypeError(f"{name} must be a sequence, not of type {type(values).__name__}.")
 

@@ -71,7 +71,10 @@ def numbers(name: str, values: Any) -> tuple[float, ...]:
     found = sequence(name, values)
     if not all(is_number(value) for value in found):
         raise TypeError(f"{name} must be a sequence of real numbers.")
-    return tuple(float(value) for value in found)
+    try:
+        return tuple(float(value) for value in found)
+    except OverflowError:
+        raise ValueError(f"{name} holds a number beyond 1e308.") from None
 
 
 def check_delta(delta: float, n_records: int | None = None) -> float:

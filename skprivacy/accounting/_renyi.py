@@ -73,7 +73,7 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     if not (isinstance(orders, np.ndarray) and orders.dtype == np.float64):
         try:
             orders = np.asarray(orders, dtype=float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError, OverflowError):
             raise ValueError(f"orders={orders!r} must be a list of numbers above 1.") from None
     orders = np.atleast_1d(orders)
     if orders.ndim != 1 or not (np.isfinite(orders) & (orders > 1)).all():

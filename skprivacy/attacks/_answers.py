@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from .._validation import check_one_type, label_columns
+from .._validation import as_array, check_one_type, label_columns
 from . import scores
 from ._predictions import predict_aligned
 
@@ -118,10 +118,7 @@ def targets_of(y: Any, n_records: int) -> NDArray[Any]:
     """Return y as an array; all zeros for models that learn from records without it."""
     if sparse.issparse(y):
         y = y.toarray()
-    try:
-        values = np.zeros(n_records, dtype=int) if y is None else np.asarray(y)
-    except ValueError:
-        raise ValueError("y must have as many labels for each record.") from None
+    values = np.zeros(n_records, dtype=int) if y is None else as_array("y", y)
     if values.ndim == 1:
         check_one_type("y", values)
     return values

@@ -16,6 +16,9 @@ from ._records import as_table, numeric_columns
 __all__ = ["Coordinates", "as_texts", "parts"]
 
 
+_FAR = 1e100  # deviations; beyond, squares of distances would overflow
+
+
 class Coordinates:
     """Where records lie, as learned from some of the same kind.
 
@@ -26,8 +29,8 @@ class Coordinates:
 
     Notes
     -----
-    **Edge cases.** A missing number lies at the mean. A category that is not known is at distance
-    1 / sqrt(2) from all others. A constant column keeps its units.
+    **Edge cases.** A missing number lies at the mean, one beyond 1e100 deviations there. A category
+    that is not known is at distance 1 / sqrt(2) from all others. A constant column keeps its units.
     """
 
     def __init__(self, X: Any) -> None:
@@ -51,7 +54,9 @@ class Coordinates:
                 "generated and the reference records must both have. Pass the same columns, of the "
                 "same types."
             )
-        points = [np.nan_to_num((_finite(numbers) - self._mean) / self._std)]
+        with np.errstate(over="ignore"):
+            scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)
+        points = [np.clip(scaled, -_FAR, _FAR)]
         if texts.shape[1]:
             points.append(self._encoder.transform(texts) * math.sqrt(0.5))
         return np.hstack(points)

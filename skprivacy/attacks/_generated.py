@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from ._records import as_records, num_samples, some_records, with_columns
+from ._records import as_records, num_samples, some_records
 from .result import AttackResult
 
 __all__ = ["GeneratorAttack", "checked", "unpaid"]
@@ -69,7 +69,7 @@ def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, A
     otherwise : str, default=""
         What to do without a reference, if it is needed.
     """
-    generated = with_columns(as_records(generated, "generated"), "generated")
+    generated = as_records(generated, "generated")
     if num_samples(generated) < 2:
         raise ValueError(
             f"generated holds {num_samples(generated)} records; expected at least 2, better "

@@ -13,12 +13,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from .._data_validation import check_readable
 from .._torch import torch_is_named
 from .._validation import (
     Interval,
+    as_array,
     check_numbers,
     check_random_state,
-    check_unmasked,
     flag,
     sequence,
     whole,
@@ -220,13 +221,13 @@ class InversionAttack(ABC, BaseEstimator):
         observed = self._gradients.flat(gradient)[None]
         if labels is None:
             return observed, None
-        given = np.asarray(labels)
+        given = as_array("labels", labels)
         if given.shape != (n_records,):
             raise ValueError(
                 f"labels has shape {given.shape}; expected a label for each of "
                 f"n_records={n_records}."
             )
-        return observed, self._gradients.targets(given)[None]
+        return observed, self._gradients.targets(given, "labels")[None]
 
     def _learn(self) -> None:
         """Learn more in fit."""
@@ -284,9 +285,9 @@ class InversionAttack(ABC, BaseEstimator):
 
 def checked_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
     """Return finite rows and as many labels."""
-    check_unmasked(X, name)
+    check_readable(X, name)
     check_numbers(X, name)
     rows = check_array(X, dtype=np.float64, input_name=name)
-    labels = column_or_1d(y)
+    labels = column_or_1d(as_array("y", y))
     check_consistent_length(rows, labels)
     return rows, labels

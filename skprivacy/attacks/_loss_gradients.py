@@ -68,16 +68,17 @@ class LossGradients:
 
     def records(self, X: Any) -> Tensor:
         """Return rows as the module takes them."""
-        return torch.as_tensor(np.asarray(X), dtype=self.dtype, device="cpu")
+        rows = np.ascontiguousarray(X)  # torch takes no rows in reverse
+        return torch.as_tensor(rows, dtype=self.dtype, device="cpu")
 
-    def targets(self, y: Any) -> Tensor:
+    def targets(self, y: Any, name: str = "y") -> Tensor:
         """Return labels as the loss takes them."""
         if self._own_loss:
             values = torch.as_tensor(np.asarray(y))
             return values.to(self.dtype) if values.is_floating_point() else values
         labels = np.asarray(y)
         if self.classes is not None:
-            return torch.as_tensor(label_columns(labels, np.asarray(self.classes)))
+            return torch.as_tensor(label_columns(labels, np.asarray(self.classes), name))
         if labels.dtype.kind not in "biu" or (labels < 0).any():
             raise ValueError(
                 "The labels of a bare torch module must be the numbers of its outputs: 0, 1, ..."

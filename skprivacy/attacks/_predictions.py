@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._clones import named_failure
 from .._config import warn_caller
-from .._validation import check_one_type
+from .._validation import check_one_type, distinct
 from ._records import by_parts
 
 __all__ = ["check_known", "class_list", "predict_aligned"]
@@ -30,7 +31,7 @@ def class_list(*parts: Any) -> NDArray[Any]:
         )
     union = np.concatenate(arrays)
     check_one_type("y", union)
-    return np.unique(union)
+    return distinct(union)
 
 
 def check_known(y: NDArray[Any], classes: Any) -> None:
@@ -69,7 +70,8 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
             "LossThreshold, LiRA, RMIA or StrongestAttack, which take other scores too, or "
             "LabelOnlyAttack, which needs only predicted labels."
         )
-    proba = by_parts(model.predict_proba, X).astype(float, copy=False)
+    with named_failure(model, "asked about X"):
+        proba = by_parts(model.predict_proba, X).astype(float, copy=False)
     if proba.ndim != 2 or proba.shape[1] != len(model.classes_):
         raise ValueError(
             f"{type(model).__name__}.predict_proba returned shape {proba.shape}; expected one "

@@ -11,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .._data_validation import check_cells
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame
+from .._validation import as_array, as_frame
 
 Float64Array = NDArray[np.float64]
 
@@ -29,7 +30,6 @@ __all__ = [
     "parts_of",
     "safe_indexing",
     "some_records",
-    "with_columns",
 ]
 
 
@@ -37,20 +37,22 @@ def as_records(X: Any, name: str = "X") -> Any:
     """Return X itself if it is an array, DataFrame or CSR matrix; else as one of these."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
-    X = as_frame(X)
-    if isinstance(X, pd.DataFrame):
-        return X
-    try:
-        records = np.asarray(X)
-    except ValueError:
-        raise ValueError(f"{name} must be records with the same number of features each.") from None
-    except (TypeError, RuntimeError) as error:  # of a tensor that is no array of numpy's
-        raise TypeError(f"{name} cannot be read as an array ({error}).") from None
-    if records.dtype.names:
-        raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
+    X = as_frame(X, name)
+    records = X if isinstance(X, pd.DataFrame) else _as_array(X, name)
+    if 0 in records.shape[1:]:
+        raise ValueError(
+            f"{name} has shape {records.shape}: records without columns are all alike."
+        )
+    check_cells(records, name)
+    return records
+
+
+def _as_array(X: Any, name: str) -> NDArray[Any]:
+    records = as_array(name, X)
     if not records.ndim:
         raise ValueError(f"{name} must be a table of records, not of type {type(X).__name__}.")
-    return records
+    # numpy's own strings are unknown to scikit-learn and pandas
+    return records.astype(object) if records.dtype.kind == "T" else records
 
 
 def as_table(X: Any) -> pd.DataFrame:
@@ -70,13 +72,6 @@ def some_records(X: Any, name: str) -> Any:
     if not num_samples(records):
         raise ValueError(f"{name} holds no records. Pass at least one.")
     return records
-
-
-def with_columns(X: Any, name: str) -> Any:
-    """Return X; ValueError if its records hold nothing."""
-    if 0 in np.shape(X)[1:]:
-        raise ValueError(f"{name} has shape {np.shape(X)}: records without columns are all alike.")
-    return X
 
 
 _PART = 1 << 15  # rows: what models and hashes need for so many is little beside a large table
@@ -223,7 +218,10 @@ def _text(column: pd.Series[Any]) -> Any:
     """
     if column.dtype == object:  # may hold values that are equal and still differ, as None and nan
         return _marked(column.to_numpy())
-    codes, values = pd.factorize(column)
+    try:
+        codes, values = pd.factorize(column)
+    except (TypeError, NotImplementedError):  # of lists, such as Arrow's
+        return _marked(column.to_numpy(dtype=object))
     marks = _marked(np.append(values.to_numpy(dtype=object), np.nan))  # the last is the missing one
     distinct, place = np.unique(marks, return_inverse=True)
     return pd.Categorical.from_codes(place[codes], categories=distinct.tolist())

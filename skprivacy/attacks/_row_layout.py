@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from .._validation import sequence
 from ..preprocessing import Categories, Hashed, Schema
 
 __all__ = ["TOLERANCE", "RowLayout"]
@@ -205,14 +206,16 @@ def _by_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
 
 
 def _by_lists(columns: Any, d: int) -> dict[str, NDArray[np.intp]]:
-    if not isinstance(columns, Iterable) or isinstance(columns, str):
+    try:
+        listed = sequence("columns", columns)
+    except TypeError:
         raise TypeError(
             f"columns={columns!r} must be a Schema, a list with the features of each column, or "
             "None."
-        )
+        ) from None
     named = {}
     seen: set[int] = set()
-    for j, features in enumerate(columns):
+    for j, features in enumerate(listed):
         found = np.atleast_1d(np.asarray(features))
         usable = found.dtype.kind in "iu" and found.ndim == 1 and len(found)
         if not usable or found.min() < 0 or found.max() >= d or seen & set(found.tolist()):

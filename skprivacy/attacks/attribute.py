@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.stats import binomtest
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import make_column_selector, make_column_transformer
@@ -19,7 +20,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import metrics
-from .._validation import label_columns
+from .._validation import as_array, label_columns
 from ..base import undone_on_error
 from . import scores
 from ._predictions import check_known, class_list, predict_aligned
@@ -168,11 +169,11 @@ class AttributeInference(BaseEstimator):
         ):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
         frame, values = self._split_complete(X)
-        y = column_or_1d(y)
+        y = column_or_1d(as_array("y", y))
         check_consistent_length(frame, y)
         try:
             known, counts = np.unique(values, return_counts=True)
-        except TypeError:
+        except (TypeError, ValueError, ArithmeticError):
             raise TypeError(
                 f"attribute={self.attribute!r} has values without an order, such as text beside "
                 "numbers. Give them one type."
@@ -345,6 +346,8 @@ class AttributeInference(BaseEstimator):
     def _split(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
         """Return the other columns, named by position, and the attribute."""
         X = as_records(X, name)
+        if sparse.issparse(X):
+            raise TypeError(f"{name} is sparse; expected a table. Pass {name}.toarray().")
         if X.ndim != 2:
             raise ValueError(f"{name} has {X.ndim} dimensions; expected 2, records by features.")
         frame = as_table(X)

@@ -178,6 +178,10 @@ class BayesInversion(InversionAttack):
         """
         observed, _ = self._observed(gradient, n_records, None)
         rows, labels = checked_rows(X, y, "X")
+        if rows.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {rows.shape[1]} features; expected {self.n_features_in_}, as in fit."
+            )
         candidates = self._candidates(rows, self._gradients.targets(labels), np.ones(len(rows)))
         others = None
         if n_records > 1:

@@ -17,6 +17,7 @@ from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from .._blas import one_thread
+from .._clones import named_failure
 from .._validation import flag
 from . import scores
 from ._generated import GeneratorAttack
@@ -124,7 +125,10 @@ class GenerativeAttack(GeneratorAttack):
                     f"{num_samples(reference)}, which is too few; expected dozens of each. Pass "
                     "more records."
                 )
-            with one_thread(math.prod(np.shape(X))):
+            with (
+                one_thread(math.prod(np.shape(X))),
+                named_failure(base, "trained on generated and reference"),
+            ):
                 models.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
         self.models_ = models
         return self
@@ -137,7 +141,8 @@ class GenerativeAttack(GeneratorAttack):
         for k, model in enumerate(self.models_):
             rows = np.flatnonzero(fold == k)
             if len(rows):
-                proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), dtype=float)[:, -1]
+                with named_failure(model, f"asked about {name}"):
+                    proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), float)[:, -1]
                 last = np.ones(len(rows), dtype=np.intp)
                 values[rows] = scores.logit(np.column_stack([1 - proba, proba]), last)
         return values

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from .._clones import train_clone
 from .._groups import protected
 from .._sklearn import num_samples, safe_indexing
-from .._validation import check_random_state, label_columns, whole
+from .._validation import as_array, check_random_state, label_columns, whole
 from ..metrics import epsilon_from_guesses
 from ._predictions import class_list, predict_aligned
 from ._records import as_records
@@ -278,7 +278,7 @@ class LabelInferenceAttack(BaseEstimator):
         if not hasattr(self.target, "fit"):
             raise TypeError(f"target={self.target!r} must be a fitted classifier.")
         check_is_fitted(self.target)
-        X, y = as_records(X), np.asarray(y)
+        X, y = as_records(X), as_array("y", y)
         check_consistent_length(X, y)
         classes = class_list(self.target.classes_, y)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))

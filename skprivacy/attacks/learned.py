@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from .._blas import one_blas_thread
 from .._sklearn import safe_indexing
+from .._validation import Interval
 from . import scores
 from ._answers import one_label
 from ._moments import Moments, column_means, log_ratio, standard_score
@@ -102,6 +104,12 @@ class LearnedRatio(ShadowedAttack):
 
     online = True  # every record is compared with models that were trained on it, too
     _asks_of_given_records = True
+
+    # Fewer cannot be attacked with each other.
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowedAttack._parameter_constraints,
+        "n_shadows": [Interval(Integral, 4, None, closed="left")],
+    }
 
     def __init__(
         self,

@@ -191,8 +191,7 @@ class LiRA(ShadowedAttack):
         if self.online:
             self._check_known(said.trained, said.known)
         total = np.zeros(len(y))
-        queries = [] if self.augment is None else [(q, None) for q in self.augment(X)]
-        for query, known in [(X, said.logits), *queries]:
+        for query, known in [(X, said.logits), *((q, None) for q in self._variants(X))]:
             target = self._target_logit(query, y)
             shadow = self.pool_.logits(query, y) if known is None else known
             for rows in parts_of(len(y)):  # each step holds the answers of all models once more
@@ -204,6 +203,17 @@ class LiRA(ShadowedAttack):
                     pooled=self._pooled,
                 )
         return total
+
+    def _variants(self, X: Any) -> list[Any]:
+        if self.augment is None:
+            return []
+        try:
+            return list(self.augment(X))
+        except TypeError as error:
+            raise TypeError(
+                f"augment={self.augment!r} must take records and return a list of variants of "
+                f"them. It failed: {error}"
+            ) from error
 
 
 def _unusual(setting: tuple[float, float]) -> float:

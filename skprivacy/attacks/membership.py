@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
-from .._validation import Interval, label_columns
+from .._validation import Interval, as_array, label_columns
 from ..base import undone_on_error
 from . import scores
 from ._answers import PROBABILITIES, Answers, answers_of, targets_of
@@ -323,7 +323,7 @@ class LossThreshold(MembershipAttack):
 
 
 def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
-    known = np.asarray(member)
+    known = as_array("member", member)
     if known.shape != (n_records,) or known.dtype != bool:
         raise ValueError(
             f"member has shape {known.shape} and type {known.dtype}; expected one bool for each "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
 from .._jobs import check_n_jobs, workers
-from .._validation import check_one_type, check_random_state, sequence, whole
+from .._validation import as_array, check_one_type, check_random_state, sequence, whole
 from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
@@ -76,7 +77,7 @@ class PropertyAttack(BaseEstimator):
         given = numbers("shares", shares)
         if len(given) != 2 or not all(0 <= share <= 1 for share in given):
             raise ValueError(f"shares={shares!r} must be two numbers in [0, 1].")
-        X, y, group = as_records(X), np.asarray(y), _as_bool(group)
+        X, y, group = as_records(X), as_array("y", y), _as_bool(group)
         check_consistent_length(X, y, group)
         check_one_type("y", y)
         if group.all() or not group.any():
@@ -84,9 +85,11 @@ class PropertyAttack(BaseEstimator):
                 f"group must hold both True and False; got {bool(group.all())} only. Pass records "
                 "of the group and others."
             )
+        for share in given:  # before anything is drawn
+            self._counts(group, share)
         with undone_on_error(self):
             self.classes_ = np.unique(y)
-            self._learn(X, y, group, shares, rng)
+            self._learn(X, y, group, given, rng)
         return self
 
     def predict(self, target: Any) -> bool:
@@ -171,6 +174,15 @@ class PropertyAttack(BaseEstimator):
         self, group: NDArray[np.bool_], share: float, rng: Any
     ) -> tuple[NDArray[np.intp], int]:
         """Return the records of one shadow set, and a seed for what is made of it."""
+        n_group, n_others = self._counts(group, share)
+        rows = np.r_[
+            rng.permutation(np.flatnonzero(group))[:n_group],
+            rng.permutation(np.flatnonzero(~group))[:n_others],
+        ]
+        return rows, int(rng.randint(2**31 - 1))
+
+    def _counts(self, group: NDArray[np.bool_], share: float) -> tuple[int, int]:
+        """Return how many records of the group, and how many others, make a shadow set."""
         n_train = self._size(len(group))
         n_group = round(share * n_train)
         if n_group > group.sum() or n_train - n_group > (~group).sum():
@@ -179,11 +191,7 @@ class PropertyAttack(BaseEstimator):
                 f"group and {n_train - n_group} others; X has {group.sum()} and "
                 f"{(~group).sum()}. Lower n_train or pass more records."
             )
-        rows = np.r_[
-            rng.permutation(np.flatnonzero(group))[:n_group],
-            rng.permutation(np.flatnonzero(~group))[: n_train - n_group],
-        ]
-        return rows, int(rng.randint(2**31 - 1))
+        return n_group, n_train - n_group
 
     def _taught(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
@@ -285,7 +293,7 @@ class PropertyInference(PropertyAttack):
             A clone of ``estimator``, fitted.
         """
         rows, seed = self._drawn(_as_bool(group), share, rng)
-        return train_clone(self.estimator, as_records(X), np.asarray(y), rows, seed)
+        return train_clone(self.estimator, as_records(X), as_array("y", y), rows, seed)
 
     def decision_function(self, target: Any) -> float:
         """Return the log-odds that the target's training set had the property.
@@ -329,12 +337,16 @@ class PropertyInference(PropertyAttack):
         return self._view(train_clone(self.estimator, X, y, rows, seed))
 
 
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, Real | np.bool_) and value in (False, True)
+
+
 def _as_bool(group: Any) -> NDArray[np.bool_]:
     """Return the group as booleans; refuse text and other numbers, which would count as True."""
-    given = np.asarray(group)
-    if given.ndim != 1 or not set(given.tolist()) <= {False, True}:
+    given = as_array("group", group)
+    if given.ndim != 1 or not all(map(_is_truth, given.tolist())):
         raise ValueError(
-            f"group holds {np.unique(given.astype(str))[:5].tolist()} in shape {given.shape}; "
-            'expected one True or False for each record, for example X["sex"] == "female".'
+            f"group has shape {given.shape} and type {given.dtype}; expected one True or False for "
+            'each record, for example X["sex"] == "female".'
         )
     return given.astype(bool)

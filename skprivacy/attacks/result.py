@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import metrics
 from .._output import displayable
-from .._validation import number, open_unit
+from .._validation import as_array, number, open_unit
 from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
@@ -230,11 +230,11 @@ class AttackResult:
         """
         import pandas as pd
 
-        members, others = _names("groups_in", groups_in), _names("groups_out", groups_out)
+        members, others = as_array("groups_in", groups_in), as_array("groups_out", groups_out)
         self._check_groups(members, others)
         try:
             names = np.unique(np.concatenate([members, others]))
-        except TypeError:
+        except (TypeError, ValueError, ArithmeticError):
             raise TypeError(
                 "groups_in and groups_out hold names that have no order, such as None beside "
                 "text. Give all groups names of one type."
@@ -293,7 +293,7 @@ class AttackResult:
         """
         if not isinstance(how, str) or how not in JOINS:
             raise ValueError(f"how={how!r} must be one of {JOINS}.")
-        self._check_groups(_names("groups_in", groups_in), _names("groups_out", groups_out))
+        self._check_groups(as_array("groups_in", groups_in), as_array("groups_out", groups_out))
         centre = float(np.median(np.r_[self.scores_in, self.scores_out]))
         people = parted(groups_in, groups_out)
         inside, outside = (
@@ -400,13 +400,6 @@ class AttackResult:
             text += f", TPR {point.tpr:.2f} at 1% FPR [{low:.2f}, {high:.2f}]"
         text += f", epsilon at least {self.epsilon_lower_bound():.3g} at delta 0"
         return f"{text} (confidence {100 * (1 - self.alpha):.4g}%)"
-
-
-def _names(name: str, groups: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(groups)
-    except ValueError:  # lists of different lengths
-        raise ValueError(f"{name} must have one group for each score.") from None
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from .._groups import Groups, check_groups
 from .._jobs import N_JOBS
 from .._sklearn import StrOptions
 from .._stacked import is_stackable
-from .._validation import Interval, check_random_state
+from .._validation import VERBOSE, Interval, check_random_state, distinct
 from ..base import undone_if_refused
 from ._answers import KINDS, PROBABILITIES, answers_of, learns_classes, targets_of
 from ._halves import complementary_halves
@@ -157,7 +157,7 @@ class ShadowPool(BaseEstimator):
         "path": [None, str, os.PathLike],
         "stacked": ["boolean", StrOptions({"auto"})],
         "device": [None, str],
-        "verbose": ["verbose"],
+        "verbose": VERBOSE,
         "keep_models": ["boolean"],
     }
 
@@ -223,6 +223,8 @@ class ShadowPool(BaseEstimator):
                 f"n_shadows={self.n_shadows} must be even: shadow models come in pairs that "
                 f"train on complementary halves. Use {self.n_shadows + 1}."
             )
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator={self.estimator!r} must be a model to be trained.")
         X = as_records(X)
         y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
@@ -236,11 +238,16 @@ class ShadowPool(BaseEstimator):
         all_prints = fingerprints(X)
         prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
         units = rows if people is None else hanging_together(rows, people)
-        if units.max() < 3 or (classes is not None and len(np.unique(y)) < 2):
+        if classes is not None and len(distinct(y)) < 2:
+            raise ValueError(
+                "y has one class alone, of which shadow models learn nothing. Pass records of "
+                "every class, or use attacks that need no shadow models, such as LossThreshold."
+            )
+        if units.max() < 3:
             what = "distinct rows" if people is None else f"values of {people.unit}"
             raise ValueError(
-                f"X has {units.max() + 1} {what} and {len(np.unique(y))} classes, which cannot "
-                f"be halved; expected at least 4 {what} and 2 classes. Pass more records."
+                f"X has {units.max() + 1} {what}, too few for halves; expected at least 4. Pass "
+                "more records."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder, content = None if self.path is None else Path(self.path), ""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._validation import check_random_state, whole
 from ._cells import Cells, Counts
 from ._generated import GeneratorAttack, checked, unpaid
-from ._records import as_records, concat, fingerprints, num_samples, safe_indexing
+from ._records import as_records, concat, fingerprints, num_samples, safe_indexing, some_records
 from .result import AttackResult
 
 __all__ = ["ShadowGenerators", "refitted"]
@@ -133,7 +133,7 @@ class ShadowGenerators(GeneratorAttack):
         AttackResult
             With the scores of both.
         """
-        X_in, X_out = as_records(X_in, "X_in"), as_records(X_out, "X_out")
+        X_in, X_out = some_records(X_in, "X_in"), some_records(X_out, "X_out")
         found = self._scored("X_in and X_out", concat(X_in, X_out))
         n = num_samples(X_in)
         return AttackResult(found[:n], found[n:], type(self).__name__)

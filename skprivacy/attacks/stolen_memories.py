@@ -105,7 +105,6 @@ class StolenMemoriesAttack(MembershipAttack):
         self.random_state = random_state
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._network, self._inputs = open_network(self.target, epochs=self.epochs)
         self._known_classes = np.asarray(self._target_classes(X))
         others = np.ones(len(y), bool) if member is None else ~member
@@ -119,6 +118,7 @@ class StolenMemoriesAttack(MembershipAttack):
                 f"X holds {len(y)} non-members, too few to train proxies on; expected dozens. Pass "
                 "more records to fit."
             )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._proxies = _proxies(self._network, inputs, label, fold, seed)
         # the fingerprint's remainder assigns the fold, its quotient the half
         half = prints // np.uint64(N_FOLDS) % np.uint64(2) == 0

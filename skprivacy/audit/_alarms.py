@@ -12,13 +12,15 @@ from typing import Any
 
 __all__ = ["is_alarm"]
 
+_SIGNALS = tuple(signal.valid_signals())
+
 
 def is_alarm(error: BaseException) -> bool:
     """Return whether an error is that of a signal's handler, or that time is up, or comes of one.
 
     What catches whatever a user's code raises must let this through: it is meant for the caller.
     """
-    handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    handlers = {_code(signal.getsignal(number)) for number in _SIGNALS} - {None}
     return any(
         isinstance(one, TimeoutError)
         or any(frame.f_code in handlers for frame, _ in traceback.walk_tb(one.__traceback__))

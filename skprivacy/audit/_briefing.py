@@ -123,7 +123,8 @@ def _limit(report: Any, about: About) -> str:
     if _unlimited(report):
         return "There is no limit to rely on. "
     sure = {
-        "proved": "The limit is proved, under the assumptions listed below. ",
+        "proved": "The limit is proved"
+        f"{', under the assumptions listed below' if report.guarantee.assumptions else ''}. ",
         "random_dp": "The limit is proved for most data sets, not for all. ",
         "estimate": "The limit is an estimate: there is no proof of it. ",
     }[report.guarantee.kind]
@@ -149,12 +150,17 @@ def _measured(report: Any) -> str:
             f"{attacks} tried, and the claim was refuted. A true claim is called violated by "
             f"mistake with a probability of at most {100 * report.alpha:g} %."
         )
-    if report.verdict == "DOUBTFUL":
+    if report.doubt:
         return f"{attacks} tried, but on records that cannot be what they were taken for."
     if not report.claims:
         return (
             f"{attacks} tried. What they found is told below; other attacks may find more, so that "
             "finding little proves nothing."
+        )
+    if not report.could_refute:
+        return (
+            f"{attacks} tried, and none refuted the claim, as none could have done with so few "
+            "records, whatever the model tells."
         )
     return (
         f"{attacks} tried, and none refuted the claim. That proves nothing by itself: another "
@@ -165,7 +171,7 @@ def _measured(report: Any) -> str:
 def _decision(report: Any) -> str:
     if report.verdict == "VIOLATED":
         return "Do not release the model as private. Have the mistake found first."
-    if report.verdict == "DOUBTFUL":
+    if report.doubt:
         return "Nothing yet. Have the groups of records checked and the audit repeated."
     if not report.claims:
         return (

@@ -41,8 +41,8 @@ def why_copied(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
         met = _met(alike, counts, other)
         if copies > _COPIES and met < _RARER * copies:
             return (
-                f"A record of the {who} has {copies:.1f} copies among them on average, and one of "
-                f"the others has {met:.1f} there, as no random split leaves them. Copies are not "
+                f"Among the {who}, a record has {copies:.1f} copies on average, and one of the "
+                f"others has {met:.1f} there, as no random split leaves them. Copies are not "
                 "independent, and a claim about one record says less about several: the audit says "
                 "nothing about it. Repeat it with distinct records, or pass groups that tell whose "
                 "they are."

@@ -21,7 +21,8 @@ from .._global_chance import seeded_globally
 from ..accounting import ApproxDP, PrivacyGuarantee
 from ..mechanisms.base import answers
 from ._alarms import is_alarm
-from ._released import adds_up_answers, numbers_of
+from ._private import looks_private
+from ._released import Given, adds_up_answers, given_to, numbers_of
 from .claims import claim_of
 
 __all__ = ["Fits"]
@@ -56,7 +57,8 @@ class Fits:
     **Guarantees.** Runs are independent: a ``noise_seed`` is taken out. Where there is one, the
     claim is that nothing else needs to be secret, so ``random_state`` and the global generators of
     random, numpy and torch are the same in every run. Where there is none, ``random_state``, a
-    ``seed`` or a generator may drive the noise, and every run gets a fresh one. Budgets are taken
+    ``seed`` or a generator may drive the noise, and every run gets a fresh one; that is settled
+    for each step of a pipeline, and global generators are then fresh for all. Budgets are taken
     out: nothing is charged.
     """
 
@@ -80,7 +82,7 @@ class Fits:
                 return np.zeros(0)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            learned = numbers_of(model, self.probes)
+            learned = numbers_of(model, self.probes, self._given)
         return np.concatenate(
             [*(np.ravel(one) for _, one in told), learned] if self.answers else [learned]
         )
@@ -107,7 +109,8 @@ class Fits:
         with warnings.catch_warnings(), np.errstate(all="ignore"), self._public_chance():
             warnings.simplefilter("ignore")
             model = self._clone()
-            return model.fit(X, y, **self.fit_params) if y is not None else model.fit(X)
+            labels = () if y is None else (y,)
+            return model.fit(X, *labels, **self.fit_params)
 
     def claim(self, data: tuple[Any, Any]) -> PrivacyGuarantee:
         """Return what is claimed.
@@ -134,7 +137,7 @@ class Fits:
         return found
 
     def _of_parameters(self, model: Any) -> PrivacyGuarantee | None:
-        epsilon = getattr(model, "epsilon", None)
+        epsilon = model.epsilon if looks_private(model) else None
         delta = getattr(model, "delta", 0.0)
         if not isinstance(epsilon, (int, float)) or not isinstance(delta, (int, float)):
             return None
@@ -188,9 +191,23 @@ class Fits:
         return tuple(said)
 
     @cached_property
-    def _keeps_seeds(self) -> bool:
-        """Whether noise has a source of its own, so that other seeds may be known to anybody."""
-        return any(name.split("__")[-1] == "noise_seed" for name in self.estimator.get_params())
+    def _noisy(self) -> list[str]:
+        """Where the estimators stand whose noise has a source of its own: "" is the outermost."""
+        params = self.estimator.get_params()
+        return [_owner(name) for name in params if name.split("__")[-1] == "noise_seed"]
+
+    def _is_public(self, name: str) -> bool:
+        """Return whether a seed may be known to anybody.
+
+        It may be if noise has a source of its own in the estimator that has the seed, in one around
+        it or inside it. That of a neighbour in a pipeline says nothing about its noise.
+        """
+        owner = _owner(name)
+        return any(_inside(owner, noisy) or _inside(noisy, owner) for noisy in self._noisy)
+
+    @cached_property
+    def _given(self) -> Given:
+        return given_to(self._prototype)
 
     @cached_property
     def _prototype(self) -> Any:
@@ -200,21 +217,22 @@ class Fits:
             last = name.split("__")[-1]
             if last in ("budget", "noise_seed") and value is not None:
                 changes[name] = None
-            elif last == "random_state" and self._keeps_seeds and value is None:
+            elif last == "random_state" and value is None and self._is_public(name):
                 changes[name] = 0
         return model.set_params(**changes) if changes else model
 
     @cached_property
     def _seeds(self) -> dict[str, Any]:
         """The parameters that need a fresh seed, or generator, for every run; with their values."""
-        if self._keeps_seeds:
-            return {}
         return {
             name: value
             for name, value in self.estimator.get_params().items()
-            if (last := name.split("__")[-1]) == "random_state"
-            or (last in _SEEDS and value is not None)
-            or isinstance(value, _GENERATORS)
+            if (
+                (last := name.split("__")[-1]) == "random_state"
+                or (last in _SEEDS and value is not None)
+                or isinstance(value, _GENERATORS)
+            )
+            and not self._is_public(name)
         }
 
     def _clone(self) -> Any:
@@ -226,11 +244,20 @@ class Fits:
     @contextmanager
     def _public_chance(self) -> Iterator[None]:
         """Give global generators the same state in every run, if no noise may come from them."""
-        if not self._keeps_seeds:
+        if self._seeds or not self._noisy:
             yield
             return
         with seeded_globally(0):
             yield
+
+
+def _owner(name: str) -> str:
+    """Return where the estimator stands that has a parameter: all of the name but the last part."""
+    return name.rpartition("__")[0]
+
+
+def _inside(inner: str, outer: str) -> bool:
+    return not outer or f"{inner}__".startswith(f"{outer}__")
 
 
 def _fresh(value: Any) -> Any:

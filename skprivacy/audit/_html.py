@@ -86,7 +86,7 @@ def groups_figure(exposures: Sequence[Any]) -> Markup:
     ax.set_yticks(range(len(shown)), names, fontsize=9)
     ax.axvline(0.5, color="#5f6b76", linestyle="--", linewidth=1)
     ax.set_xlim(min(0.4, *(exposure.auc_low for exposure in shown)) - 0.02, 1.01)
-    figure.supxlabel("AUC of the attack among the records of a group", fontsize=10)
+    figure.supxlabel("AUC of the attack within each group", fontsize=10)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     ax.grid(True, axis="x", color="#d3d7da", linewidth=0.8)

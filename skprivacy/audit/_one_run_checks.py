@@ -10,6 +10,7 @@ from sklearn.utils import check_consistent_length
 
 from .._sklearn import num_samples
 from .._validation import is_whole
+from ._error_probability import check_alpha
 from ._gradient_canaries import check_gradient_canaries
 from ._private import holds_private_labels
 
@@ -39,8 +40,7 @@ def check_one_run(
             f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
             "or None for what suits the claim."
         )
-    if isinstance(alpha, bool) or not isinstance(alpha, float) or not 0 < alpha < 1:
-        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.05.")
+    check_alpha(alpha)
     if random_state is not None and not is_whole(random_state):
         raise ValueError(
             f"random_state={random_state!r} must be a whole number, or None for fresh coins."

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ..metrics._evidence import Evidence
 
-__all__ = ["origin_in_words", "origin_point"]
+__all__ = ["UPSIDE_DOWN", "origin_in_words", "origin_point"]
+
+UPSIDE_DOWN = ", once its scores are read upside down"
 
 
 def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None:
@@ -27,7 +29,8 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
         return ""
     rates = evidence.strongest(delta)
     if rates is None:
-        return f"the area under its whole curve is at least {evidence.area:.3g}"
+        told = f"the area under its whole curve is at least {evidence.area:.3g}"
+        return f"{told}{UPSIDE_DOWN}" if evidence.mirrored else told
     tpr, fpr, reverse = rates
     by_high = tpr - delta > 0 and (tpr - delta) * (1 - tpr) >= (1 - fpr - delta) * fpr
     share, wrong = (tpr, fpr) if by_high else (1 - fpr, 1 - tpr)
@@ -41,7 +44,7 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
             f"it clears at least {_percent(share)} of the other records of having been used, and "
             f"at most {_percent(wrong)} of the members with them"
         )
-    return f"{told}, once its scores are read upside down" if reverse else told
+    return f"{told}{UPSIDE_DOWN}" if reverse else told
 
 
 def _percent(share: float) -> str:

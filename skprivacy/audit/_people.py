@@ -59,6 +59,27 @@ class People:
         codes = np.r_[self.inside.codes, self.inside.n + self.outside.codes]
         return Groups(codes, self.inside.n + self.outside.n, self.unit)
 
+    def divided(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the value of each person among members and non-members, from those of records.
+
+        Raises
+        ------
+        ValueError
+            If somebody's records have several: who has all of them has no one group.
+        """
+        of_people, n_several = [], 0
+        for groups, found in zip((self.inside, self.outside), values, strict=True):
+            first = found[np.unique(groups.codes, return_index=True)[1]]
+            n_several += len(np.unique(groups.codes[found != first[groups.codes]]))
+            of_people.append(first)
+        if n_several:
+            raise ValueError(
+                f"subgroups by {by!r} part the records of {n_several} values of {self.unit}, who "
+                "are attacked with all of their records. Pass what is the same in all records of "
+                f"each {self.unit}, or leave out subgroups."
+            )
+        return of_people[0], of_people[1]
+
     def part(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> People:
         """Return the people of some records."""
         return People(_of(self.inside, rows_in), _of(self.outside, rows_out))
@@ -82,6 +103,7 @@ def claim_for(people: People, claim: Claim) -> Claim:
     return replace(
         claim,
         guarantee=None,
+        charged=None,  # the reason says what it is, and it is no cost of a search
         reason=f"{NO_CLAIM} for {people.unit}: {guarantee!r} is about {protects}",
     )
 

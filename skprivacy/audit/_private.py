@@ -9,7 +9,7 @@ import numpy as np
 
 from ..accounting import PrivacyGuarantee
 
-__all__ = ["guarantee_in", "holds_private", "holds_private_labels"]
+__all__ = ["guarantee_in", "holds_private", "holds_private_labels", "looks_private"]
 
 
 def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
@@ -26,6 +26,14 @@ def holds_private(value: Any) -> bool:
 def holds_private_labels(value: Any) -> bool:
     """Return whether a value is or contains an estimator of ours that protects labels alone."""
     return _found(value, set(), lambda estimator: getattr(estimator, "_protects_labels", False))
+
+
+def looks_private(estimator: Any) -> bool:
+    """Return whether an estimator has an epsilon that may be one of privacy.
+
+    scikit-learn's, as of SVR and HuberRegressor, are about something else.
+    """
+    return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
 
 
 def _is_private(estimator: Any) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..accounting import PrivacyGuarantee
 from ..metrics._evidence import Evidence
 from ._ceiling import auc_ceiling
+from ._origin import UPSIDE_DOWN
 
 __all__ = ["curve_of", "refutation"]
 
@@ -50,5 +51,6 @@ def refutation(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> str:
                 f"{fpr:.3g}, where the claim allows {allowed:.3g}"
             )
     if evidence.area > (allowed := auc_ceiling(guarantee)):
-        return f"an AUC of at least {evidence.area:.3g}, where the claim allows {allowed:.3g}"
+        read = UPSIDE_DOWN if evidence.mirrored else ""
+        return f"an AUC of at least {evidence.area:.3g}{read}, where the claim allows {allowed:.3g}"
     return ""

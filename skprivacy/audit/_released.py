@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import zlib
 from collections import Counter
@@ -31,21 +32,27 @@ from ..accounting.events.streams import MatrixFactorization
 from ..mechanisms import Mechanism
 from ._alarms import is_alarm
 
-__all__ = ["adds_up_answers", "numbers_of"]
+__all__ = ["Given", "adds_up_answers", "given_to", "numbers_of"]
+
+# Of a kind of estimator and the name of a parameter: what it was given before the fit, as bytes.
+Given = Mapping[tuple[type, str], frozenset[bytes]]
 
 # Their cost is that of everything that the mechanism answers.
 _TELLING_ALL = (
     DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
     MatrixFactorization, RandomizedResponseEvent,
 )  # fmt: skip
-# What is public by itself: the parameters are skipped as well.
-_PUBLIC = {"privacy_", "privacy_event_", "epsilon_", "delta_", "n_features_in_", "accountant"}
+# What is public by itself, or costs too much for what an event and its epsilon say as well.
+_PUBLIC = {"privacy_", "n_features_in_", "accountant", "random_state", "seed", "random_seed"}
 _ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
 _MOST = 20_000  # numbers of a model
 _DEPTH = 8
 _BITS = 1000  # of whole numbers that a float holds
 # Code, and generators, whose states tell no more than what was drawn from them.
-_SKIPPED = (type, ModuleType, BuiltinFunctionType, np.random.RandomState, np.random.Generator)
+_SKIPPED = (
+    type, ModuleType, BuiltinFunctionType, np.random.RandomState, np.random.Generator,
+    random.Random,
+)  # fmt: skip
 
 
 def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
@@ -64,8 +71,31 @@ def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]
     return all(map(tells_all, claimed)) or claimed == Counter(m.event for m in mechanisms)
 
 
-def numbers_of(model: Any, probes: Any) -> NDArray[np.float64]:
+def given_to(model: Any) -> Given:
+    """Return the parameters of an estimator, and of those inside them, before it is fitted."""
+    params = model.get_params() if hasattr(model, "get_params") else {}
+    given: dict[tuple[type, str], set[bytes]] = {}
+    for part in [model, *params.values()]:
+        for name, value in _params(part).items():
+            given.setdefault((type(part), name), set()).add(_content(value, {}, _DEPTH))
+    return {place: frozenset(contents) for place, contents in given.items()}
+
+
+def _params(value: Any) -> dict[str, Any]:
+    plain = not hasattr(value, "get_params") or isinstance(value, type)
+    return {} if plain else value.get_params(deep=False)
+
+
+def _content(value: Any, given: Given, depth: int) -> bytes:
+    return b"".join(part.tobytes() for part in _walk(value, {}, depth, given))
+
+
+def numbers_of(model: Any, probes: Any, given: Given | None = None) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers about some records.
+
+    Parameters are public as :func:`given_to` says they were given. A fit may change them: that of a
+    pipeline fits its steps, which are parameters. Others, of estimators that a fit makes, are
+    skipped.
 
     **Guarantees.** The order is the same for models of one kind. Attributes are read, private ones
     too, and what a pickle holds of anything else: whoever has the model has them.
@@ -73,7 +103,7 @@ def numbers_of(model: Any, probes: Any) -> NDArray[np.float64]:
     **Edge cases.** Text counts by its length and a digest. Answers are left out if all of them
     raise, and what is beyond some 20,000 numbers.
     """
-    learned = list(_walk(model, {}, _DEPTH))
+    learned = list(_walk(model, {}, _DEPTH, given or {}))
     return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]
 
 
@@ -93,7 +123,9 @@ def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
     return np.zeros(0)
 
 
-def _walk(value: Any, seen: dict[int, Any], depth: int) -> Iterator[NDArray[np.float64]]:
+def _walk(
+    value: Any, seen: dict[int, Any], depth: int, given: Given
+) -> Iterator[NDArray[np.float64]]:
     if isinstance(value, (bool, int, float, np.number, np.bool_, str, bytes)):
         yield _digits(value)
     elif isinstance(value, np.ndarray) and value.dtype.kind in "biufcmM":
@@ -106,8 +138,8 @@ def _walk(value: Any, seen: dict[int, Any], depth: int) -> Iterator[NDArray[np.f
         yield value.detach().cpu().double().numpy().ravel()
     elif depth and id(value) not in seen:
         seen[id(value)] = value  # kept: of what is gone, another object may get the id
-        for part in _parts(value):
-            yield from _walk(part, seen, depth - 1)
+        for part in _parts(value, given, depth):
+            yield from _walk(part, seen, depth - 1, given)
 
 
 def _digits(value: Any) -> NDArray[np.float64]:
@@ -127,7 +159,7 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: Any, given: Given, depth: int) -> list[Any]:
     """Return what a value is made of; nothing for what holds no data, or keeps it to itself."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
@@ -150,10 +182,19 @@ def _parts(value: Any) -> list[Any]:
     if not hasattr(value, "__dict__"):
         return _pickled(value)
     held = vars(value)
-    params = set(value.get_params(deep=False)) if hasattr(value, "get_params") else set()
-    skipped = _PUBLIC | (params if hasattr(value, "fit") else set())
+    skipped = _PUBLIC | _as_given(value, given, depth - 1)
     # Arrays before models and lists, whose sizes may differ from run to run: so they keep places.
     return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
+
+
+def _as_given(value: Any, given: Given, depth: int) -> set[str]:
+    """Return the parameters that a fit did not change, or of which nobody knows."""
+    places = {name: (type(value), name) for name in _params(value) if hasattr(value, "fit")}
+    return {
+        name
+        for name, place in places.items()
+        if place not in given or _content(vars(value).get(name), given, depth) in given[place]
+    }
 
 
 def _filled(cell: Any) -> bool:

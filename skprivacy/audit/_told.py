@@ -29,14 +29,17 @@ def in_words(report: Any) -> str:
     """Return the verdict, the claim, what was measured and all caveats."""
     shown = report.guarantee if report.claims else report.charged if report.cost_of_search else None
     assumed = () if shown is None else shown.assumptions
+    first = [report.doubt] if report.doubt else [] if report.could_refute else report._too_few()
     lines = [
         f"Audit: {report.verdict}",
+        *(f"  ! {caveat}" for caveat in first),
         f"  claimed:  {bare(report.guarantee)}",
         *_charged(report),
         *(f"            if {assumption}" for assumption in assumed),
         f"  measured: epsilon of at least {report.epsilon_lower_bound:.3g} at delta "
         f"{report.claimed_delta:g} (confidence {1 - report.alpha:.0%}); "
         "a lower bound proves no privacy",
+        *(f"            if {assumption}" for assumption in report.assumptions),
         *(f"  refuted by {text}" for text in report.refutations if report.claims),
         *_accuracy(report),
     ]
@@ -53,6 +56,8 @@ def in_words(report: Any) -> str:
         if worst.exposed
     ]
     if report.disclosure is not None and report.disclosure.flagged:
-        lines.append(f"  signs of disclosure: {', '.join(report.disclosure.flagged)}")
-    lines += [f"  ! {caveat}" for caveat in report.caveats]
+        lines.append("  signs of disclosure, which by themselves prove no leak:")
+        found = [check for check in report.disclosure.checks if check.flagged]
+        lines += [f"    {check.name}: {check.says}" for check in found]
+    lines += [f"  ! {caveat}" for caveat in report.caveats if caveat not in first]
     return "\n".join(lines)

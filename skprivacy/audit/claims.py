@@ -23,7 +23,7 @@ from ..defences._output import OutputDefence
 from ..preprocessing.smoothing import SmoothedClassifier
 from ._alarms import is_alarm
 from ._composition import composed
-from ._private import guarantee_in, holds_private
+from ._private import guarantee_in, holds_private, looks_private
 from ._searches import charged_by
 from ._transformers import (
     ignores_labels,
@@ -246,6 +246,9 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         step = f"step {name!r}" if name else kind
         alone = f"treats each record by itself ({tried}), and holds nothing learned from others"
         return _Part(name, assumption=f"{step} {alone}")
+    if last and looks_private(model):
+        why = f"{NO_CLAIM}: {kind} has an epsilon and states no guarantee (privacy_)"
+        return _Part(name, refusal=f"{why}; verify_privacy tests it", disguised=True)
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
     public = f"step {name!r} ({kind}) was fitted on public records alone"

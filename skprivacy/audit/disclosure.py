@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,8 +28,8 @@ from .claims import claim_of
 __all__ = ["DisclosureCheck", "DisclosureReport", "check_disclosure"]
 
 SIGNS = (
-    "These are signs: a flag proves no leak, and none proves no privacy. Attacks measure leaks "
-    "(skprivacy.audit); only a guarantee of differential privacy bounds them."
+    "These are signs: to find one does not prove a leak, and to find none does not prove privacy. "
+    "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
 )
 
 _AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
@@ -265,14 +266,18 @@ def check_disclosure(
     alike = prediction_groups(model, X_train, as_records(X_train))
     leaves = leaf_sizes(contents.parts)
     claim = claim_of(model, X_train).guarantee if trainable else None
+    private = claim is not None and math.isfinite(claim.epsilon())
+    hides_records = private and claim is not None and claim.relation != "label"
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(
-            _stored(contents, X_train, X_new, min_records),
+            _stored(contents, X_train, X_new, min_records, hides_records),
             _smallest_leaf(leaves, min_records),
             _k_anonymity(alike, people, len(leaves) > 0, min_records),
             _class_disclosure(model, alike, y_train),
-            _degrees_of_freedom(people, n_parameters(contents.parts), min_degrees_of_freedom),
+            _degrees_of_freedom(
+                people, n_parameters(contents.parts), min_degrees_of_freedom, private
+            ),
             _error_gap(model, X_train, y_train, X_new, y_new, max_gap),
         ),
         claim="none" if claim is None else repr(claim),
@@ -280,7 +285,9 @@ def check_disclosure(
     )
 
 
-def _stored(contents: Contents, X_train: Any, X_new: Any, min_records: int) -> DisclosureCheck:
+def _stored(
+    contents: Contents, X_train: Any, X_new: Any, min_records: int, hides_records: bool
+) -> DisclosureCheck:
     found, n = stored_records(contents, X_train, X_new, min_records), num_samples(X_train)
     where = f" in {', '.join(found.places)}" if found.places else ""
     if found.n_train:
@@ -292,6 +299,8 @@ def _stored(contents: Contents, X_train: Any, X_new: Any, min_records: int) -> D
     if not contents.complete:
         says += "; the model is nested too deeply to be searched wholly"
     flagged = bool(found.n_train or found.in_context)
+    if flagged and hides_records:
+        says += ", which a true claim rules out unless they are public or there by chance"
     known = flagged or contents.complete
     return DisclosureCheck("stored records", flagged if known else None, found.n_train, 0, says)
 
@@ -338,13 +347,18 @@ def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> Di
     return DisclosureCheck(name, told > 0, told, 0, f"{says} for certain")
 
 
-def _degrees_of_freedom(people: Groups, parameters: int, least: int) -> DisclosureCheck:
+def _degrees_of_freedom(
+    people: Groups, parameters: int, least: int, private: bool
+) -> DisclosureCheck:
     name = "degrees of freedom"
     if not parameters:
         return _not_applied(name, least, "the model has no parameters that could be counted")
     n, left = people.n, people.n - parameters
     counted = "records" if people.unit == "record" else f"values of {people.unit}"
-    says = f"{left:,}: {n:,} {counted} minus {parameters:,} fitted numbers"
+    says = f"{n:,} {counted} minus {parameters:,} fitted numbers leave {left:,}"
+    if left < least:
+        says += "; so many could hold every record"
+        says += ", but a claim that is true limits what they tell" if private else ""
     return DisclosureCheck(name, left < least, left, least, says)
 
 

@@ -94,9 +94,19 @@ class LabelAuditReport(AuditReport):
         )
 
     @property
+    def could_refute(self) -> bool:
+        """Whether there were canaries enough that right guesses would have refuted the claim."""
+        return not self.claims or self.epsilon_within_reach > self.claimed_epsilon
+
+    @property
     def doubt(self) -> str:
         """Empty: there are no groups of records that might have been exchanged."""
         return ""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Nothing of the records: coins are fair, whatever they are."""
+        return ()
 
     @property
     def caveats(self) -> list[str]:
@@ -107,12 +117,12 @@ class LabelAuditReport(AuditReport):
         return []
 
     def _too_few(self) -> list[str]:
-        reach = self.epsilon_within_reach
-        if self.verdict == "VIOLATED" or reach > self.claimed_epsilon:
+        if self.verdict == "VIOLATED" or self.could_refute:
             return []
         return [
             f"With {self.n_canaries:,} canaries, even a perfect attack shows an epsilon of at most "
-            f"{reach:.2g}: no leak could have refuted the claim."
+            f"{self.epsilon_within_reach:.2g}: no leak could have refuted the claim. Audit it with "
+            "more records."
         ]
 
 

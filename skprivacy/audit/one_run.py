@@ -30,6 +30,7 @@ from ._canaries import CanaryRun, coin_entropy, coin_for, draw_canaries, mixed
 from ._curves import inverse_curve, steps_between
 from ._gradient_canaries import SEEN, bound_on_noise, run_with_gradients
 from ._one_run_checks import check_one_run
+from ._plain import brief
 from .claims import Claim, claim_of
 
 __all__ = ["COINS", "OneRunReport", "audit_one_run", "judged"]
@@ -153,7 +154,7 @@ class OneRunReport:
     def __repr__(self) -> str:
         claimed = self.claim.guarantee or self.claim.reason
         lines = [
-            f"One-run audit of {self.model}: {self.verdict}",
+            f"One-run audit of {brief(self.model)}: {self.verdict}",
             f"  claim: {claimed}",
             f"  canaries: {CANARIES[self.canaries]}",
             f"  coin: {COINS[self.coin]}",

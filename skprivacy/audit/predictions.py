@@ -24,18 +24,20 @@ from ..attacks import (
 from ..attacks._records import fingerprints
 from ..attacks._tables import Listed, PredictionTable, check_table, check_trained
 from ._attacking import findings_of
+from ._error_probability import check_alpha
 from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of, facts_of_people
 from ._people import People
 from .claims import NO_CLAIM, Claim
 from .report import AuditReport
-from .runner import check_alpha, check_attacks, check_verbose, wants_pool
+from .runner import check_attacks, check_verbose, wants_pool
 
 __all__ = ["audit_predictions"]
 
 NO_SHADOWS = (
     "There are no predictions of shadow models, which say what is usual for each record. The "
-    "attacks that were run need none and are weaker. Pass shadow_probas and shadow_trained."
+    "attacks that were run need none and are weaker. Pass shadow_probas and shadow_trained, in a "
+    "shell --shadows."
 )
 # Standard deviations that a fair draw of halves does not reach: once in 10^9 shadow models.
 _BEYOND_CHANCE = 6.1

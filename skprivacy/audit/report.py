@@ -16,6 +16,7 @@ from .._validation import flag
 from ..attacks.shadow import NOT_LEARNING
 from ..metrics._evidence import Evidence
 from . import _html, _page
+from ._caveats import caveats_of
 from ._doubt import why_doubtful
 from ._exposure import GroupExposure, exposed_records
 from ._plain import plain
@@ -132,6 +133,13 @@ class AuditReport:
         """Value of ``epsilon_lower_bound`` if an attack were perfect: the largest possible one."""
         return self._best_evidence().epsilon(self.claimed_delta)
 
+    @property
+    def could_refute(self) -> bool:
+        """Whether there were records enough that a perfect attack would have refuted the claim."""
+        if not self.claims or self.epsilon_within_reach > self.claimed_epsilon:
+            return True
+        return bool(refutation(self._best_evidence(), self.guarantee))
+
     def _best_evidence(self) -> Evidence:
         perfect = np.ones(self.n_train), np.zeros(self.n_test)
         return evidence_against(*perfect, self.guarantee, self.alpha / len(self.findings))
@@ -195,36 +203,17 @@ class AuditReport:
         return why_doubtful([finding.result for finding in self.findings], own, new, self.alpha)
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the measured epsilon, and so the verdict, rest on."""
+        return (
+            f"{self._members} are independent given the model, and those in the training data and "
+            "the others were drawn from one population",
+        )
+
+    @property
     def caveats(self) -> list[str]:
         """Limitations of the claim or the measurement, in words."""
-        found = [self.doubt] if self.doubt else []
-        found += [f"Step {name!r}: {reason}." for name, reason in self.uncovered.items()]
-        if self.uncovered and self.claims:
-            found.append(
-                "Because of these steps no guarantee covers the model as it would be released: "
-                "the claim would hold only if they revealed nothing about the records."
-            )
-        if self.guarantee is not None and self.unit != self.attacked:
-            found.append(
-                f"The claim is for values of {self.unit}, and records were attacked one by one, as "
-                f"if nobody had several. Pass groups=(groups of members, groups of non-members)."
-            )
-        if self.not_measured:
-            found.append(
-                f"Not measured: {' and '.join(self.not_measured)}. {self.why_not_measured}"
-            )
-        if self.guarantee is not None and self.guarantee.kind != "proved":
-            found.append(f"The claim is of kind {self.guarantee.kind!r}: it is not proved.")
-        if self.n_shared:
-            found.append(
-                f"{self.n_shared:,} of the {self.n_test:,} non-members have the features of a "
-                f"member. If they are the same {self._members}, the attacks look weaker than they "
-                "are."
-            )
-        found += [*self._suspicious(), *self._too_few()]
-        refused = {p["refused"] for f in self.findings for p in f.points if p["refused"]}
-        found += [f"{reason}." for reason in sorted(refused)]
-        return found
+        return caveats_of(self)
 
     def _suspicious(self) -> list[str]:
         """Explain attacks above a ceiling, which are visible in the report but refute nothing."""
@@ -243,20 +232,17 @@ class AuditReport:
 
     def _too_few(self) -> list[str]:
         """State it if the audit had too few records to detect a leak."""
-        reach = self.epsilon_within_reach
-        hopeless = reach <= self.claimed_epsilon < math.inf and not refutation(
-            self._best_evidence(), self.guarantee
-        )
-        if self.verdict == "VIOLATED" or not (hopeless or min(self.n_train, self.n_test) < FEW):
+        few = min(self.n_train, self.n_test) < FEW
+        if self.verdict == "VIOLATED" or (self.could_refute and not few):
             return []
         so = (
-            "no leak could have refuted the claim"
-            if hopeless
-            else "only a gross leak could have been detected"
+            "only a gross leak could have been detected"
+            if self.could_refute
+            else "no leak could have refuted the claim. Audit it with more records"
         )
         return [
             f"With {self.n_train:,} members and {self.n_test:,} non-members, even a perfect attack "
-            f"shows an epsilon of at most {reach:.2g}: {so}."
+            f"shows an epsilon of at most {self.epsilon_within_reach:.2g}: {so}."
         ]
 
     def by_group(self) -> pd.DataFrame:

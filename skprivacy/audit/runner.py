@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame, check_one_type, open_unit, sequence
+from .._validation import as_frame, check_one_type, distinct, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -22,6 +22,7 @@ from ..attacks._records import as_records, check_alike, fingerprints
 from ..attacks.shadow import NOT_LEARNING
 from ._attacking import findings_of, together
 from ._doubt import why_copied
+from ._error_probability import check_alpha
 from ._exposure import group_exposures, partitions_of
 from ._facts import facts_of, facts_of_people
 from ._people import People, claim_for
@@ -31,7 +32,7 @@ from .labels import audited_labels, label_attack, protects_labels
 from .report import AuditReport
 
 __all__ = [
-    "audit", "check_alpha", "check_attacks", "check_verbose", "shared_rows", "wants_pool",
+    "audit", "check_attacks", "check_verbose", "shared_rows", "wants_pool",
 ]  # fmt: skip
 
 NOT_TRAINABLE = (
@@ -90,6 +91,7 @@ def audit(
     subgroups : str, int or (array-like, array-like), default=None
         What groups the records, beside their class, to show who is most exposed: a column of
         ``X_train`` and ``X_test``, or the groups of their records. At most 100 different values.
+        With ``groups`` it must be the same in all records of a person.
     random_state : int, RandomState instance or None, default=None
         Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
@@ -154,7 +156,7 @@ def audit(
     >>> report.epsilon_lower_bound > 0.1
     True
     """
-    X_train, X_test = as_frame(X_train), as_frame(X_test)
+    X_train, X_test = as_frame(X_train, "X_train"), as_frame(X_test, "X_test")
     model = askable(model, X_train)
     trainable = hasattr(model, "fit")
     if trainable:
@@ -168,12 +170,13 @@ def audit(
     if groups is None:
         ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        if subgroups is not None:
-            raise ValueError("subgroups are of records, and groups make members people. Pass one.")
         people = People.of(groups, num_samples(X_train), num_samples(X_test))
         for whose, X in zip(groups, (X_train, X_test), strict=True):
             check_order(whose, X)
+        labels = (None, None)  # they are of records, and members are people
     partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
+    if people is not None:
+        partitions = {by: people.divided(by, pair) for by, pair in partitions.items()}
     claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
         if subgroups is not None:
@@ -181,7 +184,7 @@ def audit(
         attack = label_attack(attacks, random_state)
         return audited_labels(model, claim, attack, *records, alpha, people)
     if people is not None:
-        partitions, claim = {}, claim_for(people, claim)
+        claim = claim_for(people, claim)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
     X, y = together(records)
     for attack in chosen:
@@ -226,10 +229,6 @@ def audit(
         if people is None
         else "",
     )
-
-
-def check_alpha(alpha: float) -> None:
-    open_unit("alpha", alpha)
 
 
 def check_verbose(verbose: Any) -> None:
@@ -291,10 +290,11 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
             continue
         check_one_type(f"y_{part}", y)
         known = np.asarray(model.classes_).tolist()
-        if unknown := set(np.unique(np.asarray(y)).tolist()) - set(known):
+        if unknown := set(distinct(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
-                f"it knows {known[:20]}. Remove these records."
+                f"it knows {known[:20]}. Remove these records, or pass labels in the form that the "
+                "model was fitted with."
             )
     check_alike(as_records(X_train), as_records(X_test), "X_train and X_test")
 

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 
-from .._validation import open_unit, whole
+from .._validation import whole
 from ..attacks._records import as_records
 from ..metrics import auc
 from ..metrics._guesses import gaussian_epsilon
@@ -21,6 +21,7 @@ from ..preprocessing import Bounded, Categories, Schema
 from ..preprocessing.transformer import check_columns
 from ..synthesis import PrivateSynthesizer
 from ._canaries import CanaryRun, coin_entropy, coin_for
+from ._error_probability import check_alpha
 from ._table_canaries import Mixture, by_rows, by_tables
 from .claims import Claim, claim_of
 from .one_run import COINS, OneRunReport, judged
@@ -314,6 +315,6 @@ def _check(
             f"n_runs={n_runs} with n_canaries={n_canaries} must be at least {_FEWEST} coins "
             "together. Pass more runs."
         )
-    open_unit("alpha", alpha)
+    check_alpha(alpha)
     if random_state is not None:
         whole("random_state", random_state, 0)

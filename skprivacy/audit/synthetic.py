@@ -22,15 +22,16 @@ from ..attacks import (
     NearestGenerated,
     ShadowGenerators,
 )
-from ..attacks._records import as_records, fingerprints, with_columns
+from ..attacks._records import as_records, fingerprints
 from ..attacks.shadow_generators import refitted
 from ..synthesis import PrivateSynthesizer
+from ._error_probability import check_alpha
 from ._facts import facts_of_people
 from ._people import People, claim_for
 from .claims import NO_CLAIM, Claim
 from .finding import AttackFinding
 from .report import AuditReport
-from .runner import check_alpha, shared_rows
+from .runner import shared_rows
 
 __all__ = ["audit_synthetic"]
 
@@ -132,7 +133,7 @@ def audit_synthetic(
     for name, records in (("synthetic", synthetic), ("X_in", X_in), ("X_out", X_out)):
         if num_samples(as_records(records, name)) < 2:
             raise ValueError(f"{name} must hold at least 2 records; got {num_samples(records)}.")
-    synthetic = with_columns(as_records(synthetic, "synthetic"), "synthetic")
+    synthetic = as_records(synthetic, "synthetic")
     _check_generator(generator, reference)
     _check_reference(reference, X_in, X_out)
     usual = attacks is None

@@ -18,8 +18,10 @@ from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
 from ..metrics._guesses import BOUNDS, gaussian_epsilon
 from ._attack import Attack, Effort, copies_repeat
+from ._error_probability import check_alpha
 from ._fits import Fits
 from ._neighbours import Agreed, Pair, Public, default_records, neighbours
+from ._plain import brief
 from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
@@ -103,7 +105,7 @@ class PrivacyVerification:
 
     def __repr__(self) -> str:
         lines = [
-            f"Verification of {self.model}: {self.verdict}",
+            f"Verification of {brief(self.model)}: {self.verdict}",
             f"  claim: {self.guarantee!r}",
             f"  neighbours: {self.neighbours}",
             *(f"  {_shown(counts, self.guarantee)}" for counts in self.counts),
@@ -162,7 +164,7 @@ def verify_privacy(
         What to test; the estimator is then run as it is. ``None``: what it claims by itself, or
         for replaced records, (epsilon, delta) of its parameters.
     fit_params : mapping, default=None
-        Further arguments of ``fit``, such as ``X_public``.
+        Further arguments of ``fit``, such as ``X_public``. Alike on both neighbours, so public.
     n_runs : int, default=None
         Fresh runs a side, at least 20. ``None``: what ``seconds`` allow, less if it is plain.
     seconds : float, default=60.0
@@ -229,6 +231,11 @@ def verify_privacy(
         raise TypeError(f"claim={claim!r} must be a PrivacyGuarantee, or None.")
     if not (fit_params is None or isinstance(fit_params, Mapping)):
         raise TypeError(f"fit_params={fit_params!r} must be a dict, or None.")
+    if "groups" in (fit_params or {}):
+        raise ValueError(
+            "fit_params has groups, and the neighbours that are made here differ by one record and "
+            "not by all of a person. Use verify_release with neighbours of your own."
+        )
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
     X, y, public = _records(estimator, X, y)
@@ -410,7 +417,6 @@ def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:
         )
     if not (is_number(seconds) and seconds > 0):
         raise ValueError(f"seconds={seconds!r} must be a number above 0, such as 60.")
-    if not (is_number(alpha) and 0 < alpha < 1):
-        raise ValueError(f"alpha={alpha!r} must be a number between 0 and 1, such as 0.01.")
+    check_alpha(alpha)
     check_n_jobs(n_jobs)
     return Effort(None if n_runs is None else int(n_runs), float(seconds), effective_n_jobs(n_jobs))

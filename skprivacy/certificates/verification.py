@@ -168,6 +168,8 @@ def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
     """Return what a check found; whatever a forged certificate makes it raise is a failure."""
     try:
         return list(check())
+    except ImportError:  # says something of this computer, and nothing of the certificate
+        raise
     except Exception as error:
         return [Check(name, FAILED, f"cannot be understood ({error})")]
 
@@ -240,7 +242,7 @@ def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) 
     yield Check(name, HOLDS, f"{value:.6g} at delta {delta:g}, computed again from the events")
     second = f"{name}, by dp_accounting"
     if not has_second_accountant():
-        yield Check(second, OPEN, "dp_accounting is not installed")
+        yield Check(second, OPEN, "dp_accounting is not installed, or cannot be imported")
     elif (bracket := bracket_of(event, delta, relation)) is None:
         yield Check(second, OPEN, "it cannot compute it for these events")
     else:

@@ -9,7 +9,18 @@ from typing import Any
 
 from .._output import displayable, output_path
 
-__all__ = ["UserError", "check_outputs", "number_list", "say", "show", "warn"]
+__all__ = [
+    "UserError",
+    "check_outputs",
+    "check_overwritten",
+    "number_list",
+    "say",
+    "show",
+    "warn",
+]
+
+_READ = ("data", "table", "shadows", "schema", "public", "key", "config")
+_WRITTEN = ("out", "csv", "plot", "exposed", "save", "certificate")
 
 
 class UserError(Exception):
@@ -47,6 +58,36 @@ def check_outputs(*paths: str | None) -> None:
             raise UserError(f"there is no folder {folder} for {path.name}. Create it first.")
         if not os.access(path if path.exists() else folder, os.W_OK):
             raise UserError(f"{path} cannot be written to. Pass a file in a folder of yours.")
+
+
+def check_overwritten(args: argparse.Namespace) -> None:
+    """Raise UserError if a command would write onto a file that it reads, or onto another output.
+
+    Whose table is private may have it nowhere else.
+    """
+    read = [file for name in _READ for file in _files(args, name)]
+    outputs = [(f"--{name}", file) for name in _WRITTEN for file in _files(args, name)]
+    for number, (option, file) in enumerate(outputs):
+        if any(_same(file, other) for other in read):
+            raise UserError(
+                f"{option} {file} is a file that this command reads, and is not overwritten. Pass "
+                "another file name."
+            )
+        for other_option, other in outputs[:number]:
+            if _same(file, other):
+                raise UserError(f"{other_option} and {option} are one file. Pass two names.")
+
+
+def _files(args: argparse.Namespace, name: str) -> list[str]:
+    given = getattr(args, name, None)
+    return [given] if isinstance(given, str) else list(given or [])
+
+
+def _same(file: str, other: str) -> bool:
+    try:
+        return os.path.samefile(file, other)
+    except (OSError, ValueError):  # one of them does not exist
+        return os.path.realpath(file) == os.path.realpath(other)
 
 
 def number_list(text: str) -> list[float]:

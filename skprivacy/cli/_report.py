@@ -97,14 +97,19 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str
     return [name for name in (args.out, args.csv) if name]
 
 
-def write_exposed(path: str, report: Any, rows: NDArray[np.intp]) -> None:
+def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:
     """Write which training records stand out, by their rows in the table, counted from 1.
 
-    The file is for its owner alone.
+    If people were attacked, by the values that say whose the records are. The file is for its owner
+    alone.
     """
     found = report.exposed_records()
-    place = rows[found["row"].to_numpy(dtype=np.intp)] + 1
-    write_table(path, found.assign(row=place), mode=0o600)
+    numbers = found["row"].to_numpy(dtype=np.intp)
+    if whose is None:
+        named = found.assign(row=rows[numbers] + 1)
+    else:  # people are counted in order of appearance
+        named = found.assign(row=whose.unique()[numbers]).rename(columns={"row": whose.name})
+    write_table(path, named, mode=0o600)
 
 
 def write_table(path: str, table: pd.DataFrame, mode: int | None = None) -> None:

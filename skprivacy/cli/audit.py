@@ -8,7 +8,7 @@ from typing import Any
 from . import _attacks, _config_file, _data, _model, _release, _report
 from ._console import UserError, say, show
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parser", "exit_code", "run"]
 
 EXAMPLES = """\
 examples:
@@ -18,15 +18,14 @@ examples:
   skprivacy audit houses.parquet --schema houses.json --model AdaSSPRegressor
   skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
-exit codes: 0 the claim was not refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or
-the data, 3 members look like non-members, or records are copies, so that the audit says
-nothing (DOUBTFUL).
+exit codes: 0 no claim was refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or the
+data, 3 members look like non-members, or records are copies, so that the audit says nothing
+(DOUBTFUL, or no claim).
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
 model, call skprivacy.audit.audit from Python.
 """
 
 DEFAULT_ATTACK = "both"
-EXIT_CODES = {"VIOLATED": 1, "DOUBTFUL": 3}
 
 
 def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
@@ -63,8 +62,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     output.add_argument(
         "--exposed",
         metavar="FILE.csv",
-        help="name the training records that stand out, by their row in DATA; no report does, and "
-        "the file is as private as they are",
+        help="name the training records that stand out, by their row in DATA, or people by their "
+        "value of --groups; no report does, and the file is as private as they are",
     )
     parser.set_defaults(run=run)
     return parser
@@ -81,9 +80,6 @@ def run(args: argparse.Namespace) -> int:
     attacks = _attacks.make(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
-    if args.groups and (args.subgroups or args.exposed):
-        other = "--subgroups" if args.subgroups else "--exposed"
-        raise UserError(f"{other} is about records, and --groups make members people. Pass one.")
     budget = _release.open_budget(args)
     records = _data.load(args)
     _release.check_schema(args, records.schema)
@@ -93,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     X_test, y_test, whose_not, _ = new
     given = _model.grouped(model, whose)
     tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
-    _check_records(args, tried, X_train, y_train, X_test, y_test)
+    _check_records(args, tried, own, new)
     say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
     try:
         model.fit(X_train, y_train, **given)
@@ -124,25 +120,37 @@ def run(args: argparse.Namespace) -> int:
     for name in _report.write_audit(args, report, known):
         say(f"wrote {name}")
     if args.exposed:
-        _report.write_exposed(args.exposed, report, rows)
+        _report.write_exposed(args.exposed, report, rows, whose)
         say(f"wrote {args.exposed}, which names people's records: keep it as you keep {args.data}")
     _release.certify(args, model, records.schema, budget, report)
-    return EXIT_CODES.get(report.verdict, 0)
+    return exit_code(report)
 
 
-def _check_records(args: argparse.Namespace, attacks: Any, *records: Any) -> None:
+def exit_code(report: Any) -> int:
+    """Return the exit code of an audit's verdict."""
+    if report.verdict == "VIOLATED":
+        return 1
+    return 3 if report.doubt else 0
+
+
+def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -> None:
     """Raise UserError for what the audit would refuse, before the model is charged."""
     from ..audit._exposure import partitions_of
+    from ..audit._people import People
     from ..audit.labels import FEWEST
 
-    X_train, y_train, X_test, _ = records
+    X_train, y_train = own.X, own.y
     if attacks is not None:
         if args.subgroups is not None and args.subgroups not in X_train:
             raise UserError(
                 f"--subgroups {args.subgroups!r} is no column that the model is given; these are "
                 f"{', '.join(map(str, X_train))}."
             )
-        partitions_of(args.subgroups, X_train, None, X_test, None)
+        partitions = partitions_of(args.subgroups, X_train, None, new.X, None)
+        if own.groups is not None:
+            people = People.of((own.groups, new.groups), len(own.y), len(new.y))
+            for by, pair in partitions.items():
+                people.divided(by, pair)
         return
     if args.subgroups is not None:
         raise UserError(

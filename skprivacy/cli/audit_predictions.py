@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..attacks._tables import check_table
 from ..preprocessing.columns import category_key
-from . import _report
+from . import _report, _tables
 from ._console import UserError, say, show
-from .audit import EXIT_CODES
+from .audit import exit_code
 
 __all__ = ["add_parser", "run"]
 
@@ -55,6 +56,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("table", metavar="TABLE.csv", help="predictions of the model to audit")
+    _tables.add_arguments(parser)
     parser.add_argument(
         "--shadows",
         metavar="FILE.csv",
@@ -85,8 +87,10 @@ def run(args: argparse.Namespace) -> int:
     from ..audit import audit_predictions
 
     _report.check(args)
-    target = _read(args.table)
-    shadows = [_like(target, args.table, name) for name in args.shadows]
+    if args.delta and args.epsilon is None:
+        raise UserError("--delta alone claims nothing. Pass --epsilon too, or neither.")
+    target = _read(args.table, args)
+    shadows = [_like(target, name, args) for name in args.shadows]
     inside, outside = np.flatnonzero(target.member), np.flatnonzero(~target.member)
     if not len(inside) or not len(outside):
         raise UserError(
@@ -112,44 +116,55 @@ def run(args: argparse.Namespace) -> int:
     show(report)
     for name in _report.write_audit(args, report, _report.about(args, Path(args.table).name)):
         say(f"wrote {name}")
-    return EXIT_CODES.get(report.verdict, 0)
+    return exit_code(report)
 
 
-def _read(name: str) -> _Table:
+def _read(name: str, args: argparse.Namespace) -> _Table:
     """Read a table; all problems are told with its name.
 
     Raises
     ------
     UserError
-        If it cannot be read, lacks a column, or holds what is no number, label or membership.
+        If it cannot be read, lacks a column, or holds what is no probability, label or membership.
     """
-    try:
-        frame = pd.read_csv(Path(name), skipinitialspace=True, dtype=str, keep_default_na=False)
-    except FileNotFoundError:
-        raise UserError(f"there is no file {name}.") from None
-    except (ValueError, OSError) as error:
-        raise UserError(f"{name} cannot be read as a CSV table: {error}") from error
+    if not Path(name).is_file():
+        raise UserError(f"there is no file {name}.")
+    frame = _tables.read(Path(name), args, (MEMBER, LABEL), {})
+    if frame.columns[0] in ("", "Unnamed: 0"):
+        say(f"{name}: the first column has no name, as R writes names of rows, and is left out.")
+        frame = frame.iloc[:, 1:]
     if missing := [column for column in (MEMBER, LABEL) if column not in frame]:
         raise UserError(
             f"{name} lacks the column {missing[0]!r}; it has {', '.join(map(str, frame))}. The "
             "help lists the columns of a table."
         )
     classes = [str(column) for column in frame if column not in (MEMBER, LABEL)]
-    try:
-        proba = frame[classes].astype(float).to_numpy()
-    except ValueError as error:
-        raise UserError(f"{name} holds what is no probability: {error}.") from None
     known = {_key(column): column for column in classes}
-    labels = [known.get(_key(label)) for label in frame[LABEL]]
+    labels = [known.get(_key(str(label))) for label in frame[LABEL]]
     if None in labels:
         raise UserError(
             f"{name} holds the label {frame[LABEL].iloc[labels.index(None)]!r} without a column; "
-            f"the columns of classes are {', '.join(classes)}."
+            f"the columns of classes are {', '.join(classes)}. Name each column like its class."
         )
-    member = frame[MEMBER].str.strip().str.lower()
+    member = frame[MEMBER].astype(str).str.strip().str.lower()
     if len(wrong := member[~member.isin(_TRUE | _FALSE)]):
         raise UserError(f"{name} has {wrong.iloc[0]!r} in column {MEMBER!r}; expected 1 or 0.")
+    try:
+        proba = check_table(name, np.column_stack([_numbers(frame[c], name) for c in classes]))
+    except ValueError as error:
+        raise UserError(str(error)) from None
     return _Table(member.isin(_TRUE).to_numpy(), np.array(labels), proba, classes)
+
+
+def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
+    found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
+    if np.isnan(found).any():
+        row = int(np.isnan(found).argmax())
+        raise UserError(
+            f"{name} holds {str(column.iloc[row])!r} in row {row + 1} of column {column.name!r}, "
+            "which is no probability. Correct it, or leave the record out of all tables."
+        )
+    return found
 
 
 def _key(text: str) -> str:
@@ -161,9 +176,9 @@ def _key(text: str) -> str:
     return category_key(number) if math.isfinite(number) else category_key(text)
 
 
-def _like(target: _Table, target_name: str, name: str) -> _Table:
+def _like(target: _Table, name: str, args: argparse.Namespace) -> _Table:
     """Read the table of a shadow model, with its columns in the order of the target's."""
-    table = _read(name)
+    table, target_name = _read(name, args), args.table
     if sorted(table.classes) != sorted(target.classes):
         raise UserError(
             f"{name} has the classes {', '.join(table.classes)}; {target_name} has "

@@ -21,18 +21,25 @@ from ..accounting import (
     LogisticEvent,
     PoissonSampled,
     PrivacyBudget,
+    PrivacyGuarantee,
     Repeated,
     check_delta,
     compare_accountants,
 )
 from ..accounting.budget.admission import MANY
 from ..accounting.budget.filters import FILTERS
+from ..accounting.budget.rehearsal import rehearse_charges
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs, show
 
 __all__ = ["add_parser", "open_ledger", "run"]
 
 _NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
+
+_STATUS = {
+    "reserved": "at work, or its process was killed; it stays charged, as data may have been read",
+    "fail": "it ended in an error; it stays charged, as data may have been read",
+}
 
 _EPILOG = """\
 examples:
@@ -82,7 +89,14 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         )
         _add_event(action)
     compare = actions.add_parser("compare", help="compare six accountants on one release")
-    compare.add_argument("--at-delta", "--delta", dest="at_delta", type=float, required=True)
+    compare.add_argument(
+        "--at-delta",
+        "--delta",
+        dest="at_delta",
+        type=float,
+        required=True,
+        help="the delta at which epsilons are compared",
+    )
     compare.add_argument("--relation", choices=RELATIONS, default="add_remove")
     compare.set_defaults(run=run, action=_compare)
     _add_event(compare, claim=False)
@@ -105,8 +119,16 @@ def _add(actions: Any, name: str, action: Any, text: str) -> argparse.ArgumentPa
 def _add_create(actions: Any) -> None:
     parser = actions.add_parser("create", help="create a ledger with a cap")
     parser.add_argument("ledger", help="the file to create")
-    parser.add_argument("--epsilon", type=float, required=True)
-    parser.add_argument("--delta", type=float, default=0.0)
+    parser.add_argument(
+        "--epsilon", type=float, required=True, help="the cap: what all releases may cost together"
+    )
+    parser.add_argument(
+        "--delta",
+        type=float,
+        default=0.0,
+        help="its delta, far below 1 over the number of records; networks and Gaussian noise need "
+        "one above 0 (default: %(default)s)",
+    )
     parser.add_argument(
         "--relation",
         choices=RELATIONS,
@@ -141,10 +163,17 @@ def _add_show(actions: Any) -> None:
 
 def _add_event(parser: argparse.ArgumentParser, claim: bool = True) -> None:
     group = parser.add_argument_group("the release")
-    group.add_argument("--noise", choices=sorted(_NOISE), default="gaussian")
+    group.add_argument(
+        "--noise",
+        choices=sorted(_NOISE),
+        default="gaussian",
+        help="kind of noise (default: %(default)s)",
+    )
     group.add_argument("--noise-multiplier", type=float, help="noise divided by sensitivity")
     group.add_argument("--sampling-rate", type=float, default=1.0, help="rate of Poisson sampling")
-    group.add_argument("--steps", type=int, default=1)
+    group.add_argument(
+        "--steps", type=int, default=1, help="how many such steps it has (default: %(default)s)"
+    )
     group.add_argument("--event", help="any event as JSON, instead of the options above")
     if claim:
         group.add_argument("--epsilon", type=float, help="claimed epsilon, instead of the noise")
@@ -171,20 +200,33 @@ def _event(args: argparse.Namespace) -> Event:
         return event
     if args.steps < 1:
         raise UserError(f"--steps={args.steps} releases nothing. Give a number of at least 1.")
-    if claimed is not None:
-        return Repeated(ApproxDP(claimed, args.delta), args.steps)
-    step: Event = _NOISE[args.noise](args.noise_multiplier)
-    if args.sampling_rate != 1:
-        step = PoissonSampled(args.sampling_rate, step)
+    step = _one_step(args) if claimed is None else _claimed(claimed, args.delta)
     return Repeated(step, args.steps) if args.steps != 1 else step
 
 
+def _one_step(args: argparse.Namespace) -> Event:
+    step: Event = _NOISE[args.noise](args.noise_multiplier)
+    return PoissonSampled(args.sampling_rate, step) if args.sampling_rate != 1 else step
+
+
+def _claimed(epsilon: float, delta: float) -> Event:
+    if epsilon == delta == 0:
+        raise UserError("--epsilon=0 releases nothing. Give a number above 0.")
+    return ApproxDP(epsilon, delta)
+
+
 def _open(args: argparse.Namespace) -> PrivacyBudget:
-    return open_ledger(args.ledger, args.scope, getattr(args, "new_scope", False))
+    return open_ledger(args.ledger, args.scope, getattr(args, "new_scope", None))
 
 
-def open_ledger(ledger: str, scope: str, new_scope: bool = False) -> PrivacyBudget:
+def open_ledger(ledger: str, scope: str, new_scope: bool | None = None) -> PrivacyBudget:
     """Open a ledger.
+
+    Parameters
+    ----------
+    ledger, scope : str
+    new_scope : bool, default=None
+        Whether the scope may be one without a cap or a charge. None: nor can a command ask for it.
 
     Raises
     ------
@@ -196,7 +238,7 @@ def open_ledger(ledger: str, scope: str, new_scope: bool = False) -> PrivacyBudg
     with _naming_the_file(ledger):
         budget = PrivacyBudget.open(ledger, scope)
     if not new_scope:
-        _check_scope(budget)
+        _check_scope(budget, may_begin=new_scope is not None)
     return budget
 
 
@@ -218,7 +260,7 @@ def _naming_the_file(ledger: str) -> Iterator[None]:
         ) from error
 
 
-def _check_scope(budget: PrivacyBudget) -> None:
+def _check_scope(budget: PrivacyBudget, may_begin: bool) -> None:
     """Refuse a scope without a cap or a charge: a mistyped name would escape its cap."""
     known = {""}
     for record in budget._ledger.records():
@@ -226,9 +268,11 @@ def _check_scope(budget: PrivacyBudget) -> None:
         known |= {"/".join(parts[: n + 1]) for n in range(len(parts))}
     scope = budget._scope.strip("/")
     if scope not in known:
+        names = ", ".join(sorted(known - {""}))
         raise UserError(
-            f"there is no scope {scope!r}; the scopes are "
-            f"{', '.join(sorted(known - {''})) or 'none'}. Add --new-scope to charge a new one."
+            f"there is no scope {scope!r}; "
+            + (f"the scopes are {names}." if names else "the budget has no scopes yet.")
+            + (" Add --new-scope to charge a new one." if may_begin else "")
         )
 
 
@@ -263,6 +307,9 @@ def _show(args: argparse.Namespace) -> int:
         shown = entries.assign(when=entries["when"].dt.strftime("%Y-%m-%d %H:%M:%S"))
         columns = ["charge", "when", "scope", "who", "status", "cost"]
         show(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
+        for status, meaning in _STATUS.items():
+            if (entries["status"] == status).any():
+                show(f"{status}: {meaning}")
     _describe(budget)
     show(f"checked; last digest {budget.verify(args.digest)}")
     if args.csv:
@@ -294,8 +341,20 @@ def _spend(args: argparse.Namespace) -> int:
 def _what_if(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     left = budget.remaining(event)
-    show(f"{left} more of {event}" if left < MANY else f"at least {MANY} more of {event}")
-    return 0 if left else 1
+    show(f"{left if left < MANY else f'at least {MANY}'} more such releases fit: {event}")
+    if left:
+        return 0
+    try:
+        rehearse_charges(budget, [_stated(event, budget)])
+    except BudgetExceededError as error:
+        show(error)
+    return 1
+
+
+def _stated(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
+    """Return what a release would guarantee under the budget's own terms."""
+    relation, unit = budget.relation or "add_remove", budget.unit or "record"
+    return PrivacyGuarantee(event, relation=relation, unit=unit)
 
 
 def _compare(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from importlib import import_module
 from .. import __version__
 from ..exceptions import PrivacyWarning
 from . import _config_file
-from ._console import UserError, say, warn
+from ._console import UserError, check_overwritten, say, warn
 
 __all__ = ["main"]
 
@@ -78,9 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("once", PrivacyWarning)
             warnings.showwarning = warn
+            check_overwritten(args)
             return args.run(args)
     except KeyboardInterrupt:
-        say("interrupted")
+        kept = getattr(args, "resume", None)
+        say(f"interrupted; the same command goes on from {kept}" if kept else "interrupted")
         return 130
     except BrokenPipeError:  # the output's reader has exited, as in `skprivacy datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

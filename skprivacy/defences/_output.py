@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import named_failure
 from .._sklearn import HasMethods
 from ..base import undone_on_error
 
@@ -100,10 +101,12 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
     def _told(self, X: Any) -> Float64Array:
         """Return the probabilities of the model itself."""
         check_is_fitted(self, "estimator_")
-        return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
+        with named_failure(self.estimator_, "asked about X"):
+            return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
 
     def _learn(self, X: Any, y: Any) -> None:
-        self.estimator_ = clone(self.estimator).fit(X, y)
+        with named_failure(self.estimator, "trained on X and y"):
+            self.estimator_ = clone(self.estimator).fit(X, y)
 
     @abstractmethod
     def _disguised(self, proba: Float64Array) -> Float64Array:

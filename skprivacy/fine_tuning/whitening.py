@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._data_validation import validate_data
+from ..base import undone_if_refused
 from ..mechanisms.bounds import quantize
 
 __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]
@@ -57,6 +58,7 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
     True
     """
 
+    @undone_if_refused
     def fit(self, X: ArrayLike, y: Any = None) -> HalfWhitening:
         """Learn the mean and the covariance of public records.
 

@@ -119,7 +119,7 @@ def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
     check_unmasked(value, name)
     try:
         given = np.asarray(value)
-    except (TypeError, ValueError) as error:  # rows of several lengths
+    except (TypeError, ValueError, RuntimeError) as error:  # rows of several lengths, some tensors
         raise ValueError(f"{name} is not an array of numbers ({error}).") from None
     if given.dtype.kind == "u":
         given = np.minimum(given.astype(np.uint64), np.uint64(_WHOLE))

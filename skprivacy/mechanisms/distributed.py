@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._validation import as_array
 from ..accounting import events
 from ..accounting._checks import number, whole
 from .base import Mechanism, check_random
@@ -169,7 +170,7 @@ class DistributedGaussian(Mechanism):
             One party's share **is not private enough**: the noise of all is what protects.
         """
         check_random(random)
-        steps = np.asarray(values)
+        steps = as_array("values", values)
         if steps.dtype != np.int64:
             raise ValueError(
                 f"values are of type {steps.dtype}; each value must be an int64, a whole number of "
@@ -229,7 +230,7 @@ class DistributedGaussian(Mechanism):
         ndarray of int64 of shape (size,)
             The sum of values and noise.
         """
-        sent = np.asarray(sent)
+        sent = as_array("sent", sent)
         if sent.dtype != np.uint64:
             raise ValueError(f"sent is of type {sent.dtype}; expected uint64.")
         self._check_answers("sent", sent)
@@ -249,7 +250,7 @@ class DistributedGaussian(Mechanism):
             )
 
     def _release(self, value: Any, random: SecureRandom) -> NDArray[np.int64]:
-        values = np.asarray(value)
+        values = as_array("value", value)
         self._check_answers("value", values)
         sent = self.share(values, random)
         sent += self.masks(len(sent), sent.shape[1], random)

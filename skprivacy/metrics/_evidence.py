@@ -52,6 +52,8 @@ class Evidence:
         positive rate. Members and non-members are exchanged if the former score lower.
     area : float
         Lower bound on the area under the ROC curve; of the mirrored one if members score lower.
+    mirrored : bool
+        Whether it is of the mirrored curve.
 
     Notes
     -----
@@ -61,6 +63,7 @@ class Evidence:
 
     points: tuple[Rates, ...]
     area: float
+    mirrored: bool = False
 
     def strongest(self, delta: float) -> Rates | None:
         """Return the test that refutes the largest epsilon; None if only the area goes as far."""
@@ -113,7 +116,7 @@ def gather(
         return Evidence((), 0.0)
     rng = generator("random_state", random_state)
     points = split_points(members, others, delta=delta, alpha=alpha / 2, curve=curve, rng=rng)
-    return Evidence(points, area_bound(members, others, alpha / 2))
+    return Evidence(points, area_bound(members, others, alpha / 2), auc(members, others) < 0.5)
 
 
 def split_points(

@@ -56,8 +56,8 @@ class GuessBound:
     assumptions: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        given = f" [{'; '.join(self.assumptions)}]" if self.assumptions else ""
-        confidence = f"{1 - self.alpha:.6g}"
+        given = f" [if {'; '.join(self.assumptions)}]" if self.assumptions else ""
+        confidence = f"{100 * (1 - self.alpha):.6g} %"
         return f"epsilon >= {self.epsilon:.3g} at delta={self.delta:g}, {confidence} sure{given}"
 
 
@@ -114,9 +114,9 @@ def bound_from_guesses(
     --------
     >>> from skprivacy.metrics import bound_from_guesses
     >>> bound_from_guesses(180, 200, 2000, delta=1e-5)
-    epsilon >= 1.79 at delta=1e-05, 0.95 sure
+    epsilon >= 1.79 at delta=1e-05, 95 % sure
     >>> bound_from_guesses(180, 200, 2000, bound="gaussian", delta=1e-5)
-    epsilon >= 2.66 at delta=1e-05, 0.95 sure [the mechanism is Gaussian differentially private]
+    epsilon >= 2.66 at delta=1e-05, 95 % sure [if the mechanism is Gaussian differentially private]
     """
     _check(right, guesses, n_coins, bound, delta, alpha)
     delta, alpha = float(delta), float(alpha)

@@ -24,7 +24,7 @@ def as_numbers(name: str, values: ArrayLike, expected: str) -> Float64Array:
         found = np.asarray(values)
         if found.dtype.kind in "biufO" and not (found == None).any():  # noqa: E711 - of each
             return found.astype(float)
-    except (TypeError, ValueError):  # ragged, or of objects that are no numbers
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # ragged, or of no numbers
         pass
     raise ValueError(
         f"{name} must be numbers, {expected}; got {type(values).__name__}. Convert it to a "

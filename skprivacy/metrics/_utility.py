@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._validation import as_array, check_one_type
+
 __all__ = ["UtilityLoss", "utility_loss"]
 
 
@@ -89,12 +91,9 @@ def utility_loss(y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike
 
 
 def _read(name: str, labels: Any) -> np.ndarray:
-    try:
-        found = np.asarray(labels)
-    except (TypeError, ValueError, RuntimeError) as error:  # the last of tensors
-        raise TypeError(f"{name} cannot be read as an array ({error}).") from None
-    if found.dtype.names:
-        raise TypeError(f"{name} is a structured array; expected labels.")
+    found = as_array(name, labels)
+    if found.dtype.kind == "O":
+        check_one_type(name, found)  # some objects cannot even be compared
     return found
 
 

@@ -23,6 +23,7 @@ from .._data_validation import validate_data
 from .._groups import Groups, check_groups
 from .._sklearn import StrOptions, num_samples
 from .._validation import (
+    VERBOSE,
     Interval,
     check_random_state,
 )
@@ -39,6 +40,7 @@ from ._training.net import (
     ACTIVATIONS,
     PrivateNet,
     begins_at_random,
+    layer_sizes,
     make_module,
     mlp_from_arrays,
     mlp_to_arrays,
@@ -85,7 +87,7 @@ TRAINING_CONSTRAINTS: dict = {
     "noise_seed": [Integral, None],
     "budget": [PrivacyBudget, None],
     "distributed": [StrOptions({"replicated", "sharded"}), None],
-    "verbose": ["verbose"],
+    "verbose": VERBOSE,
 }
 NETWORK_CONSTRAINTS: dict = {
     **TRAINING_CONSTRAINTS,
@@ -248,7 +250,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         """Validate parameters, rows and targets."""
         self._validate_params()
         if not isinstance(self.hidden_layer_sizes, str):
-            _check_hidden(self.hidden_layer_sizes)
+            layer_sizes(self.hidden_layer_sizes)
         usable_device(self.device)
         if is_mapped(X) and X.ndim == 2:
             return self._mapped_rows(X, y, first, **checks)
@@ -376,7 +378,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             {k.removeprefix("module__"): v for k, v in self._module_params().items()},
             self.n_features_in_,
             self._n_outputs(),
-            _check_hidden(recipe.hidden_layer_sizes),
+            layer_sizes(recipe.hidden_layer_sizes),
             recipe.activation,
             check_random_state(random_state),
         )
@@ -406,13 +408,3 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self._check_width(X, reset=False)
         for part in chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
             yield torch.from_numpy(check_array(part, dtype=np.float32, input_name="X"))
-
-
-def _check_hidden(sizes: Any) -> tuple[int, ...]:
-    values = tuple(np.atleast_1d(np.asarray(sizes)).tolist())
-    if not all(type(v) is int and v > 0 for v in values):  # True is no size
-        raise ValueError(
-            f"hidden_layer_sizes={sizes!r} must be positive whole numbers, such as (64,) or (), "
-            "one for each hidden layer."
-        )
-    return values

@@ -45,11 +45,11 @@ def freeze_batch_norm(module: nn.Module) -> nn.Module:
     >>> from torch import nn
     >>> from skprivacy.neural_network import DPSGDClassifier, SimCLREncoder, freeze_batch_norm
     >>> X, y = load_digits(return_X_y=True)
-    >>> encoder = SimCLREncoder(16, epochs=1, random_state=0).fit(X[:1000])
+    >>> encoder = SimCLREncoder(16, epochs=1, random_state=0).fit(X[:200])
     >>> body = freeze_batch_norm(encoder.module_)
     >>> module = nn.Sequential(body, nn.ReLU(), nn.Linear(16, 10))
     >>> model = DPSGDClassifier(module=module, classes=range(10), epsilon=8.0, epochs=5)
-    >>> model.fit(X[1000:], y[1000:]).privacy_.assumptions[1]
+    >>> model.fit(X[200:600], y[200:600]).privacy_.assumptions[1]
     'the weights that training starts from are public'
     """
     if not isinstance(module, nn.Module):

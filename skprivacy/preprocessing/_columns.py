@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
+from .._data_validation import check_cells
 from .._groups import check_order, protected
-from .._validation import check_numbers, check_unmasked
+from .._validation import any_has_length, as_array, check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, few_rows, quantize
 from ._release import additive
@@ -27,10 +28,10 @@ def one_column(x: ArrayLike) -> NDArray:
     if sparse.issparse(x):
         raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
     check_unmasked(x, "x")
-    try:
-        values = np.asarray(x)
-    except ValueError:
-        raise ValueError("x holds sequences; expected one column, (n_samples,).") from None
+    values = as_array("x", x)
+    if values.dtype.kind == "O" and any_has_length(values):
+        raise ValueError("x holds sequences; expected one column, (n_samples,).")
+    check_cells(values, "x")
     if values.ndim != 1:
         raise ValueError(
             f"x has shape {values.shape}; expected one column, (n_samples,): with several columns, "

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._validation import check_one_type
 from ._column import Column
 from ._values import category_key
 from .columns import Bounded, Categories
@@ -18,6 +19,9 @@ _MAX_CLASSES = 30  # of a target whose values are whole numbers; with more it is
 
 def target_facts(y: np.ndarray) -> dict[str, Any]:
     """Return the classes of a target, or the bounds of one that is a number, read off it."""
+    if y.ndim != 1:
+        raise ValueError(f"Schema.infer: y has shape {y.shape}; expected a value for each record.")
+    check_one_type("y", y)
     values = np.unique(y)
     if values.dtype.kind in "iuf" and len(values) > 1:
         if values.dtype.kind == "f" and not np.isfinite(values).all():

@@ -15,7 +15,16 @@ import pandas as pd
 
 from .. import _config
 from .._output import write_file
-from .._validation import as_frame, as_path, flag, sequence, storable, whole
+from .._validation import (
+    as_array,
+    as_frame,
+    as_path,
+    check_column_names,
+    flag,
+    sequence,
+    storable,
+    whole,
+)
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
 from ._inferring import column_name, inferred_column, target_facts
@@ -430,10 +439,12 @@ the same unit?
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
         whole("max_categories", max_categories)
+        check_column_names(X)
         X = as_frame(X)
-        if not isinstance(X, pd.DataFrame) and np.ndim(X) != 2:
-            raise ValueError(f"X has {np.ndim(X)} dimensions; expected 2, records by columns.")
-        frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+        rows = X if isinstance(X, pd.DataFrame) else as_array("X", X)
+        if rows.ndim != 2:
+            raise ValueError(f"X has {rows.ndim} dimensions; expected 2, records by columns.")
+        frame = pd.DataFrame(rows)
         columns = {
             column_name(label): inferred_column(column_name(label), frame[label], max_categories)
             for label in frame.columns
@@ -442,7 +453,7 @@ the same unit?
         return cls(
             columns,
             target=name if isinstance(name, str) and name not in columns else None,
-            **({} if y is None else target_facts(np.asarray(y))),
+            **({} if y is None else target_facts(as_array("y", y))),
             inferred=True,
         )
 

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import named_failure
 from .._data_validation import validate_data
 from .._groups import check_order
 from .._sklearn import HasMethods
@@ -152,10 +153,8 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
-        try:
+        with named_failure(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
-        except TypeError as error:
-            raise TypeError(f"estimator= cannot be fitted to X and y ({error}).") from error
         self.classes_ = self.estimator_.classes_
         return self
 

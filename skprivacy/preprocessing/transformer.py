@@ -263,5 +263,6 @@ def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Colum
     for i, (name, fact) in enumerate(schema.items()):
         if isinstance(X, pd.DataFrame):
             yield X[name], fact
-        else:  # an array's own type: pandas would make text of one that it cannot write
-            yield pd.Series(X[:, i], dtype=X.dtype, copy=False), fact
+        else:  # pandas' own text cannot hold every one of Python's
+            dtype = object if X.dtype.kind in "OUS" else None
+            yield pd.Series(X[:, i], dtype=dtype, copy=False), fact

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from .._data_validation import check_readable
+from .._validation import sequence
 from ..base import PrivateFit
 from ..preprocessing import Bounded, Categories, Schema
 from ..preprocessing.transformer import check_columns, described_columns
@@ -117,11 +118,12 @@ class Facts:
                     f"grids: {name!r} is given {grid!r}; expected a Grid for a numeric column, "
                     f"one of {numeric}."
                 )
-        named = [missing] if isinstance(missing, str) else list(missing)
-        if unknown := [name for name in named if name not in self.columns]:
+        named = [missing] if isinstance(missing, str) else list(sequence("missing", missing))
+        known = list(self.columns)  # some of what is no name has no hash
+        if unknown := [n for n in named if not isinstance(n, str) or n not in known]:
             raise ValueError(
                 f"missing={missing!r} names {unknown[0]!r}, which is no column; expected some of "
-                f"{list(self.columns)}."
+                f"{known}."
             )
         named += [name for name, fact in self.columns.items() if fact.missing]
         return Domain.of(self.columns, grids, named, self.types)

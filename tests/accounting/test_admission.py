@@ -121,10 +121,26 @@ def test_a_refusal_shows_the_figures_it_decides_by():
         "epsilon=1.012, delta=1e-05 with ApproxDP(epsilon=0.1012, delta=1e-06). "
     )
     assert budget.spent() < 0.9111  # which is not what the filter decides by
+    assert "Use a smaller epsilon, which takes more noise or fewer steps. Call " in message
     assert "Call budget.remaining(event) to see how many more such releases fit" in message
     just = PrivacyBudget(epsilon=1.0)
     with pytest.raises(BudgetExceededError, match=r"epsilon=just above 1, delta=0 with"):
         just.reserve(ApproxDP(1.0000001))
+
+
+@pytest.mark.parametrize(
+    ("cap", "event", "advice"),
+    [
+        ((1.0, 1e-5, "adaptive"), ApproxDP(0.5, 1e-4), "Use a smaller delta."),
+        ((1.0, 1e-5, "adaptive"), ApproxDP(2.0, 1e-4), "Use a smaller epsilon and a smaller delta"),
+        ((1.0, 0.0, "adaptive"), GaussianEvent(50.0), "Use Laplace noise, or a budget with a "),
+        ((1.0, 1e-5, "basic"), GaussianEvent(50.0), "another filter"),
+    ],
+)
+def test_a_refusal_says_what_would_be_admitted(cap, event, advice):
+    epsilon, delta, rule = cap
+    with pytest.raises(BudgetExceededError, match=advice):
+        PrivacyBudget(epsilon, delta, filter=rule).reserve(event)
 
 
 def test_a_refusal_says_why_an_event_cannot_be_counted():

@@ -44,22 +44,58 @@ def test_no_step_is_no_release(ledger, action, steps, capsys):
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
 
+@pytest.mark.parametrize("action", ["what-if", "spend"])
+def test_no_epsilon_is_no_release(ledger, action, capsys):
+    assert main(["budget", action, ledger, "--epsilon", "0"]) == 2
+    assert "--epsilon=0 releases nothing. Give a number above 0." in capsys.readouterr().err
+    assert len(PrivacyBudget.open(ledger).entries()) == 0
+    assert main(["budget", action, ledger, "--epsilon", "0", "--delta", "1e-7"]) == 0
+
+
 def test_counting_ends_where_it_says(ledger, capsys):
     """It once answered 2199023255551 for what costs nothing."""
     event = json.dumps(Repeated(LaplaceEvent(1.0), 0).to_dict())
     assert main(["budget", "what-if", ledger, "--event", event]) == 0
-    assert "at least 1099511627776 more of Repeated" in capsys.readouterr().out
+    assert "at least 1099511627776 more such releases fit: Repeated" in capsys.readouterr().out
 
 
 def test_any_event_and_any_scope(ledger, capsys):
     event = json.dumps(LaplaceEvent(10.0).to_dict())
     to_ann = ["spend", ledger, "--event", event, "--scope", "adult/=ann"]
     assert main(["budget", *to_ann]) == 2
-    assert "there is no scope 'adult/=ann'; the scopes are none" in capsys.readouterr().err
+    assert (
+        "there is no scope 'adult/=ann'; the budget has no scopes yet. Add --new-scope to charge "
+        "a new one." in capsys.readouterr().err
+    )
     assert main(["budget", *to_ann, "--new-scope"]) == 0
     assert main(["budget", "spend", ledger, "--epsilon", "0.1", "--scope", "adult"]) == 0
     assert PrivacyBudget.open(ledger).spent(0.0) == pytest.approx(0.2)
     assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/=ann/", "/adult/"]
+
+
+def test_what_no_longer_fits_is_told_why(ledger, capsys):
+    budget = PrivacyBudget.open(ledger)
+    budget.reserve(LaplaceEvent(0.5))
+    assert main(["budget", "what-if", ledger, "--epsilon", "2"]) == 1
+    told = capsys.readouterr().out
+    assert "0 more such releases fit: ApproxDP(epsilon=2.0" in told
+    assert "counts epsilon=2, delta=0 as spent, and epsilon=4" in told
+    assert main(["budget", "what-if", ledger, "--noise-multiplier", ".1"]) == 1
+    assert "Use a smaller epsilon, which takes more noise" in capsys.readouterr().out
+    assert len(budget.entries()) == 1
+
+
+def test_what_was_never_settled_is_explained(ledger, capsys):
+    budget = PrivacyBudget.open(ledger)
+    budget.commit(budget.reserve(LaplaceEvent(10.0)))
+    assert main(["budget", "show", ledger]) == 0
+    assert "it stays charged" not in capsys.readouterr().out
+    budget.reserve(LaplaceEvent(10.0))
+    budget.fail(budget.reserve(LaplaceEvent(10.0)))
+    assert main(["budget", "show", ledger]) == 0
+    told = capsys.readouterr().out
+    assert "reserved: at work, or its process was killed; it stays charged" in told
+    assert "fail: it ended in an error; it stays charged" in told
 
 
 def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
@@ -67,7 +103,9 @@ def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     for action in ("spend", "what-if", "show"):
         release = [] if action == "show" else ["--epsilon", "1"]
         assert main(["budget", action, ledger, *release, "--scope", "adutl"]) == 2
-        assert "there is no scope 'adutl'; the scopes are adult." in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "there is no scope 'adutl'; the scopes are adult." in error
+        assert ("--new-scope" in error) == (action != "show")  # which has no such option
     assert main(["budget", "spend", ledger, "--epsilon", "1", "--scope", "adult"]) == 1
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 

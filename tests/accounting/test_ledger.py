@@ -10,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
@@ -166,6 +167,13 @@ def _damaged(path):
     path.write_bytes(b"not a database at all" * 300)
 
 
+def _emptied(path):
+    log = sqlite3.connect(path, isolation_level=None)
+    log.execute("DROP TRIGGER no_delete")
+    log.execute("DELETE FROM log")
+    log.close()
+
+
 def _settled_inside(path):
     PrivacyBudget.open(path).fail(3)
 
@@ -178,16 +186,37 @@ def _release(budget, spoil, error=None):
         return 7
 
 
-@pytest.mark.parametrize("spoil", [_removed, _replaced, _damaged, _settled_inside])
+def _another_beside(path):
+    other = path.with_name("other")
+    PrivacyBudget(epsilon=1.0, path=other)
+    other.rename(f"{path}-wal")
+
+
+SPOILT = [_removed, _replaced, _emptied, _damaged, _another_beside]
+
+
+@pytest.mark.parametrize("spoil", [*SPOILT, _settled_inside])
 def test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(ledger, spoil):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     message = r"Charge 3 of .* was charged, but its outcome \(commit\) could not be recorded"
     with pytest.warns(PrivacyWarning, match=message) as warned:
         assert _release(budget, spoil) == 7
     assert [w.filename for w in warned] == [__file__]
+    assert "nothing was released" not in str(warned[0].message)  # it was, and is returned
     if spoil is _removed:
         ledger.with_name("away").rename(ledger)
         assert budget.spent() == pytest.approx(0.1)  # the charge stands
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_charge_that_fails_says_that_nothing_was_released(ledger, spoil):
+    budget = PrivacyBudget(epsilon=1.0, path=ledger)
+    assert budget.spent() == 0.0  # a budget that has read a ledger knows it from another one
+    spoil(ledger)
+    with pytest.raises(LedgerError, match="nothing was released") as refused:  # noqa: SIM117
+        with charge(budget, LaplaceEvent(10.0)):
+            raise AssertionError("the data is read without a charge")
+    assert str(refused.value).count("nothing was released") == 1
 
 
 def test_the_error_of_a_release_is_the_one_that_is_told(ledger):
@@ -382,6 +411,29 @@ def test_no_ledger_begins_beside_what_another_left(ledger, rest):
     assert [file.name for file in ledger.parent.iterdir()] == [left.name]
 
 
+@pytest.mark.parametrize("rest", ["-wal", "-journal"])
+def test_a_folder_where_sqlite_needs_a_file_is_named(ledger, rest):
+    """It was called "disk I/O error", and the ledger suspected."""
+    beside = ledger.with_name(ledger.name + rest)
+    beside.mkdir()
+    with pytest.raises(LedgerError, match=f"The folder .*{rest} has the name .* Rename the folder"):
+        PrivacyBudget(1.0, path=ledger)
+    beside.rmdir()
+    budget = PrivacyBudget(1.0, path=ledger)
+    beside.mkdir()
+    for use in (budget.spent, lambda: budget.reserve(LaplaceEvent(10.0))):
+        with pytest.raises(LedgerError, match=f"The folder .*{rest} has the name"):
+            use()
+    beside.rmdir()
+    assert budget.spent() == 0
+
+
+def test_a_folder_is_no_ledger(tmp_path):
+    for use in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
+        with pytest.raises(LedgerError, match=r"is a folder, not a ledger.* Pass the path of a"):
+            use(tmp_path)
+
+
 @pytest.mark.parametrize("rest", ["-wal", "-journal", "-shm"])
 def test_no_ledger_has_the_name_of_a_file_that_sqlite_deletes(ledger, rest):
     """The first charge to one ledger deleted the other, with all that was charged to it."""
@@ -418,10 +470,41 @@ def test_a_charge_counts_if_its_file_is_still_there(ledger, how, monkeypatch):
         return number
 
     monkeypatch.setattr(Log, "append", meanwhile)
-    with pytest.raises(LedgerError, match="was replaced or deleted while it was written"):
+    said = "was replaced or deleted while it was written"
+    with pytest.raises(LedgerError, match=said) as refused:
         budget.scope("a", 0.5)
+    assert "released" not in str(refused.value)
     if how == "replaced":
         assert PrivacyBudget.open(ledger).scope("a").cap is None
+
+
+def _replacing(ledger, earlier):
+    """Put the earlier file back whenever a line has been written."""
+    append = Log.append
+
+    def meanwhile(*args, **kwargs):
+        number = append(*args, **kwargs)
+        shutil.copy(earlier, away := ledger.with_name("away"))
+        os.replace(away, ledger)
+        return number
+
+    return mock.patch.object(Log, "append", meanwhile)
+
+
+def test_who_meets_a_file_that_is_replaced_is_told_what_was_released(ledger):
+    """Before the release nothing, after it what the caller is handed."""
+    budget = PrivacyBudget(1.0, path=ledger, relation="add_remove", unit="record")
+    earlier = shutil.copy(ledger, ledger.with_name("earlier"))
+    said = "while it was written.*nothing was released for it"
+    with _replacing(ledger, earlier), pytest.raises(LedgerError, match=said):
+        budget.reserve(LaplaceEvent(10.0))
+    with (
+        ExitStack() as until_noted,
+        pytest.warns(PrivacyWarning, match="was replaced") as warned,
+        budget.charge(LaplaceEvent(10.0)),
+    ):
+        until_noted.enter_context(_replacing(ledger, earlier))
+    assert "nothing was released" not in str(warned[0].message)
 
 
 def test_a_ledger_may_be_opened_by_its_terms_while_another_process_writes(ledger):
@@ -568,7 +651,7 @@ def test_names_as_long_as_the_disk_takes_are_taken(tmp_path):
 @pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000], ids=["long", "deep"])
 def test_too_long_paths_are_ledgers_that_cannot_be_used(tmp_path, name):
     for make in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
-        with pytest.raises(LedgerError, match="nothing was released"):
+        with pytest.raises(LedgerError, match=r"There is no privacy ledger|cannot be used"):
             make(f"{tmp_path}/{name}")
 
 

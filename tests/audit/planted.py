@@ -127,12 +127,8 @@ def epsilon_of_bug(name: str) -> float:
     if mechanism_of(name) is KNorm or name in SEVERAL:
         return VECTOR
     pure = mechanism_of(name) in (Laplace, RandomizedResponse)
-    return PURE if pure or _claims_one_point(name) else GAUSSIAN
-
-
-def _claims_one_point(name: str) -> bool:
-    """Return whether the claim is one point of the curve of the noise, and exceeded there alone."""
-    return name.startswith("ObjectivePerturbation")
+    one_point = name.startswith("ObjectivePerturbation")  # of the curve, and exceeded there alone
+    return PURE if pure or one_point else GAUSSIAN
 
 
 class OfNoise:
@@ -321,9 +317,7 @@ def runs_for(bug: str, name: str) -> int:
     """Return how many fresh runs a side show a bug, so that no test fails by chance."""
     if bug not in FAINT:
         return 600
-    if name in SEVERAL:
-        return 12_000
-    return 16_000 if _claims_one_point(name) and name.endswith("-delta") else 4_000
+    return 12_000 if name in SEVERAL else 4_000
 
 
 def why_not(bug: str, name: str) -> str:

@@ -340,6 +340,7 @@ def test_frames():
         ({"X_test": X[1000:, :3]}, ValueError, "dimension"),
         ({"alpha": 0}, ValueError, "alpha=0 must be"),
         ({"alpha": "5%"}, ValueError, "alpha='5%' must be"),
+        ({"alpha": 1e-99}, ValueError, "alpha=1e-99 must be .* at least 1e-80"),
         ({"attacks": []}, ValueError, "attacks is empty"),
         ({"attacks": [LiRA]}, TypeError, "membership attacks"),
         ({"attacks": ["lira"]}, TypeError, "Pass objects"),

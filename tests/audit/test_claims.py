@@ -38,6 +38,7 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.svm import SVR
 
 from skprivacy.accounting import (
     ApproxDP,
@@ -701,3 +702,28 @@ def test_claiming_changes_nothing():
     claim_of(model, X)
     assert (budget.spent(), model.predict(X).tolist()) == before
     assert clone(model) is not model
+
+
+class Theirs(LogisticRegression):
+    """As other libraries have them: an epsilon, and nothing that could be held against it."""
+
+    epsilon = 1.0
+
+
+def test_an_epsilon_without_a_guarantee_is_told():
+    """scikit-learn's own epsilons, as of SVR, are about something else."""
+    theirs = make_pipeline(StandardScaler(), Theirs()).fit(X, y)
+    assert claim_of(theirs).reason == (
+        "no claim: Theirs has an epsilon and states no guarantee (privacy_); verify_privacy tests "
+        "it"
+    )
+    assert claim_of(SVR().fit(X, y)).reason == "no claim"
+
+
+def test_nothing_is_outside_of_no_guarantee():
+    """Of a model that claims nothing, a scaler was called outside the guarantee."""
+    half = len(y) // 2
+    parts = X[:half], y[:half], X[half:], y[half:]
+    plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(*parts[:2])
+    report = audit(plain, *parts, attacks=LossThreshold())
+    assert not any("guarantee" in caveat for caveat in report.caveats)

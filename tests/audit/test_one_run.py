@@ -307,6 +307,7 @@ class Regressor(RegressorMixin, BaseEstimator):
         (PRIVATE, {"n_canaries": 100.0}, ValueError, "n_canaries=100.0"),
         (PRIVATE, {"n_canaries": 100, "n_guesses": 101}, ValueError, "n_guesses=101"),
         (PRIVATE, {"alpha": 1.0}, ValueError, "alpha=1.0"),
+        (PRIVATE, {"alpha": 1e-99}, ValueError, "at least 1e-80"),
         (PRIVATE, {"random_state": "a"}, ValueError, "random_state='a'"),
         (PRIVATE, {"canaries": (X[:5], y[:5])}, ValueError, "canaries"),
         (RandomizedResponseClassifier(), {}, ValueError, "Use audit"),

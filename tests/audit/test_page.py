@@ -11,11 +11,11 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
-from skprivacy.attacks import AttackResult, LossThreshold
+from skprivacy.attacks import AttackResult, LossThreshold, SupervisedAttack
 from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit
 from skprivacy.audit._briefing import briefing
 from skprivacy.audit._origin import origin_in_words, origin_point
-from skprivacy.metrics._evidence import Evidence, Rates
+from skprivacy.metrics._evidence import Evidence, Rates, gather
 
 from .test_audit import CLAIM, PARTS, Claiming
 
@@ -232,9 +232,57 @@ def test_an_area_is_no_point():
     assert "area under its whole curve is at least 0.95" in origin_in_words(
         Evidence((weak,), 0.95), 0.0
     )
+    upside_down = origin_in_words(Evidence((weak,), 0.95, mirrored=True), 0.0)
+    assert "at least 0.95, once its scores are read upside down" in upside_down
+    low = np.arange(100.0)
+    assert gather(low, low + 80, delta=0.0, alpha=0.05).mirrored
+    assert not gather(low + 80, low, delta=0.0, alpha=0.05).mirrored
     assert origin_point(Evidence((weak,), 0.0), 0.0) == (0.4, 0.5)
     nothing = Evidence((Rates(0.3, 0.4),), 0.4)
     assert (origin_in_words(nothing, 0.0), origin_point(nothing, 0.0)) == ("", None)
+
+
+def test_no_assumptions_are_announced_where_there_are_none(honest):
+    proved = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
+    sure = "How sure is that?"
+    told = answers(replace(honest, guarantee=proved))[sure]
+    assert told.startswith("The limit is proved. It means: ")
+    assuming = replace(honest, guarantee=replace(proved, assumptions=("n is public",)))
+    assert "proved, under the assumptions listed below. It" in answers(assuming)[sure]
+
+
+def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
+    """With eight records, "consistent" is said of any model."""
+    few = [part[:8] for part in PARTS]
+    one = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6)
+    report = audit(Claiming(1, one).fit(*few[:2]), *few, attacks=[LossThreshold()])
+    assert report.verdict == "consistent"
+    assert not report.could_refute
+    assert "no leak could have refuted the claim" in repr(report).splitlines()[1]
+    assert repr(report).count("could have refuted") == 1
+    page = report.to_html()
+    assert '<div class="verdict open"><strong>Consistent with the claim, but no audit of so' in page
+    assert "as none could have done with so few records" in answers(report)["How sure is that?"]
+    assert honest.could_refute
+    assert '<div class="verdict good"><strong>Consistent with the claim</strong>' in (
+        honest.to_html()
+    )
+
+
+def test_what_cannot_be_measured_is_told_once_for_each_rate():
+    few = [part[:50] for part in PARTS]
+    attacks = [LossThreshold(), SupervisedAttack()]
+    report = audit(Claiming(1).fit(*few[:2]), *few, attacks=attacks)
+    told = [caveat for caveat in report.caveats if "cannot measure" in caveat]
+    assert [caveat.partition(" ")[0] for caveat in told] == ["50", "50"]
+
+
+def test_what_a_measurement_rests_on_stands_beside_it(honest):
+    rests_on = "if records are independent given the model"
+    lines = repr(honest).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "measured:" in line]
+    assert lines[at + 1].strip().startswith(rests_on)
+    assert rests_on in Read(honest.to_html()).terms["Measured epsilon"]
 
 
 def test_table_and_plot_speak_the_same_words(liar, monkeypatch):

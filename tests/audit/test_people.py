@@ -111,6 +111,26 @@ def test_a_leak_about_people_that_no_record_shows():
     assert (people.exposed_records()["row"] < 150).all()
 
 
+def test_the_exposed_people_are_found_and_no_others():
+    X, y, patient = visits()
+    X[:, 1] = ward = patient % 2  # of each person, in all records
+    records, groups = halves(X, y, patient)
+    model = Whispering().fit(*records[:2])
+    model.rows_ = fingerprints(records[0][records[0][:, 1] == 1])  # it whispers of one ward
+    report = audit(model, *records, attacks=[LossThreshold()], groups=groups, subgroups=1)
+    table = report.by_group()
+    assert set(table["by"]) == {"1"}  # and no class, which is of records
+    assert len(table) == 4  # two wards, two ways of joining
+    assert (table["n_in"] == 75).all()
+    assert (table["n_out"] == 75).all()
+    assert dict(table.groupby("group")["exposed"].any()) == {"0": False, "1": True}
+    assert "Values of patient<small>in training, not" in report.to_html()
+    ward[3] = 1 - ward[3]  # one visit of one patient
+    pair = tuple(ward[whose.index] for whose in groups)
+    with pytest.raises(ValueError, match=r"part the records of 1 values of patient.* the same in"):
+        audit(model, *records, attacks=[LossThreshold()], groups=groups, subgroups=pair)
+
+
 def test_an_honest_model_is_not_accused():
     records, groups = halves(*visits(rows=8))
     model = Whispering(whisper=0.0).fit(*records[:2])
@@ -129,6 +149,8 @@ def test_a_claim_for_records_is_none_for_people():
         report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
         assert report.verdict.startswith("no claim for patient: ")
         assert report.verdict.endswith(about)
+        assert not report.cost_of_search
+        assert "For a claim about patient, train with groups." in report.caveats[0]
     bounded = PrivacyGuarantee(ApproxDP(0.5)).group(4, unit="patient")
     model = Whispering(bounded).fit(*records[:2])
     assert audit(model, *records, attacks=[LossThreshold()], groups=groups).claimed_epsilon == 2.0
@@ -145,8 +167,6 @@ def test_nobody_is_on_both_sides():
     for bad in (groups[0], (groups[0], groups[1][1:]), "patient"):
         with pytest.raises(ValueError, match="groups must be a pair"):
             audit(model, *records, groups=bad)
-    with pytest.raises(ValueError, match="subgroups are of records"):
-        audit(model, *records, groups=groups, subgroups=0)
     with pytest.raises(ValueError, match="at least 2 values of patient"):
         audit(model, *records, groups=(0 * groups[0], groups[1]))
 

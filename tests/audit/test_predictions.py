@@ -202,12 +202,21 @@ MEMBERS[0] = False
         ({"epsilon": -1}, "epsilon=-1 must be"),
         ({"epsilon": 1.0, "delta": 2}, "delta=2 must be"),
         ({"alpha": 0}, "alpha=0 must be"),
+        ({"alpha": 1e-99}, "at least 1e-80"),
     ],
 )  # fmt: skip
 def test_wrong_tables_are_named(changes, words):
     names = ("proba_in", "y_in", "proba_out", "y_out")
     with pytest.raises(ValueError, match=words):
         audit_predictions(**(dict(zip(names, TABLES, strict=True)) | changes))
+
+
+def test_the_least_alpha_is_enough_for_all_who_share_it():
+    """Attacks, thresholds and groups: no interval is computed at so little that it underflows."""
+    report = audit_predictions(*TABLES, **SHADOWS, epsilon=1.0, alpha=1e-80)
+    assert report.verdict == "consistent"
+    assert len(report.exposures) == 6
+    assert "alpha" in report.to_json()
 
 
 def test_records_that_the_table_does_not_hold_are_refused():

@@ -13,11 +13,15 @@ import pandas as pd
 import pytest
 from scipy.interpolate import interp1d
 from scipy.stats import gaussian_kde
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.decomposition import PCA
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.tree import DecisionTreeRegressor
 
+from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.audit import verify_privacy
-from skprivacy.audit._released import numbers_of
+from skprivacy.audit._fits import Fits
+from skprivacy.audit._released import given_to, numbers_of
 from skprivacy.preprocessing import PrivateStandardScaler
 
 
@@ -36,6 +40,11 @@ class Model(BaseEstimator):
 
     def __init__(self, public=0.75):
         self.public = public
+
+    def fit_twice(self):
+        """Fit the part inside, which then holds the whole."""
+        self.public.parent_, self.public.kept_ = self, 0.5
+        return self
 
 
 def numbers(kept):
@@ -115,6 +124,78 @@ class KeepsFrame(PrivateStandardScaler):
         return self
 
 
-def test_a_model_that_keeps_its_table_is_found():
-    found = verify_privacy(KeepsFrame(bounds=([-1.0], [1.0])), n_runs=30, epsilon=1.0)
-    assert found.broken
+class SetsBounds(PrivateStandardScaler):
+    """It reads its bounds off the data, and writes them into its own parameter."""
+
+    def fit(self, X, y=None):
+        self.bounds = (X.min(axis=0), X.max(axis=0))
+        return super().fit(X)
+
+
+class SetsInner(BaseEstimator):
+    """It makes a scaler like the one that it is given, but for the bounds if it likes."""
+
+    def __init__(self, scaler=None, bounds_of_data=False):
+        self.scaler = scaler
+        self.bounds_of_data = bounds_of_data
+
+    def fit(self, X, y=None):
+        found = {"bounds": (X.min(axis=0), X.max(axis=0))} if self.bounds_of_data else {}
+        self.scaler_ = clone(self.scaler).set_params(**found).fit(X)
+        return self
+
+
+class CostsWhatTheDataSay(PrivateStandardScaler):
+    def fit(self, X, y=None):
+        super().fit(X)
+        self.epsilon_ = self.epsilon_ * (1 - 1e-6 * np.abs(X).max())
+        return self
+
+
+BOUNDS = ([-1.0], [1.0])
+SCALER = PrivateStandardScaler(bounds=BOUNDS)
+MADE_OF_SCALERS = {
+    "itself": lambda scaler: scaler,
+    "pipeline": make_pipeline,
+    "pipelines": lambda scaler: make_pipeline(make_pipeline(scaler), "passthrough"),
+    "union": lambda scaler: FeatureUnion([("one", scaler)]),
+    "wrapper": SetsInner,
+}
+
+
+def bare(estimator):
+    """Return how many numbers are alike in all runs on some data, and others on other data."""
+    fits, half = Fits(estimator, probes=np.zeros((1, 1))), np.linspace(-0.5, 0.5, 9)[:, None]
+    some, other = (np.stack([fits((X, None)) for _ in range(3)]) for X in (half, half / 2))
+    alike = (np.ptp(some, axis=0) == 0) & (np.ptp(other, axis=0) == 0)
+    return int(np.sum(alike & (some[0] != other[0])))
+
+
+@pytest.mark.parametrize("made", MADE_OF_SCALERS)
+@pytest.mark.parametrize("leaky", [KeepsFrame, SetsBounds, CostsWhatTheDataSay])
+def test_what_a_model_keeps_is_told_wherever_a_fit_puts_it(leaky, made):
+    """A pipeline's steps are its parameters, which were taken for public: any leak was "held"."""
+    assert bare(MADE_OF_SCALERS[made](leaky(bounds=BOUNDS))) > 0
+    assert bare(MADE_OF_SCALERS[made](SCALER)) == 0
+
+
+def test_parameters_that_a_fit_makes_up_are_told():
+    assert bare(SetsInner(SCALER, bounds_of_data=True)) > 0
+
+
+@pytest.mark.parametrize("made", MADE_OF_SCALERS)
+def test_parameters_that_a_fit_leaves_alone_are_not_told(made):
+    model = MADE_OF_SCALERS[made](PCA(1, tol=0.123))
+    told = numbers_of(clone(model).fit(np.eye(3)), np.eye(3), given_to(model))
+    assert len(told) > 9
+    assert 0.123 not in told
+
+
+def test_a_part_that_holds_the_whole_does_not_run_in_circles():
+    model = Model(public=Model()).fit_twice()
+    assert 0.5 in numbers_of(model, np.zeros((1, 1)), given_to(Model(public=Model())))
+
+
+def test_a_pipeline_that_keeps_its_table_is_found():
+    model = make_pipeline(KeepsFrame(bounds=BOUNDS))
+    assert verify_privacy(model, n_runs=20, claim=PrivacyGuarantee(ApproxDP(1.0))).broken

@@ -265,6 +265,7 @@ def test_too_few_coins_are_said_to_be():
         (ValueError, "20 coins", synthesizer(), (X,), {"n_runs": 19}),
         (ValueError, "n_runs=1.5", synthesizer(), (X,), {"n_runs": 1.5}),
         (ValueError, "alpha=1", synthesizer(), (X,), {"alpha": 1}),
+        (ValueError, "at least 1e-80", synthesizer(), (X,), {"alpha": 1e-99}),
         (ValueError, "random_state='a'", synthesizer(), (X,), {"random_state": "a"}),
         (ValueError, "a column for each", synthesizer(), (np.ones((30, 2)),), {}),
         (ValueError, "neither classes nor", synthesizer(), (X, X["rich"]), {}),

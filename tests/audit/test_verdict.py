@@ -134,8 +134,21 @@ def test_exchanged_groups_refute_a_claim_as_well():
     report = audit(Claiming(claim=CLAIM).fit(*PARTS[:2]), *EXCHANGED, attacks=LossThreshold())
     assert report.verdict == "VIOLATED"
     assert "exchanged" in report.to_html()
+
+
+def test_exchanged_groups_are_told_first_where_nothing_is_claimed():
     tree = DecisionTreeClassifier(random_state=0).fit(*PARTS[:2])
-    assert "exchanged" in repr(audit(tree, *EXCHANGED, attacks=LossThreshold()))
+    report = audit(tree, *EXCHANGED, attacks=LossThreshold())
+    assert "exchanged" in repr(report).splitlines()[1]
+    assert repr(report).count("exchanged") == 1
+    page = report.to_html()
+    assert "Nothing yet. Have the groups of records checked and the audit repeated." in page
+    assert "on records that cannot be what they were taken for" in page
+    assert "What the attacks showed says nothing about it." in page
+    assert "The attacks showed that it leaks" not in page
+    assert report.epsilon_lower_bound > 0
+    assert "upside down" in page
+    assert "highest rate that the claim allows" not in page
 
 
 def test_groups_in_order_are_doubted_no_more_often_than_alpha():

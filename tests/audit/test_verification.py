@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
+from sklearn.svm import SVR
 
 import skprivacy
 from skprivacy.accounting import (
@@ -233,6 +234,12 @@ def test_a_known_defect_of_another_library_is_shown():
     assert not verify_privacy(ZeroSensitivity(repaired=True), n_runs=100, alpha=1e-8).broken
 
 
+def test_an_epsilon_of_scikit_learn_is_no_claim():
+    """SVR's tube was taken for a claim of privacy, and broken."""
+    with pytest.raises(ValueError, match=r"SVR has no claim\. Pass claim=PrivacyGuarantee"):
+        verify_privacy(SVR(), n_runs=100)
+
+
 def test_a_seed_that_may_drive_the_noise_is_fresh_in_every_run():
     held = verify_privacy(ZeroSensitivity(repaired=True, random_state=0), n_runs=100, alpha=1e-8)
     assert not held.broken
@@ -356,16 +363,36 @@ def test_neighbours_that_are_refused_are_left_out_and_named():
         (laplace(1.0), {}, TypeError, "verify_release"),
         (PrivateStandardScaler(bounds=UNIT), {"n_runs": 5}, ValueError, "n_runs=5"),
         (PrivateStandardScaler(bounds=UNIT), {"alpha": 1.0}, ValueError, "alpha=1.0"),
+        (PrivateStandardScaler(bounds=UNIT), {"alpha": 1e-99}, ValueError, "at least 1e-80"),
         (PrivateStandardScaler(bounds=UNIT), {"seconds": 0}, ValueError, "seconds=0"),
         (PrivateStandardScaler(bounds=UNIT), {"X": [["a"]]}, TypeError, "numbers"),
         (PrivateStandardScaler(bounds=UNIT), {"X": [[1.0]], "y": [0, 1]}, ValueError, "two at"),
         (PrivateStandardScaler(epsilon=np.inf, bounds=UNIT), {}, ValueError, "infinity"),
         (LinearRegression(), {"epsilon": 1.0}, ValueError, "cannot be set"),
+        (
+            PrivateStandardScaler(bounds=UNIT),
+            {"fit_params": {"groups": np.arange(24) // 2}},
+            ValueError,
+            "of a person. Use verify_release",
+        ),
     ],
 )
 def test_errors(estimator, params, error, match):
     with pytest.raises(error, match=match):
         verify_privacy(estimator, **params)
+
+
+def test_what_fit_takes_further_is_passed_without_labels_too():
+    """It was left out then, and another fit was verified than the one that was asked for."""
+
+    class Takes(PrivateStandardScaler):
+        def fit(self, X, y=None, shift=0.0):
+            super().fit(X)
+            self.shift_ = shift
+            return self
+
+    fits = Fits(Takes(bounds=UNIT), {"shift": 2.5})
+    assert fits.fitted((np.zeros((3, 1)), None)).shift_ == 2.5
 
 
 def test_errors_of_releases():

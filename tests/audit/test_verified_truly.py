@@ -10,15 +10,19 @@ from unittest import mock
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import VotingClassifier
+from sklearn.ensemble import BaggingClassifier, VotingClassifier
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.audit import verification, verify_privacy, verify_release
 from skprivacy.audit._attack import Runs
 from skprivacy.audit._fits import Fits
 from skprivacy.audit._neighbours import Agreed, Pair, Public, neighbours
+from skprivacy.ensemble import PATEClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
 CLAIM = PrivacyGuarantee(GaussianEvent(0.5), at_delta=1e-5)
@@ -97,6 +101,44 @@ def test_what_noise_is_drawn_from_is_fresh_in_every_run(given):
     means = {fits.fitted((DATA, None)).mean_.item() for _ in range(20)}
     assert len(means) == 20
     assert fits.changes == (f"{next(iter(given))} is fresh in every run: it may drive the noise",)
+
+
+class Foreign(BaseEstimator):
+    """It has no noise_seed: its noise may come from its seed, or from numpy's generator."""
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        seeded = np.random.default_rng(self.random_state)
+        self.noise_ = seeded.normal(), np.random.normal()  # noqa: NPY002
+        return self
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_source_of_noise_beside_it_does_not_make_a_seed_public(seed):
+    """In a pipeline with a private scaler, true claims of another library's step were broken."""
+    scaler = PrivateStandardScaler(bounds=([0.0], [1.0]))
+    fits = Fits(make_pipeline(scaler, Foreign(seed)))
+    noise = [fits.fitted((DATA, None))[-1].noise_ for _ in range(20)]
+    assert [len(set(column)) for column in zip(*noise, strict=True)] == [20, 20]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPSGDClassifier(random_state=3),
+        make_pipeline(DPSGDClassifier(random_state=3)),
+        OneVsRestClassifier(DPSGDClassifier(random_state=3)),
+        BaggingClassifier(GIVEN, random_state=3),
+        PATEClassifier(DecisionTreeClassifier(random_state=3)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_seeds_in_and_around_what_has_its_own_noise_are_public(model):
+    assert Fits(model).changes == ()
+    beside = Fits(make_pipeline(Foreign(5), model)).changes
+    assert beside == ("foreign__random_state is fresh in every run: it may drive the noise",)
 
 
 @pytest.mark.parametrize(

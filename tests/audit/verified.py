@@ -84,8 +84,10 @@ VERIFIED: dict[str, Callable[[], Any]] = {
     "ObjectivePerturbationClassifier": _linear(
         ObjectivePerturbationClassifier, classes=TWO, alpha=0.0
     ),
+    # What claims one point of the curve of Gaussian noise is exceeded in few runs where delta is
+    # large: by theory two releases for the price of one take 1,700, and 220,000 at 1e-4.
     "ObjectivePerturbationClassifier-delta": _linear(
-        ObjectivePerturbationClassifier, classes=TWO, alpha=0.0, delta=1e-4
+        ObjectivePerturbationClassifier, classes=TWO, alpha=0.0, delta=0.05
     ),
     "DPSGDClassifier": _network(DPSGDClassifier, classes=TWO),
     "DPSGDClassifier-sampled": _network(DPSGDClassifier, classes=TWO, batch_size=8, epochs=2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import sys
 import warnings
 from contextlib import suppress
 from unittest import mock
@@ -96,6 +97,28 @@ def signed_anew(issued, changed):
 
 def failed(found):
     return {check.name: check.words for check in found.checks if check.status == "FAILED"}
+
+
+def test_a_broken_second_accountant_is_no_fault_of_the_certificate(issued, monkeypatch):
+    """Of a library that dp_accounting did not fit to it was said that the certificate fails."""
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
+    found = verify_certificate(
+        issued / "certificate.json", issued / "model.safetensors", key=issued / "key.pem.pub"
+    )
+    assert found.holds
+    words = {check.name: check.words for check in found.checks}
+    assert words["epsilon of the model, by dp_accounting"] == (
+        "dp_accounting is not installed, or cannot be imported"
+    )
+
+
+def test_what_this_computer_lacks_is_no_fault_of_the_certificate(issued, monkeypatch):
+    def lacking(claim):
+        raise ModuleNotFoundError("No module named 'getpass'")
+
+    monkeypatch.setattr(verification, "_claim", lacking)
+    with pytest.raises(ModuleNotFoundError, match="getpass"):
+        verify_certificate(issued / "certificate.json")
 
 
 def test_a_certificate_holds_and_says_what_is_assumed_and_measured(issued):

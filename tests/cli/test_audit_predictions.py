@@ -59,6 +59,15 @@ def test_without_shadow_models_the_report_says_so(tables, capsys):
     assert "Not measured: StrongestAttack" in shown
 
 
+def test_exchanged_groups_are_no_success(tables, tmp_path, capsys):
+    """Without a claim there is no verdict, and the command ended as if all were well."""
+    swapped = changed(tables, tmp_path, lambda f: f.assign(member=1 - f["member"].astype(int)))
+    assert main(["audit-predictions", swapped]) == 3
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "Audit: no claim"
+    assert "exchanged?" in shown[1]
+
+
 def changed(tables, tmp_path, change):
     frame = pd.read_csv(tables / "target.csv", dtype=str)
     path = tmp_path / "changed.csv"
@@ -73,10 +82,12 @@ def changed(tables, tmp_path, change):
         (lambda f: f.assign(member="0"), "must hold members and non-members"),
         (lambda f: f.assign(member="maybe"), "has 'maybe' in column 'member'; expected 1 or 0"),
         (lambda f: f.assign(label="perhaps"), "label 'perhaps' without a column"),
-        (lambda f: f.assign(no="high"), "what is no probability"),
-        (lambda f: f.assign(no=""), "what is no probability"),
-        (lambda f: f.assign(no="0.9"), "do not sum to one"),
-        (lambda f: f.assign(no="nan"), "proba_in holds NaN"),
+        (lambda f: f.assign(no="high"), "holds 'high' in row 1 of column 'no', which is no prob"),
+        (lambda f: f.assign(no=""), "changed.csv holds '' in row 1 of column 'no'"),
+        (lambda f: f.assign(no="0.9"), "changed.csv has rows that do not sum to one"),
+        (lambda f: f.assign(no="nan"), "changed.csv holds 'nan' in row 1 of column 'no'"),
+        (lambda f: f.assign(no="86"), "changed.csv holds 86, which is no probability"),
+        (lambda f: f[:0], "changed.csv must have at least one row"),
     ],
 )
 def test_wrong_tables_are_told_in_one_line(change, words, tables, tmp_path, capsys):
@@ -84,6 +95,28 @@ def test_wrong_tables_are_told_in_one_line(change, words, tables, tmp_path, caps
     told = capsys.readouterr().err
     assert words in told
     assert told.count("\n") == 1
+
+
+def test_tables_are_read_as_r_writes_them(tables, tmp_path, capsys):
+    """With names of rows, logical values, semicolons and decimal commas."""
+    frame = pd.read_csv(tables / "target.csv")
+    frame["member"] = np.where(frame["member"] == 1, "TRUE", "FALSE")
+    told = []
+    for number, options in enumerate(
+        ({}, {"index": True, "index_label": ""}, {"sep": ";", "decimal": ","})
+    ):
+        path = tmp_path / f"{number}.csv"
+        frame.to_csv(path, **({"index": False} | options))
+        assert main(["audit-predictions", str(path)]) == 0
+        told.append(capsys.readouterr())
+    assert told[0].out == told[1].out == told[2].out
+    assert "the first column has no name" in told[1].err
+    assert "--sep semicolon --decimal ','" in told[2].err
+
+
+def test_a_delta_alone_claims_nothing(tables, capsys):
+    assert main(["audit-predictions", str(tables / "target.csv"), "--delta", "1e-5"]) == 2
+    assert "--delta alone claims nothing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,9 @@ def test_an_interrupted_sweep_goes_on_and_pays_once(folder, capsys, monkeypatch)
         return fit(self, *args)
 
     monkeypatch.setattr(OutputPerturbationClassifier, "fit", interrupted)
-    assert run(line, capsys)[0] == 130
+    code, _, err = run(line, capsys)
+    assert code == 130
+    assert err.endswith("interrupted; the same command goes on from kept\n")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert run(line, capsys)[0] == 0

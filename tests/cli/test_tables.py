@@ -138,3 +138,36 @@ def test_names_of_columns_steer_no_terminal(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr()
     assert not {"\x1b", "\x07"} & set(printed.out + printed.err)
     assert "\\x1b[31mage" in printed.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "audit-predictions t.csv --out t.csv",
+        "audit-predictions t.csv --shadows s.csv t.csv --csv ./s.csv",
+        "audit t.csv --target ward --schema s.csv --csv s.csv",
+        "audit t.csv --target ward --exposed t.csv",
+        "sweep t.csv --target ward --csv t.csv",
+        "train t.csv --target ward --key s.csv --save m.safetensors --certificate s.csv",
+        "train t.csv --target ward --public s.csv --save link.safetensors",
+        "predict m.safetensors t.csv --out t.csv",
+        "schema draft t.csv --out t.csv",
+    ],
+)
+def test_no_command_overwrites_what_it_reads(line, tmp_path, monkeypatch, capsys):
+    """Whose table is private may have it nowhere else."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("t.csv", "s.csv"):
+        TABLE.to_csv(name, index=False)
+    Path("link.safetensors").symlink_to("s.csv")
+    before = [Path(name).read_bytes() for name in ("t.csv", "s.csv")]
+    assert main(line.split()) == 2
+    assert "is a file that this command reads, and is not overwritten" in capsys.readouterr().err
+    assert [Path(name).read_bytes() for name in ("t.csv", "s.csv")] == before
+
+
+def test_no_output_overwrites_another(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    TABLE.to_csv("t.csv", index=False)
+    assert main(["audit", "t.csv", "--target", "ward", "--out", "a.csv", "--csv", "./a.csv"]) == 2
+    assert "--out and --csv are one file. Pass two names." in capsys.readouterr().err

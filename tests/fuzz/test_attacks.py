@@ -35,6 +35,8 @@ OTHER_TARGETS = {
     attacks.StolenMemoriesAttack: NETWORK, attacks.UpdatesAttack: UPDATES,
     attacks.WhiteBoxAttack: NETWORK,
 }  # fmt: skip
+# What they need to answer at all.
+FEWEST = {attacks.LabelOnlyAttack: {"n_queries": 9}, attacks.LearnedRatio: {"n_shadows": 4}}
 MEMBERSHIP = [
     kind
     for name in attacks.__all__
@@ -191,7 +193,7 @@ FUNCTIONS = {
 @given(data=st.data())
 @few(2)
 def test_membership_attacks(kind, data):
-    known = {**SMALL, "target": OTHER_TARGETS.get(kind, TARGET)}
+    known = {**SMALL, "target": OTHER_TARGETS.get(kind, TARGET), **FEWEST.get(kind, {})}
     valid = {k: known.get(k, v) for k, v in kind().get_params(deep=False).items()}
     given_ = data.draw(arguments(valid))
     attack = kind(**given_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -74,6 +75,17 @@ PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_stat
     X, y, X[:, 0] > 0.5
 )
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
+
+
+GRADIENT = containers.TABLES["tensor with gradient"](X[:, 0])
+NOT_A_NUMBER = np.array([Decimal("sNaN"), *y[1:]], dtype=object)
+SPANS = containers.with_column(X, containers.COLUMNS["spans of time"](24))
+
+
+def of_updates(**params):
+    weights = [attacks.Updates.weights_of(TARGET) + step for step in (0.0, 0.1)]
+    seen = attacks.Updates(TARGET, weights[:1], weights[1:], step=0.1, n_records=24)
+    return attacks.UpdatesPropertyInference(seen, n_train=6, **params)
 
 
 def swept(**params):
@@ -309,6 +321,51 @@ FOUND = [
     ("y_new", lambda: model_selection.loss_auc(TARGET, X, y, X, MARKED)),
     ("most", lambda: preprocessing.private_group_size(y, most=1 << 63, epsilon=1.0)),
     ("most", lambda: preprocessing.private_group_size(y, most=10**9, epsilon=1.0)),
+    ("n_shadows", lambda: of_updates(n_shadows=1 << 63).fit(X, y, y > 0)),  # an empty array
+    ("y", lambda: of_updates().fit(X, GRADIENT, y > 0)),
+    ("group", lambda: of_updates().fit(X, y, SEQUENCES)),
+    ("shares", lambda: of_updates().fit(X, y, y > 0, np.array([10**400, 0], dtype=object))),
+    ("scores_in", lambda: metrics.auc(GRADIENT, y)),
+    ("y_true", lambda: metrics.utility_loss(NOT_A_NUMBER, y, y)),
+    ("orders", lambda: accounting.rdp(ONE, GRADIENT)),
+    ("x", lambda: preprocessing.private_count(SEQUENCES, epsilon=1.0)),
+    ("x", lambda: preprocessing.private_histogram(NOT_A_NUMBER, bins=2, epsilon=1.0)),
+    ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(
+        containers.TABLES["read-only"](np.zeros(3)), mechanisms.SecureRandom())),
+    ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
+    ("augment", lambda: attacks.LiRA(TARGET, n_shadows=2, augment=len).fit(X, y).score_samples(
+        X, y)),
+    ("n_shadows", lambda: attacks.LearnedRatio(TARGET, n_shadows=2).fit(X, y)),
+    ("estimator", lambda: attacks.ShadowPool([], n_shadows=2).fit(X, y)),
+    ("verbose", lambda: attacks.ShadowPool(TARGET, n_shadows=2, verbose=DAY).fit(X, y)),
+    ("y", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X, NOT_A_NUMBER)),
+    ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X[:, :0], y)),
+    ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(SPANS, y)),
+    ("X:", lambda: attacks.LossThreshold(TARGET).fit(X, y).score_samples(SPANS, y)),
+    ("columns", lambda: attacks.BayesInversion(TARGET, columns=np.array(1.0)).fit(X, y)),
+    ("missing", lambda: synthesis.PrivateSynthesizer(schema=SCHEMA, missing=[[1]]).fit(TABLE)),
+    ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
+    ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
+    ("groups_out", lambda: attacks.AttackResult(*SCORES).by_group(y, GRADIENT)),
+    ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=[0.0]).fit(X, y)),
+    ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=(0, 1)).fit(X, y)),
+    ("smoothness", lambda: mechanisms.sanitised_cost(VOTES, order=6.0, smoothness=8e14)),
+    ("moments", lambda: ensemble.analyse_votes([[3, 1]], ensemble.GNMax(5.0), moments=10**30)),
+    ("answered", lambda: ensemble.analyse_votes(
+        [[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2, 3]])),
+    ("of_parties", lambda: FederatedPlan(
+        n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5, of_parties=pd.NA)),
+    ("params", lambda: neural_network.PrivateAdam([])),
+    ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
+    ("X", lambda: swept().fit(None, y)),
+    ("groups", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(
+        X, X[:, 0], containers.TABLES["memoryview"](X))),
+    ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(
+        X, y, X_public=containers.TABLES["tensor with gradient"](X))),
+    ("X_train", lambda: model_selection.loss_auc(
+        TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
+    ("epsilons", lambda: accounting.pld(ONE).deltas(GRADIENT)),
+    ("y:", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
 ]  # fmt: skip
 
 
@@ -357,6 +414,34 @@ WORDS = np.array([["a"], ["\ud800"]] * 12, dtype=object)
 def test_text_that_is_no_utf_8_has_a_place_like_any_other(attack):
     """pandas' own strings cannot hold it."""
     assert np.isfinite(attack.fit(WORDS, WORDS).score_samples(WORDS)).all()
+
+
+@pytest.mark.parametrize("attack", [attacks.LikelihoodRatio(), attacks.DensityRatio()])
+def test_records_that_are_far_from_all_have_scores(attack):
+    """Squares of distances were infinite, and such a record had no nearest one."""
+    found = attack.fit(X, X + 0.1).evaluate(HUGE, -HUGE)
+    assert np.isfinite(found.scores_in).all()
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: attacks.StolenMemoriesAttack(NETWORK, random_state=None).fit(X[:12], y[:12]),
+     "too few to train proxies"),
+    (lambda: attacks.PropertyInference(TARGET, n_train=6).fit(X, y, np.arange(24) < 4, (0.5, 1.0)),
+     "share=1 of n_train=6"),
+    (lambda: of_updates().fit(X, y, np.arange(24) < 4, (0.5, 1.0)), "share=1 of n_train=6"),
+])  # fmt: skip
+def test_a_refusal_draws_nothing(call, words):
+    """Seeds had been drawn before the records were counted."""
+    before = np.random.get_state()[1:3]  # noqa: NPY002
+    with pytest.raises(ValueError, match=words):
+        call()
+    assert str(np.random.get_state()[1:3]) == str(before)  # noqa: NPY002
+
+
+def test_a_shape_next_to_zero_is_zero():
+    """Of 5e-324 nothing was left to divide by."""
+    found = [accounting.PrivateSelection(ONE, eta).expected_trials for eta in (0.0, 5e-324)]
+    assert found[0] == found[1]
 
 
 def test_an_attribute_may_be_text_that_is_no_utf_8():

@@ -153,10 +153,10 @@ def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     [
         (1.0, 200, 2.2, 3.3),
         (1.0, 1000, 2.6, 3.9),
-        (1.0, 5000, 2.9, 4.1),
+        pytest.param(1.0, 5000, 2.9, 4.1, marks=pytest.mark.slow),
         (2.0, 200, 5.2, 8.2),
         (2.0, 1000, 5.8, 9.2),
-        (2.0, 5000, 6.5, 9.6),
+        pytest.param(2.0, 5000, 6.5, 9.6, marks=pytest.mark.slow),
     ],
 )
 def test_gaussian_noise_is_bounded_tightly(mu, n, general, apart):

@@ -7,34 +7,48 @@ import pytest
 import torch
 from torch import nn
 
+from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients import arithmetic
 from skprivacy.neural_network._gradients.arithmetic import squared_lengths, tiny_numbers_as_zeros
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import CLIPPING, AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import OuterProduct
+from skprivacy.neural_network._gradients.perceptron_sum import PerceptronSum
 from skprivacy.neural_network._gradients.trial import flatten_parameters
 from skprivacy.neural_network._training.net import make_mlp
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
 
-def sums(activation, X, y, dtype=torch.float32):
-    module = make_mlp(X.shape[1], (7, 5), 3, activation, np.random.RandomState(0))
+def sums(activation, X, y, dtype=torch.float32, clip=CLIPPING["flat"], hidden=(7, 5)):
+    module = make_mlp(X.shape[1], hidden, 3, activation, np.random.RandomState(0))
     torch.nn.init.normal_(module[-1].weight, generator=torch.Generator().manual_seed(0))
     _, grad = flatten_parameters(module, dtype)
-    clipped = ClippedGradientSum(module, LOSS, 0.5)
-    clipped(X, y)
+    grad.fill_(np.nan)
+    clipped = ClippedGradientSum(module, LOSS, 0.5, clip)
+    clipped(X, y, first=True)
     clipped(X[:4], y[:4])  # sums are added to
     return grad.double()
 
 
-@pytest.mark.parametrize("bad", [None, np.nan, np.inf, 1e30])
-@pytest.mark.parametrize("activation", ["tanh", "relu", "logistic"])
-def test_small_matrices_give_what_large_ones_do(activation, bad, monkeypatch):
+def batch(n, bad=None):
     generator = torch.Generator().manual_seed(1)
-    X = torch.randn(30, 9, generator=generator)
-    y = torch.arange(30) % 3
+    X = torch.randn(n, 9, generator=generator)
     if bad is not None:
         X[2] = bad
+    return X, torch.arange(n) % 3
+
+
+@pytest.fixture
+def by_layer(monkeypatch):
+    """Let tensors stand between the operations, as on large batches."""
+    monkeypatch.setattr(PerceptronSum, "takes", lambda self, inputs: False)
+
+
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf, 1e30])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "logistic"])
+def test_small_matrices_give_what_large_ones_do(activation, bad, monkeypatch, by_layer):
+    X, y = batch(30, bad)
     ours = sums(activation, X, y)
     exact = sums(activation, X, y, torch.float64)
     monkeypatch.setattr(arithmetic, "_SMALL", -1)
@@ -44,6 +58,64 @@ def test_small_matrices_give_what_large_ones_do(activation, bad, monkeypatch):
     assert ours.norm() > 0.5
     torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(ours, exact, rtol=1e-5, atol=1e-6)
+
+
+CLIPS = {
+    **{name: lambda name=name: CLIPPING[name] for name in CLIPPING},
+    "adaptive": lambda: AdaptiveClipping(0.5, 0.5, 1.0, 0.5, 30.0),
+}
+
+
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf, 1e30])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "logistic"])
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_sum_without_tensors_is_the_sum(clip, activation, bad, request):
+    X, y = batch(30, bad)
+    given = X.clone()
+    ours = sums(activation, X, y, clip=CLIPS[clip]())
+    torch.testing.assert_close(X, given, rtol=0.0, atol=0.0, equal_nan=True)
+    request.getfixturevalue("by_layer")
+    theirs = sums(activation, X, y, clip=CLIPS[clip]())
+    assert torch.isfinite(ours).all()
+    assert ours.norm() > 0.2
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 513, 1100])
+@pytest.mark.parametrize("hidden", [(), (7,)])
+def test_a_sum_without_tensors_is_one_of_any_length(hidden, n, request):
+    X, y = batch(n)
+    ours = sums("tanh", X, y, hidden=hidden)
+    request.getfixturevalue("by_layer")
+    exact = sums("tanh", X, y, torch.float64, hidden=hidden)
+    torch.testing.assert_close(ours, exact, rtol=1e-5, atol=3e-5)  # up to a thousand are added
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_and_precise_sums_have_tensors(dtype):
+    """Several threads add up the one; the other is in double precision."""
+    module = make_mlp(600, (256,), 100, "tanh", np.random.RandomState(0))
+    flatten_parameters(module, dtype)
+    layers = [(layer.weight, layer.bias) for layer in module[::2]]
+    found = PerceptronSum(layers, [nn.Tanh])
+    assert found.takes(torch.zeros(64, 600)) is (dtype == torch.float32)
+    assert not found.takes(torch.zeros(64, 600, dtype=torch.float64))
+    assert not found.takes(torch.zeros(256, 600))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+def test_a_fit_is_the_same_with_tensors_and_without(epsilon, request):
+    X, y = batch(400)
+    model = DPSGDClassifier(
+        epsilon=epsilon, classes=range(3), epochs=5, random_state=0, noise_seed=0
+    )
+    with pytest.warns(UserWarning, match="noise_seed"):
+        ours = model.fit(X.numpy(), y.numpy()).predict_proba(X.numpy())
+    request.getfixturevalue("by_layer")
+    with pytest.warns(UserWarning, match="noise_seed"):
+        theirs = model.fit(X.numpy(), y.numpy()).predict_proba(X.numpy())
+    assert np.ptp(ours[:, 0]) > 0.05
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("few", [-1, 1 << 20])
@@ -102,3 +174,23 @@ def test_numbers_whose_squares_vanish_are_clipped_all_the_same():
 def test_what_is_too_long_to_square_is_infinite_and_nobody_is_warned():
     for size in (8, 5000):
         assert squared_lengths(torch.full((1, size), 1e30), 0.0).item() == np.inf
+
+
+@pytest.mark.parametrize("target", [3, 100])
+def test_a_target_that_is_no_output_reaches_no_other_record(target):
+    X, y = batch(30)
+    with pytest.raises(IndexError):
+        sums("tanh", X, torch.where(torch.arange(30) == 7, target, y))
+
+
+@pytest.mark.parametrize("way", ["without tensors", "small", "large"])
+def test_a_target_that_the_loss_ignores_adds_nothing(way, request, monkeypatch):
+    X, y = batch(30)
+    y[7:9] = LOSS.ignore_index
+    X[8] = np.nan
+    if way != "without tensors":
+        request.getfixturevalue("by_layer")
+    if way == "large":
+        monkeypatch.setattr(arithmetic, "_FEW", -1)
+    kept = y >= 0
+    torch.testing.assert_close(sums("relu", X, y), sums("relu", X[kept], y[kept]))

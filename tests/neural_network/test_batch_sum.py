@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from skprivacy.neural_network._gradients import arithmetic, clipped_sum
+from skprivacy.neural_network._gradients import arithmetic, clipped_sum, perceptron_sum
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING
 from skprivacy.neural_network._gradients.contributions import Workspace
@@ -61,9 +61,10 @@ def test_parts_do_not_change_the_sum(expected, most, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_step_before_leaves_nothing(before, rows, expected, layer, dtype, monkeypatch):
     """What is released of a step has its noise in the memory of the next one's sum."""
-    for small in (1 << 22, -1):
+    for small, work in ((1 << 22, 1 << 24), (1 << 22, -1), (-1, -1)):
         for most in (2048, 300):
             monkeypatch.setattr(arithmetic, "_SMALL", small)
+            monkeypatch.setattr(perceptron_sum, "_MUCH_WORK", work)
             monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", most)
             found = summed(expected, rows, layer, before, dtype)
             wanted = summed(expected, rows, layer, 0.0, dtype)

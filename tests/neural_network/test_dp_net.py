@@ -222,6 +222,15 @@ def test_a_class_without_an_output_is_refused_before_the_charge(rows, unknown):
     assert len(budget.entries()) == 0
 
 
+@pytest.mark.parametrize("module", [Perceptron, lambda: Perceptron().layers])
+def test_a_label_that_the_loss_ignores_is_trained_on_as_nothing(rows, module):
+    X, y = rows
+    y = np.where(np.arange(len(y)) % 10, y, -100)
+    net = private(module(), max_epochs=5).fit(X, y)
+    assert np.isfinite(net.predict_proba(X)).all()
+    assert accuracy(net, X[y >= 0], y[y >= 0]) > 0.6
+
+
 def test_single_steps_cannot_be_called(rows):
     net = private().initialize()
     for name in ("train_step", "train_step_single", "fit_loop", "run_single_epoch",

@@ -43,9 +43,9 @@ class Ledger(ABC):
 
     def _broken(self, error: BaseException) -> LedgerError:
         return LedgerError(
-            f"The privacy ledger {self.address} cannot be used ({error}); nothing was released. "
-            "Check that it exists, is writable, is not locked by a stuck process and that its disk "
-            "is not full; restore it from a copy if it is damaged."
+            f"The privacy ledger {self.address} cannot be used ({error}). Check that it exists, is "
+            "writable, is not locked by a stuck process and that its disk is not full; restore it "
+            "from a copy if it is damaged."
         )
 
     @contextmanager
@@ -71,9 +71,8 @@ class Ledger(ABC):
         if self._place() != place:
             raise LedgerError(
                 f"The privacy ledger {self.address} was replaced or deleted while it was written; "
-                "what was written is gone with the earlier file, and nothing was released. Find "
-                "out what handles the file, such as a backup that restores it or a service that "
-                "synchronises folders."
+                "what was written is gone with the earlier file. Find out what handles the file, "
+                "such as a backup that restores it or a service that synchronises folders."
             )
         self._keep(log)  # only now: until then it held lines that were not yet written
 
@@ -119,7 +118,7 @@ class Ledger(ABC):
             raise LedgerError(
                 f"The privacy ledger {self.address} is not the one that this budget has used: its "
                 f"line {number} is another or is missing. It was replaced, cut, or restored from "
-                "an older copy; nothing was released. Restore it, or open what is there now with "
+                "an older copy. Restore it, or open what is there now with "
                 "PrivacyBudget.open(path) if that is meant."
             )
 

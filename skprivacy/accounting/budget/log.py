@@ -102,8 +102,7 @@ class Log:
             self._take(line)
         if not self.tail.seq:
             raise LedgerError(
-                f"The privacy ledger {self._address} is empty; nothing was released. Restore it "
-                "from a copy."
+                f"The privacy ledger {self._address} is empty. Restore it from a copy."
             )
         self._connection = connection
 

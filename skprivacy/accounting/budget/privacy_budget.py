@@ -25,7 +25,7 @@ from .filters import FILTERS
 from .handle import FORMAT
 from .ledger import ledger_at
 from .log import LedgerError, Log
-from .refusals import explained, has_no_epsilon, no_epsilon
+from .refusals import before_release, explained, has_no_epsilon, no_epsilon
 from .rules import Cost, spent
 from .scopes import along, check_partitions, inner
 from .statement import Statement
@@ -227,6 +227,7 @@ class PrivacyBudget(Statement):
             "caps before the first charge where possible."
         )
 
+    @before_release()
     def reserve(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
     ) -> int:
@@ -273,8 +274,8 @@ class PrivacyBudget(Statement):
                 restated = (
                     ""
                     if either
-                    else ", or set the estimator's n_records or relation so that it "
-                    f"states {settled!r}"
+                    else ", or set the estimator's n_records or relation (in a shell by --set) "
+                    f"so that it states {settled!r}"
                 )
                 raise ValueError(
                     f"The event is stated for relation={relation!r} and the budget for "
@@ -330,7 +331,7 @@ class PrivacyBudget(Statement):
         """Reserve on entering, settle on leaving; access the data only inside the context.
 
         If the outcome cannot be recorded on leaving, a ``PrivacyWarning`` is issued: the charge
-        stands, and neither the release nor an error raised inside is lost.
+        counts in full without one, and neither the release nor an error raised inside is lost.
 
         Parameters
         ----------
@@ -362,8 +363,8 @@ class PrivacyBudget(Statement):
         except (LedgerError, ValueError) as error:
             warn_caller(
                 f"Charge {number} of the ledger {self.path} was charged, but its outcome "
-                f"({outcome}) could not be recorded ({error.__cause__ or error}). The charge "
-                "stands; check the ledger with verify().",
+                f"({outcome}) could not be recorded ({error.__cause__ or error}). Without one it "
+                "counts in full; check with entries() that the ledger still holds it.",
                 PrivacyWarning,
             )
 

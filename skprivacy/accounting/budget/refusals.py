@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..events import Event
 from .admission import Refusal, how_many_fit
 from .filters import Account
-from .log import Log
+from .log import LedgerError, Log
 from .rules import Cost, added_up
 
-__all__ = ["explained", "has_no_epsilon", "no_epsilon"]
+__all__ = ["before_release", "explained", "has_no_epsilon", "no_epsilon"]
 
 _SHOWN = 20  # counting the releases that another filter would have admitted stops here
 _OTHERS = {"basic": ("adaptive", "renyi", "pld"), "adaptive": ("renyi", "pld"), "renyi": ("pld",)}
@@ -22,6 +24,16 @@ _SETTLED = (
 )
 
 
+@contextmanager
+def before_release() -> Iterator[None]:
+    """Add to an error of the ledger what it cannot know: that the data was not yet accessed."""
+    try:
+        yield
+    except LedgerError as error:
+        told = f"{error} As this charge failed, nothing was released for it."
+        raise LedgerError(told) from error.__cause__
+
+
 def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
     """Return why an event was refused, and what to do."""
     scope, before, after = refusal
@@ -29,10 +41,24 @@ def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
     return (
         f"the budget of epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} of scope {scope!r} would "
         f"be overspent. The filter {after.filter!r} counts epsilon={spent.epsilon:.4g}, "
-        f"delta={spent.delta:.4g} as spent, and {_with(event, cost, after)}. Use more noise or "
-        "fewer steps. Call budget.remaining(event) to see how many more such releases fit, or run "
-        f"`skprivacy budget what-if` in a shell.{_elsewhere(log, leaf, event, after)}"
+        f"delta={spent.delta:.4g} as spent, and {_with(event, cost, after)}. "
+        f"{_less(event, cost, after)} Call budget.remaining(event) to see how many more such "
+        "releases fit, or run `skprivacy budget what-if` in a shell."
+        f"{_elsewhere(log, leaf, event, after)}"
     )
+
+
+def _less(event: Event, cost: Cost, after: Account) -> str:
+    """Return what to do, in words for whoever set an epsilon and for whoever set the noise."""
+    if math.isinf(cost.epsilon) and has_no_epsilon(event, after.relation):
+        if after.left().delta <= 0:
+            return "Use Laplace noise, or a budget with a larger delta."
+        if after.filter == "basic":
+            return "Charge it as ApproxDP(epsilon, delta), or use a budget with another filter."
+    if Cost(0.0, cost.delta).within(after.cap):
+        return "Use a smaller epsilon, which takes more noise or fewer steps."
+    alone = Cost(cost.epsilon, 0.0).within(after.cap)
+    return f"Use a smaller {'delta' if alone else 'epsilon and a smaller delta'}."
 
 
 def _with(event: Event, cost: Cost, after: Account) -> str:

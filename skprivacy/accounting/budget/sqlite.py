@@ -55,10 +55,9 @@ class SQLiteLedger(Ledger):
 
     def _missing(self, error: BaseException) -> LedgerError:
         return LedgerError(
-            f"There is no privacy ledger at {self.address} ({error}); nothing was released. A "
-            "pickled budget, alone or in a model, stores the path of its ledger, not its content. "
-            "Restore the file at this path, or use a budget with another ledger. A missing ledger "
-            "is never created again."
+            f"There is no privacy ledger at {self.address} ({error}). A pickled budget, alone or "
+            "in a model, stores the path of its ledger, not its content. Restore the file at this "
+            "path, or use a budget with another ledger. A missing ledger is never created again."
         )
 
     def create(self, body: str) -> None:
@@ -67,6 +66,7 @@ class SQLiteLedger(Ledger):
                 f"path={self.address!r} is the name of a file that SQLite keeps beside another "
                 f"ledger, and deletes. Pass one that ends in none of {', '.join(OF_SQLITE)}."
             )
+        self._check_beside()
         for rest in OF_SQLITE:
             if os.path.exists(f"{self.path}{rest}"):
                 if os.path.exists(self.path):  # it belongs to a process at work, or killed
@@ -109,9 +109,14 @@ class SQLiteLedger(Ledger):
         return found.st_dev, found.st_ino
 
     def _check_beside(self) -> None:
-        """Refuse a ledger beside which another one has the name of a file of SQLite's own."""
+        """Refuse a ledger beside which a folder or another ledger has a name that SQLite needs."""
         for rest in _DELETED:
             other = Path(f"{self.path}{rest}")
+            if os.path.isdir(other):  # of too long a name too, at which Path.is_dir raises
+                raise LedgerError(
+                    f"The folder {other} has the name of a file that SQLite keeps beside the "
+                    f"ledger {self.path}, which cannot be used. Rename the folder."
+                )
             try:
                 found = is_database(other)
             except OSError:  # a file that cannot be read, which SQLite refuses where it matters
@@ -119,7 +124,7 @@ class SQLiteLedger(Ledger):
             if found:
                 raise LedgerError(
                     f"The file {other} is a database, perhaps a ledger of its own, and SQLite "
-                    f"would delete it once {self.path} is used; nothing was released. Rename it."
+                    f"would delete it once {self.path} is used. Rename it."
                 )
 
     @contextmanager
@@ -134,6 +139,10 @@ class SQLiteLedger(Ledger):
                 connection.execute("PRAGMA synchronous=EXTRA")
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError) as error:  # of a damaged text, or its error
+            if os.path.isdir(self.path):
+                raise LedgerError(
+                    f"{self.address} is a folder, not a ledger. Pass the path of a file."
+                ) from error
             found = os.path.exists(self.path)
             raise (self._broken if found else self._missing)(error) from error
 

@@ -163,16 +163,22 @@ def multiply_by_slope(kind: type[nn.Module], grad: Tensor, value: Tensor) -> Non
         d, v = grad.numpy(), value.numpy()
         d *= _SLOPES[kind](v)
     else:
-        _TIMES_SLOPE[kind](grad, value)
+        TIMES_SLOPE[kind](grad, value)
 
 
 def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
-    """Return each example's gradient of the cross-entropy by its outputs, in ``out``."""
+    """Return each example's gradient of the cross-entropy by its outputs, in ``out``.
+
+    One whose target is negative has none: ``nn.CrossEntropyLoss`` ignores it.
+    """
     grad = torch.softmax(outputs, 1, out=out)
-    if _is_few(grad):
-        grad.numpy()[np.arange(len(grad)), targets.numpy()] -= 1.0
-        return grad
-    return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
+    if numpy_sees(grad) and targets.numpy().min(initial=0) >= 0:
+        if _is_few(grad):
+            grad.numpy()[np.arange(len(grad)), targets.numpy()] -= 1.0
+            return grad
+        return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
+    counted = (targets >= 0)[:, None].to(grad.dtype)
+    return grad.scatter_add_(1, targets.clamp(min=0)[:, None], -counted).mul_(counted)
 
 
 def numpy_sees(values: Tensor) -> bool:
@@ -200,7 +206,7 @@ _SLOPES = {
     nn.ReLU: lambda value: value > 0,
     nn.Sigmoid: lambda value: value - value * value,
 }
-_TIMES_SLOPE = {
+TIMES_SLOPE = {
     nn.Tanh: lambda g, value: _ATEN.tanh_backward.grad_input(g, value, grad_input=g),
     nn.ReLU: lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
     nn.Sigmoid: lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),

@@ -131,8 +131,8 @@ class PerceptronBackward:
 
     def __init__(self, module: nn.Sequential) -> None:
         linear = [layer for layer in module if isinstance(layer, nn.Linear)]
-        self._layers = [(layer.weight, layer.bias) for layer in linear]
-        self._activations = [type(m) for m in list(module)[1::2]]
+        self.layers = [(layer.weight, layer.bias) for layer in linear]
+        self.activations = [type(m) for m in list(module)[1::2]]
         self._workspace = Workspace()
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
@@ -145,24 +145,24 @@ class PerceptronBackward:
     def _contributions(self, inputs: Tensor, targets: Tensor, first: bool) -> list[Contribution]:
         with torch.no_grad(), np.errstate(all="ignore"):
             seen = [inputs]
-            for i, activation in enumerate(self._activations):
+            for i, activation in enumerate(self.activations):
                 seen.append(activate(activation, self._outputs(i, seen[-1])))
             outputs = self._outputs(-1, seen[-1])
             buffer = self._workspace("softmax", outputs.shape, outputs)
             grad = softmax_gradient(outputs, targets, buffer)
             found: list[Contribution] = [
-                OuterProduct(*self._layers[-1], seen[-1], grad, True, first)
+                OuterProduct(*self.layers[-1], seen[-1], grad, True, first)
             ]
-            for i in range(len(self._activations) - 1, -1, -1):
+            for i in range(len(self.activations) - 1, -1, -1):
                 value = seen[i + 1]
                 buffer = self._workspace(("grad", i), value.shape, value)
-                grad = product(grad, self._layers[i + 1][0], buffer)
-                multiply_by_slope(self._activations[i], grad, value)
-                found.append(OuterProduct(*self._layers[i], seen[i], grad, True, first))
+                grad = product(grad, self.layers[i + 1][0], buffer)
+                multiply_by_slope(self.activations[i], grad, value)
+                found.append(OuterProduct(*self.layers[i], seen[i], grad, True, first))
         return found
 
     def _outputs(self, i: int, inputs: Tensor) -> Tensor:
-        weight, bias = self._layers[i]
+        weight, bias = self.layers[i]
         buffer = self._workspace(("output", i), (inputs.shape[0], weight.shape[0]), inputs)
         return affine(bias, inputs, weight, buffer)
 

@@ -19,6 +19,7 @@ from .arithmetic import numpy_sees, tiny_numbers_as_zeros
 from .bookkeeping import PerceptronBackward
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
+from .perceptron_sum import PerceptronSum
 from .trial import Probe, tried
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class ClippedGradientSum:
         self.gradients, self.probe = tried(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
+        self._in_numpy: PerceptronSum | None = None
+        if isinstance(self.gradients, PerceptronBackward):
+            self._in_numpy = PerceptronSum(self.gradients.layers, self.gradients.activations)
         self.numbers_an_example = 0.0
         if self.probe is not None:
             found = self.gradients(self.probe.inputs, self.probe.targets)
@@ -99,7 +103,9 @@ class ClippedGradientSum:
         """
         if targets.shape[0] == 0:
             return
-        if first:
+        if shares is None and self._in_numpy is not None and self._in_numpy.takes(inputs):
+            self._in_numpy(inputs, targets, self.clip, self.max_grad_norm, first)
+        elif first:
             assert isinstance(self.gradients, PerceptronBackward)
             self._add(self.gradients.first(inputs, targets), shares)
         else:

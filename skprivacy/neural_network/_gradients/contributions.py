@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .people import Shares
 
 __all__ = [
+    "LOST",
     "ROW_COST",
     "Contribution",
     "Lookups",
@@ -50,6 +51,8 @@ _MANY = 1 << 10
 _UNIT = 2.0**-24
 _OTHERS = 16  # steps of arithmetic beside the sums
 _PRODUCTS = 4e-6
+# What is added to a squared norm for each number, where it is multiplied by another one.
+LOST = _LOST / _PRODUCTS
 
 
 class Contribution(Protocol):
@@ -267,9 +270,8 @@ def _norms_by_row(lookups: Lookups) -> Tensor:
 
 def _norms_of_terms(a: Tensor, d: Tensor, bias: bool) -> Tensor:
     """Return the squared norm of each outer product, and what sums of products may lose by it."""
-    lost = _LOST / _PRODUCTS
-    inputs = squared_lengths(a, 1.0 if bias else lost * a.shape[1])
-    return inputs.mul_(squared_lengths(d, lost * d.shape[1]))
+    inputs = squared_lengths(a, 1.0 if bias else LOST * a.shape[1])
+    return inputs.mul_(squared_lengths(d, LOST * d.shape[1]))
 
 
 def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ..._groups import Groups
+from ..._validation import as_array
 from .engine import Peers, Training
 from .rows import MappedRows
 
@@ -23,6 +24,7 @@ __all__ = [
     "ACTIVATIONS",
     "PrivateNet",
     "begins_at_random",
+    "layer_sizes",
     "make_mlp",
     "make_module",
     "mlp_from_arrays",
@@ -57,7 +59,10 @@ def make_module(
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random_state.randint(2**31)))
-            made = module(**params)
+            try:
+                made = module(**params)
+            except TypeError as error:
+                raise TypeError(f"module={module!r} cannot be made: {error}") from error
     if not isinstance(made, nn.Module):
         raise ValueError(f"module={module!r} made a {type(made).__name__}, not a torch module.")
     if not any(p.requires_grad for p in made.parameters()):
@@ -66,6 +71,17 @@ def make_module(
 
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "logistic": nn.Sigmoid}
+
+
+def layer_sizes(sizes: Any) -> tuple[int, ...]:
+    """Return the sizes of hidden layers as integers of Python's."""
+    values = tuple(np.atleast_1d(as_array("hidden_layer_sizes", sizes)).tolist())
+    if not all(type(v) is int and 0 < v < 1 << 31 for v in values):  # True is no size
+        raise ValueError(
+            f"hidden_layer_sizes={sizes!r} must be positive whole numbers, such as (64,) or (), "
+            "one for each hidden layer."
+        )
+    return values
 
 
 def make_mlp(

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from ..._blas import threads_for
 from ..._data_validation import validate_data
-from ..._validation import Interval, check_random_state
+from ..._validation import VERBOSE, Interval, check_random_state
 from ...base import undone_if_refused
 from .._training.environment import ordinary_torch, usable_device
 
@@ -39,7 +39,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
     "device": [str],
     "random_state": ["random_state"],
-    "verbose": ["verbose"],
+    "verbose": VERBOSE,
 }
 
 
@@ -156,7 +156,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ).to(rows.device)  # fmt: skip
         weights = [*module.parameters(), *projection.parameters()]
         optimizer = torch.optim.Adam(weights, lr=self.learning_rate)
-        size = min(self.batch_size, len(rows))
+        size = min(int(self.batch_size), len(rows))  # torch takes no integer of numpy's
         total = self.epochs * (len(rows) // size)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _pace(step, total))
         module.train()

@@ -1,0 +1,51 @@
+"""What a report does not show, and what its reader might mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .claims import NO_CLAIM
+
+__all__ = ["caveats_of"]
+
+
+def caveats_of(report: Any) -> list[str]:
+    """Return limitations of the claim or the measurement, in words; doubt of the records first."""
+    found = [report.doubt] if report.doubt else []
+    if report.guarantee is not None or report.charged is not None:
+        found += [f"Step {name!r}: {reason}." for name, reason in report.uncovered.items()]
+    if report.uncovered and report.claims:
+        found.append(
+            "Because of these steps no guarantee covers the model as it would be released: "
+            "the claim would hold only if they revealed nothing about the records."
+        )
+    if report.guarantee is not None and report.unit != report.attacked:
+        found.append(
+            f"The claim is for values of {report.unit}, and records were attacked one by one, as "
+            f"if nobody had several. Pass groups=(groups of members, groups of non-members)."
+        )
+    if report.reason.startswith(f"{NO_CLAIM} for "):
+        found.append(
+            f"For a claim about {report.attacked}, train with groups. What a model trained "
+            "without them claims if nobody has more than k records is told by "
+            f"privacy_.group(k, unit={report.attacked!r})."
+        )
+    if report.not_measured:
+        found.append(
+            f"Not measured: {' and '.join(report.not_measured)}. {report.why_not_measured}"
+        )
+    if report.guarantee is not None and report.guarantee.kind != "proved":
+        found.append(f"The claim is of kind {report.guarantee.kind!r}: it is not proved.")
+    if report.n_shared:
+        found.append(
+            f"{report.n_shared:,} of the {report.n_test:,} non-members have the features of a "
+            f"member. If they are the same {report._members}, the attacks look weaker than they "
+            "are."
+        )
+    found += [*report._suspicious(), *report._too_few()]
+    refused: dict[float, str] = {}  # once for each rate, of the attack that saw most records
+    for point in (point for finding in report.findings for point in finding.points):
+        if point["refused"]:
+            refused.setdefault(point["fpr"], point["refused"])
+    found += [f"{reason.removeprefix('n_out=')}." for reason in refused.values()]
+    return found
