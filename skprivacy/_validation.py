@@ -148,14 +148,14 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def as_frame(X: Any) -> Any:
+def as_frame(X: Any, name: str = "X") -> Any:
     """Return a table of pyarrow's or polars' as a DataFrame of pandas', anything else as it is.
 
     A Schema looks for columns by name, whatever their order; numpy would lose the names.
     """
     library, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if library == "pyarrow" and kind in ("Table", "RecordBatch"):
-        check_names_differ(X.schema.names)  # pandas would keep both
+        check_names_differ(X.schema.names, name)  # pandas would keep both
         return X.to_pandas()
     if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
@@ -227,14 +227,14 @@ def check_column_names(X: Any) -> None:
         check_names_differ(columns)
 
 
-def check_names_differ(columns: Any) -> None:
+def check_names_differ(columns: Any, name: str = "X") -> None:
     """Refuse names of columns that occur more than once."""
     names = pd.Index(columns)
     if not names.is_unique:
         twice = names[names.duplicated()].unique().tolist()
         raise ValueError(
-            f"X has more than one column named {twice[0]!r} (repeated names: {twice!r}). Rename or "
-            "drop the repeated columns."
+            f"{name} has more than one column named {twice[0]!r} (repeated names: {twice!r}). "
+            "Rename or drop the repeated columns."
         )
 
 
@@ -295,7 +295,7 @@ def _holds_text(values: Any, name: str) -> bool:
         return False
     array = as_array(name, values)
     if array.dtype.kind not in "OUS":
-        return array.dtype.kind in "Mm"
+        return array.dtype.kind in "MmT"  # dates, and numpy's own strings
     return any(isinstance(v, str | bytes | date) and not _reads_as_number(v) for v in array.flat)
 
 

@@ -74,10 +74,10 @@ class WhiteBoxAttack(MembershipAttack):
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.neural_network import MLPClassifier
     >>> from skprivacy.attacks import WhiteBoxAttack
-    >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
-    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
-    >>> attack = WhiteBoxAttack(target, random_state=0).fit(X, y, np.arange(400) < 200)
-    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    >>> X, y = make_classification(200, flip_y=0.5, random_state=0)
+    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
+    >>> attack = WhiteBoxAttack(target, random_state=0).fit(X, y, np.arange(200) < 100)
+    >>> attack.evaluate(X[:100], y[:100], X[100:], y[100:]).auc > 0.6
     True
     """
 

@@ -156,7 +156,7 @@ def audit(
     >>> report.epsilon_lower_bound > 0.1
     True
     """
-    X_train, X_test = as_frame(X_train), as_frame(X_test)
+    X_train, X_test = as_frame(X_train, "X_train"), as_frame(X_test, "X_test")
     model = askable(model, X_train)
     trainable = hasattr(model, "fit")
     if trainable:

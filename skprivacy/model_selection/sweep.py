@@ -174,7 +174,8 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
     ...     SchemaTransformer(digits.schema),
     ...     DPSGDClassifier(epsilon=1.0, delta=1e-4, classes=digits.classes),
     ... )
-    >>> sweep = PrivacySweepCV(model, epsilons=[1, 10], cv=2).fit(digits.data, digits.target)
+    >>> sweep = PrivacySweepCV(model, epsilons=[1, 10], cv=2, baseline=None)
+    >>> sweep = sweep.fit(digits.data, digits.target)
     >>> sweep.cv_results_["param_dpsgdclassifier__epsilon"].tolist()
     [1.0, 10.0]
     >>> bool(np.diff(sweep.cv_results_["mean_test_score"])[0] > 0)
