@@ -109,7 +109,8 @@ class Fits:
         with warnings.catch_warnings(), np.errstate(all="ignore"), self._public_chance():
             warnings.simplefilter("ignore")
             model = self._clone()
-            return model.fit(X, y, **self.fit_params) if y is not None else model.fit(X)
+            labels = () if y is None else (y,)
+            return model.fit(X, *labels, **self.fit_params)
 
     def claim(self, data: tuple[Any, Any]) -> PrivacyGuarantee:
         """Return what is claimed.

@@ -164,7 +164,7 @@ def verify_privacy(
         What to test; the estimator is then run as it is. ``None``: what it claims by itself, or
         for replaced records, (epsilon, delta) of its parameters.
     fit_params : mapping, default=None
-        Further arguments of ``fit``, such as ``X_public``.
+        Further arguments of ``fit``, such as ``X_public``. Alike on both neighbours, so public.
     n_runs : int, default=None
         Fresh runs a side, at least 20. ``None``: what ``seconds`` allow, less if it is plain.
     seconds : float, default=60.0
@@ -231,6 +231,11 @@ def verify_privacy(
         raise TypeError(f"claim={claim!r} must be a PrivacyGuarantee, or None.")
     if not (fit_params is None or isinstance(fit_params, Mapping)):
         raise TypeError(f"fit_params={fit_params!r} must be a dict, or None.")
+    if "groups" in (fit_params or {}):
+        raise ValueError(
+            "fit_params has groups, and the neighbours that are made here differ by one record and "
+            "not by all of a person. Use verify_release with neighbours of your own."
+        )
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
     X, y, public = _records(estimator, X, y)

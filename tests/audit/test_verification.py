@@ -369,11 +369,30 @@ def test_neighbours_that_are_refused_are_left_out_and_named():
         (PrivateStandardScaler(bounds=UNIT), {"X": [[1.0]], "y": [0, 1]}, ValueError, "two at"),
         (PrivateStandardScaler(epsilon=np.inf, bounds=UNIT), {}, ValueError, "infinity"),
         (LinearRegression(), {"epsilon": 1.0}, ValueError, "cannot be set"),
+        (
+            PrivateStandardScaler(bounds=UNIT),
+            {"fit_params": {"groups": np.arange(24) // 2}},
+            ValueError,
+            "of a person. Use verify_release",
+        ),
     ],
 )
 def test_errors(estimator, params, error, match):
     with pytest.raises(error, match=match):
         verify_privacy(estimator, **params)
+
+
+def test_what_fit_takes_further_is_passed_without_labels_too():
+    """It was left out then, and another fit was verified than the one that was asked for."""
+
+    class Takes(PrivateStandardScaler):
+        def fit(self, X, y=None, shift=0.0):
+            super().fit(X)
+            self.shift_ = shift
+            return self
+
+    fits = Fits(Takes(bounds=UNIT), {"shift": 2.5})
+    assert fits.fitted((np.zeros((3, 1)), None)).shift_ == 2.5
 
 
 def test_errors_of_releases():
