@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import validation
 
-from ._validation import check_column_names, check_numbers, check_unmasked, has_length, is_tensor
+from ._validation import (
+    any_has_length,
+    check_column_names,
+    check_numbers,
+    check_unmasked,
+    is_tensor,
+)
 
 __all__ = ["check_cells", "check_readable", "check_y", "validate_data"]
 
@@ -88,7 +94,7 @@ def check_y(y: Any) -> None:
         raise TypeError("y is of numpy's StringDType. Pass y.astype(object).")
     if values.dtype.kind != "O":
         return
-    if any(map(has_length, values.flat)):
+    if any_has_length(values):
         raise TypeError(
             "y holds a sequence or another collection; expected one label or number for each "
             "record."

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._sklearn import num_samples
-from ._validation import check_unmasked, n_records
+from ._validation import as_array, check_unmasked, n_records
 from .mechanisms import SecureRandom
 
 __all__ = [
@@ -206,6 +206,9 @@ def _array(groups: Any, name: str) -> NDArray[Any]:
         raise ValueError(f"{name}={groups!r} must have one value for each record.")
     if not hasattr(groups, "__array__"):  # numpy would turn 1 and "1" into one text
         array = np.empty(len(groups), object)
-        array[:] = groups
+        try:
+            array[:] = groups
+        except (TypeError, ValueError):  # rows, in place of values
+            raise ValueError(f"{name} must have one value for each record.") from None
         return array
-    return np.asarray(groups)
+    return as_array(name, groups)

@@ -28,7 +28,7 @@ from sklearn.utils import check_X_y
 from .._blas import PREDICT_WORK, blas_threads, one_blas_thread, one_thread
 from .._clones import shadow_clone
 from .._sklearn import safe_indexing
-from .._validation import label_columns
+from .._validation import distinct, label_columns
 from .devices import trained_on, usable
 from .dpsgd import PrivateTask, train_private
 from .mlp import MLPTask, is_plain_mlp, train_mlps
@@ -141,7 +141,7 @@ def train_stacked(
     n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target raised the same ones
-        prepare = _preparation(estimator, X, y, np.unique(y), rows, seeds)
+        prepare = _preparation(estimator, X, y, distinct(y), rows, seeds)
         prepared = map(prepare, range(len(rows)))
         for index, member in (
             _trained(prepared, len(rows), n_jobs)

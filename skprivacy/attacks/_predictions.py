@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .._clones import named_failure
 from .._config import warn_caller
-from .._validation import check_one_type
+from .._validation import check_one_type, distinct
 from ._records import by_parts
 
 __all__ = ["check_known", "class_list", "predict_aligned"]
@@ -31,7 +31,7 @@ def class_list(*parts: Any) -> NDArray[Any]:
         )
     union = np.concatenate(arrays)
     check_one_type("y", union)
-    return np.unique(union)
+    return distinct(union)
 
 
 def check_known(y: NDArray[Any], classes: Any) -> None:

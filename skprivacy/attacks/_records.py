@@ -37,7 +37,7 @@ def as_records(X: Any, name: str = "X") -> Any:
     """Return X itself if it is an array, DataFrame or CSR matrix; else as one of these."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
-    X = as_frame(X)
+    X = as_frame(X, name)
     records = X if isinstance(X, pd.DataFrame) else _as_array(X, name)
     if 0 in records.shape[1:]:
         raise ValueError(

@@ -21,7 +21,7 @@ from .._groups import Groups, check_groups
 from .._jobs import N_JOBS
 from .._sklearn import StrOptions
 from .._stacked import is_stackable
-from .._validation import VERBOSE, Interval, check_random_state
+from .._validation import VERBOSE, Interval, check_random_state, distinct
 from ..base import undone_if_refused
 from ._answers import KINDS, PROBABILITIES, answers_of, learns_classes, targets_of
 from ._halves import complementary_halves
@@ -238,7 +238,7 @@ class ShadowPool(BaseEstimator):
         all_prints = fingerprints(X)
         prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
         units = rows if people is None else hanging_together(rows, people)
-        if classes is not None and len(np.unique(y)) < 2:
+        if classes is not None and len(distinct(y)) < 2:
             raise ValueError(
                 "y has one class alone, of which shadow models learn nothing. Pass records of "
                 "every class, or use attacks that need no shadow models, such as LossThreshold."

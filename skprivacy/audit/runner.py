@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame, check_one_type, sequence
+from .._validation import as_frame, check_one_type, distinct, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -156,7 +156,7 @@ def audit(
     >>> report.epsilon_lower_bound > 0.1
     True
     """
-    X_train, X_test = as_frame(X_train), as_frame(X_test)
+    X_train, X_test = as_frame(X_train, "X_train"), as_frame(X_test, "X_test")
     model = askable(model, X_train)
     trainable = hasattr(model, "fit")
     if trainable:
@@ -290,7 +290,7 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
             continue
         check_one_type(f"y_{part}", y)
         known = np.asarray(model.classes_).tolist()
-        if unknown := set(np.unique(np.asarray(y)).tolist()) - set(known):
+        if unknown := set(distinct(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
                 f"it knows {known[:20]}. Remove these records, or pass labels in the form that the "

@@ -16,14 +16,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .. import _config
-from .._data_validation import check_y, validate_data
+from .._data_validation import check_readable, check_y, validate_data
 from .._sklearn import num_samples, safe_indexing
 from .._validation import (
     all_numbers,
     as_frame,
     check_delta_is_small,
     check_random_state,
-    check_unmasked,
 )
 from ..accounting import Composed, Event, epsilon_of
 from ..base import PrivateEstimatorMixin, PrivateFit
@@ -90,7 +89,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
             )
             return like(X, drawn_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
-        check_unmasked(public, "X_public")
+        check_readable(public, "X_public")
         if not isinstance(public, pd.DataFrame):
             public = check_array(public, dtype=None, input_name="X_public", ensure_all_finite=False)
         n_features = public.shape[1]

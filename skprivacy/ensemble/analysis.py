@@ -19,6 +19,9 @@ from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
 __all__ = ["VoteAnalysis", "analyse_votes", "epsilon_of_moments"]
 
+_MOST_MOMENTS = 100_000
+_UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # as numbers, by numpy
+
 CONVERSIONS = ("tight", "classic", "strong")
 
 
@@ -168,7 +171,7 @@ def epsilon_of_moments(
     try:
         moments = np.asarray(log_moments, np.float64)
         places = np.arange(1.0, moments.size + 1) if at is None else np.asarray(at, np.float64)
-    except (TypeError, ValueError):
+    except _UNREADABLE:
         raise ValueError("log_moments and at must be lists of numbers.") from None
     if moments.ndim != 1 or not moments.size or places.shape != moments.shape:
         raise ValueError(
@@ -242,8 +245,10 @@ def analyse_votes(
         raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
     if not isinstance(conversion, str) or conversion not in CONVERSIONS:
         raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
-    if moments is not None and not (is_whole(moments) and moments >= 1):
-        raise ValueError(f"moments={moments!r} must be a whole number >= 1, or None.")
+    if moments is not None and not (is_whole(moments) and 1 <= moments <= _MOST_MOMENTS):
+        raise ValueError(
+            f"moments={moments!r} must be a whole number from 1 to {_MOST_MOMENTS}, or None."
+        )
     if not isinstance(aggregator, Aggregator) or not aggregator.has_noise:
         raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")
     if conversion == "strong" and (moments is not None or not isinstance(aggregator, LNMax)):
@@ -252,7 +257,10 @@ def analyse_votes(
             f"moments={moments!r}. Use 'tight' or 'classic'."
         )
     orders = np.asarray(DEFAULT_ORDERS if moments is None else np.arange(2, moments + 2), float)
-    taken = np.ones(len(counts), bool) if answered is None else np.asarray(answered, bool)
+    try:
+        taken = np.ones(len(counts), bool) if answered is None else np.asarray(answered, bool)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError("answered must be True or False for each query, or None.") from None
     if taken.shape != (len(counts),):
         raise ValueError(f"answered has shape {taken.shape}; expected {(len(counts),)}.")
     dependent, independent = _costs(counts, aggregator, orders, taken)
@@ -263,7 +271,7 @@ def analyse_votes(
 def _checked(votes: ArrayLike) -> NDArray[np.float64]:
     try:
         counts = np.asarray(votes, np.float64)
-    except (TypeError, ValueError):
+    except _UNREADABLE:
         raise ValueError("votes must be counts, one row for each query.") from None
     if counts.ndim != 2 or counts.shape[1] < 2 or not len(counts):
         raise ValueError(

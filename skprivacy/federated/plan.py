@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import PlainNumbers, is_number, not_negative, number, positive, whole
+from .._validation import PlainNumbers, flag, is_number, not_negative, number, positive, whole
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -125,6 +125,7 @@ class FederatedPlan(PlainNumbers):
                 f"n_units={self.n_units!r} must be {_MOST_UNITS} at most: sums of more "
                 "contributions could overflow 64 bits."
             )
+        flag("of_parties", self.of_parties)
         if self.of_parties and self.sampling_rate < 1:
             raise ValueError(
                 f"sampling_rate={self.sampling_rate!r} must be 1 where parties are protected: the "

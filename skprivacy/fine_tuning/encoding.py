@@ -14,8 +14,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from .._data_validation import check_readable
 from .._sklearn import num_samples, safe_indexing
-from .._validation import check_unmasked
+from .._validation import check_numbers
 from ..base import PrivateFit
 from ..ensemble import PublicRecords
 from .whitening import HalfWhitening
@@ -37,8 +38,9 @@ def checked_public(X_public: Any, n_features: int) -> Any:
     public = X_public.X if isinstance(X_public, PublicRecords) else X_public
     if public is None:
         return None
-    check_unmasked(public, "X_public")
+    check_readable(public, "X_public")
     if not isinstance(public, pd.DataFrame):
+        check_numbers(public, "X_public")
         public = check_array(public, input_name="X_public")
     if public.shape[1] != n_features:
         raise ValueError(

@@ -145,7 +145,9 @@ def _attacked(fitting: Fitting, attack: Any, pool: Any) -> AttackResult:
         return guessed_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
     if type(attack) is LossThreshold and fitting.is_behind:  # it asks for predictions alone
         model, X = fitting.seen(known)
-        attack = clone(attack).set_params(target=model).fit(X, known.y)
+        # nobody asks for a threshold, for which the model would have to answer once more
+        attack = clone(attack).set_params(target=model, training_loss=0.0, fpr=None)
+        attack.fit(X, known.y)
         scores = attack.score_samples(X, known.y)
         n = num_samples(own.X)  # they come first of those that are known
         return AttackResult(scores[:n], scores[n:], type(attack).__name__)

@@ -18,7 +18,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._sklearn import num_samples
-from .._validation import check_one_type
+from .._validation import as_array, check_one_type, is_number, n_records
 from ._split import Records
 
 __all__ = [
@@ -78,7 +78,9 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
             "estimator= holds classifiers and regressors. Sweep them separately, as no score is "
             "for both."
         )
-    y = column_or_1d(y, warn=True)
+    y = column_or_1d(as_array("y", y), warn=True)
+    if y.dtype.kind == "T":  # numpy's own strings, which scikit-learn does not know
+        y = y.astype(object)
     if y.dtype.kind == "O" and any(np.ndim(label) for label in y):
         raise ValueError("y must have one label for each record; some are sequences.")
     assert_all_finite(y, input_name="y")
@@ -99,7 +101,8 @@ def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | 
     name, epsilon = ("", refit)
     if several and isinstance(refit, tuple) and len(refit) == 2:
         name, epsilon = refit
-    if name not in names or isinstance(epsilon, bool) or epsilon not in epsilons:
+    known = isinstance(name, str) and name in names
+    if not known or not is_number(epsilon) or epsilon not in epsilons:
         of = f"(name, epsilon), with a name of {names} and an epsilon" if several else "one"
         raise ValueError(f"refit={refit!r} must be None or {of} of epsilons={epsilons}.")
     return names.index(name) * len(epsilons) + epsilons.index(float(epsilon))
@@ -149,7 +152,7 @@ def rehearsed(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool)
 
     **Edge cases.** One that fails on such a model, as it asks for more, may work on others.
     """
-    n = num_samples(records.X)
+    n = n_records(records.X)
     few = records.part(np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
     dummy = (DummyRegressor() if of_numbers else DummyClassifier()).fit(few.X, few.y)
     for name, scorer in scorers.items():

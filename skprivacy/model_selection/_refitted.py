@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import named_failure
 from .._validation import check_one_type
 from ._checks import checked_scorers
 
@@ -64,7 +65,9 @@ class RefittedMixin:
         if np.ndim(y):
             check_one_type("y", y)
         name, scorer = next(iter(checked_scorers(self.estimator_, self.scoring).items()))
-        return scorer(self.estimator_, X, y, **self._routed_to_score(name, params))
+        routed = self._routed_to_score(name, params)
+        with named_failure(self.estimator_, "scored on X and y"):
+            return scorer(self.estimator_, X, y, **routed)
 
     @property
     def classes_(self) -> np.ndarray:

@@ -88,6 +88,6 @@ class NumberOfTrials:
         raise AssertionError("unreachable")
 
     def _probability_of_one(self) -> float:
-        if self.eta == 0:
+        if abs(self.eta) < 1e-100:  # its logarithms differ from those of 0 by nothing
             return (1 - self.gamma) / -math.log(self.gamma)
         return self.eta * (1 - self.gamma) / math.expm1(-self.eta * math.log(self.gamma))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 
 from .._sklearn import safe_indexing
-from .._validation import label_columns
+from .._validation import as_array, label_columns
 from ..attacks._predictions import class_list, predict_aligned
 from ..attacks._records import as_records, fingerprints
 from ..attacks.scores import loss
@@ -78,7 +78,7 @@ def _labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
         raise ValueError(f"{name}={y!r} must have a label for each record.")
     if hasattr(model, "classes_") and np.ndim(y) != 1:
         raise ValueError(f"{name} has shape {np.shape(y)}; expected one label for each record.")
-    return np.asarray(y)
+    return as_array(name, y)
 
 
 def _minus_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from .._validation import (
     Interval,
     as_frame,
     check_delta_is_small,
+    n_records,
 )
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
@@ -325,6 +326,7 @@ default=None
                     "learned from it is released as it is. Pass public records."
                 )
         X = as_frame(X)
+        n_records(X)  # refuses what holds none
         check_y(y)
         X, y = indexable(X, y)
         validate_data(self, X, skip_check_array=True)

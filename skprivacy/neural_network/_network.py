@@ -40,6 +40,7 @@ from ._training.net import (
     ACTIVATIONS,
     PrivateNet,
     begins_at_random,
+    layer_sizes,
     make_module,
     mlp_from_arrays,
     mlp_to_arrays,
@@ -249,7 +250,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         """Validate parameters, rows and targets."""
         self._validate_params()
         if not isinstance(self.hidden_layer_sizes, str):
-            _check_hidden(self.hidden_layer_sizes)
+            layer_sizes(self.hidden_layer_sizes)
         usable_device(self.device)
         if is_mapped(X) and X.ndim == 2:
             return self._mapped_rows(X, y, first, **checks)
@@ -377,7 +378,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             {k.removeprefix("module__"): v for k, v in self._module_params().items()},
             self.n_features_in_,
             self._n_outputs(),
-            _check_hidden(recipe.hidden_layer_sizes),
+            layer_sizes(recipe.hidden_layer_sizes),
             recipe.activation,
             check_random_state(random_state),
         )
@@ -407,13 +408,3 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self._check_width(X, reset=False)
         for part in chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
             yield torch.from_numpy(check_array(part, dtype=np.float32, input_name="X"))
-
-
-def _check_hidden(sizes: Any) -> tuple[int, ...]:
-    values = tuple(np.atleast_1d(np.asarray(sizes)).tolist())
-    if not all(type(v) is int and v > 0 for v in values):  # True is no size
-        raise ValueError(
-            f"hidden_layer_sizes={sizes!r} must be positive whole numbers, such as (64,) or (), "
-            "one for each hidden layer."
-        )
-    return values

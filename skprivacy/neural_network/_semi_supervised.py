@@ -19,7 +19,7 @@ from .._blas import threads_for
 from .._data_validation import validate_data
 from .._validation import Interval, check_one_type, check_random_state
 from ..base import undone_if_refused
-from ._training.net import make_module
+from ._training.net import layer_sizes, make_module
 
 __all__ = ["SemiSupervisedNetwork"]
 
@@ -100,7 +100,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
             torch.manual_seed(random.randint(1 << 31))
             network = make_module(
                 self.module, {}, rows.shape[1], len(self.classes_),
-                tuple(self.hidden_layer_sizes), "relu", random,
+                layer_sizes(self.hidden_layer_sizes), "relu", random,
             )  # fmt: skip
             self.module_ = nn.Sequential(_Standard(rows), network)
             with threads_for(self.module_, self.batch_size):

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array
 
 from .._data_validation import check_cells
 from .._groups import check_order, protected
-from .._validation import as_array, check_numbers, check_unmasked, has_length
+from .._validation import any_has_length, as_array, check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ..mechanisms.bounds import checked_bounds, exact_product, few_rows, quantize
 from ._release import additive
@@ -29,7 +29,7 @@ def one_column(x: ArrayLike) -> NDArray:
         raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
     check_unmasked(x, "x")
     values = as_array("x", x)
-    if values.dtype.kind == "O" and any(map(has_length, values.flat)):
+    if values.dtype.kind == "O" and any_has_length(values):
         raise ValueError("x holds sequences; expected one column, (n_samples,).")
     check_cells(values, "x")
     if values.ndim != 1:

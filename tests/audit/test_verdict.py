@@ -148,6 +148,7 @@ def test_exchanged_groups_are_told_first_where_nothing_is_claimed():
     assert "The attacks showed that it leaks" not in page
     assert report.epsilon_lower_bound > 0
     assert "upside down" in page
+    assert "highest rate that the claim allows" not in page
 
 
 def test_groups_in_order_are_doubted_no_more_often_than_alpha():

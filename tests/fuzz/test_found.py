@@ -347,6 +347,24 @@ FOUND = [
     ("X", lambda: neural_network.ScatteringTransformer((8, 8)).fit(SPANS)),
     ("module", lambda: neural_network.VATStudent(module=len).fit(X, y)),
     ("groups_out", lambda: attacks.AttackResult(*SCORES).by_group(y, GRADIENT)),
+    ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=[0.0]).fit(X, y)),
+    ("hidden_layer_sizes", lambda: neural_network.VATStudent(hidden_layer_sizes=(0, 1)).fit(X, y)),
+    ("smoothness", lambda: mechanisms.sanitised_cost(VOTES, order=6.0, smoothness=8e14)),
+    ("moments", lambda: ensemble.analyse_votes([[3, 1]], ensemble.GNMax(5.0), moments=10**30)),
+    ("answered", lambda: ensemble.analyse_votes(
+        [[3, 1]], ensemble.GNMax(5.0), answered=[[1], [2, 3]])),
+    ("of_parties", lambda: FederatedPlan(
+        n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5, of_parties=pd.NA)),
+    ("params", lambda: neural_network.PrivateAdam([])),
+    ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
+    ("X", lambda: swept().fit(None, y)),
+    ("groups", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(
+        X, X[:, 0], containers.TABLES["memoryview"](X))),
+    ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(
+        X, y, X_public=containers.TABLES["tensor with gradient"](X))),
+    ("X_train", lambda: model_selection.loss_auc(
+        TARGET, containers.TABLES["Arrow's, same names"](X), y, X, y)),
+    ("epsilons", lambda: accounting.pld(ONE).deltas(GRADIENT)),
     ("y:", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
 ]  # fmt: skip
 
@@ -418,6 +436,12 @@ def test_a_refusal_draws_nothing(call, words):
     with pytest.raises(ValueError, match=words):
         call()
     assert str(np.random.get_state()[1:3]) == str(before)  # noqa: NPY002
+
+
+def test_a_shape_next_to_zero_is_zero():
+    """Of 5e-324 nothing was left to divide by."""
+    found = [accounting.PrivateSelection(ONE, eta).expected_trials for eta in (0.0, 5e-324)]
+    assert found[0] == found[1]
 
 
 def test_an_attribute_may_be_text_that_is_no_utf_8():

@@ -146,6 +146,17 @@ def test_models_scores_and_charges_are_the_same_to_the_bit(name):
         assert counts[1] > 4 * 4 * 40
 
 
+def test_models_answer_a_score_and_an_attack_once():
+    X, y = frame()
+    asking = mock.patch.object(
+        Exact, "predict_proba", autospec=True, side_effect=Exact.predict_proba
+    )
+    with asking as asked:
+        swept(make_pipeline(SchemaTransformer(SCHEMA), Exact()), X, y, baseline=None)
+    rows = sum(len(call.args[1]) for call in asked.call_args_list)
+    assert rows == 4 * (80 + 80)  # of four models; the scores are of all records, too
+
+
 def fit_of_people(sweep, X, y):
     people = pd.Series(np.arange(80) // 2, name="person")
     return sweep.fit(X, y, groups=people, subgroups="sex")

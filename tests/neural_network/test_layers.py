@@ -237,6 +237,24 @@ def test_convolutions_are_the_same_however_patches_are_copied(name, short, monke
         assert (grad - weighted).norm() <= 1e-5 * weighted.norm()
 
 
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("padding", [0, 2])
+@pytest.mark.parametrize("gap", [1, 2, 3])
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+@pytest.mark.parametrize("kernel", [1, 3, 4])
+def test_bands_of_a_window_make_up_its_patches(kernel, stride, gap, padding, axes, monkeypatch):
+    kind = (nn.Conv1d, nn.Conv2d)[axes - 1]
+    layer = kind(3, 2, *[(value, 2)[:axes] for value in (kernel, stride, padding, gap)])
+    a = torch.arange(2 * 3 * 11 * 7.0).view(2, 3, 11, 7)
+    a = a if axes == 2 else a[..., 0]
+    monkeypatch.setattr(bookkeeping, "_SHORT", 0)
+    patches = bookkeeping._patches(layer, a)
+    found = torch.full_like(patches, torch.nan)
+    for columns, seen in bookkeeping._bands(layer, a):
+        found[..., columns] = seen
+    assert torch.equal(found, patches)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_way_is_chosen_and_said(name):
     engine, _ = engine_of(ALL[name]())

@@ -21,6 +21,7 @@ _LEAST = 1e-15  # smallest delta on the privacy curve, of runs that cannot fail
 _ROUNDING = 1e-4  # share by which the probability of failure is exceeded
 _MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
 _POINTS = 250
+_NONE = 1e-100  # a shape that differs from 0 by nothing that a float can show
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +68,7 @@ class PrivateSelection(
     @property
     def expected_trials(self) -> float:
         """Mean number of runs."""
-        if self.eta == 0:
+        if abs(self.eta) < _NONE:  # below are numbers of few digits
             return (1 / self.gamma - 1) / -math.log(self.gamma)
         fall = -math.expm1(self.eta * math.log(self.gamma))
         return self.eta * (1 - self.gamma) / (self.gamma * fall)

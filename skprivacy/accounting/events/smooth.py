@@ -54,7 +54,8 @@ class SmoothGaussianEvent(
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         a, b, z = orders, self.smoothness, self.noise_multiplier
-        distance = 1 + self.lift * math.expm1(b)
+        with np.errstate(over="ignore"):
+            distance = 1 + self.lift * float(np.expm1(b))  # infinity is too far, too
         variance = 1 + a * math.expm1(-2 * b)
         means = a * (distance * math.exp(-b) / z) ** 2 / (2 * variance)
         spreads = (-a * b - np.log(variance) / 2) / (a - 1)

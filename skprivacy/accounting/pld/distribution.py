@@ -138,7 +138,7 @@ class PrivacyLossDistribution:
         """
         try:
             epsilons = np.asarray(epsilons, dtype=float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError, OverflowError):
             raise TypeError("epsilons must be an array of real numbers.") from None
         worse: NDArray[np.float64] = np.max(
             [_deltas(groups, epsilons.ravel()) for groups in self._directions], axis=0

@@ -24,6 +24,7 @@ __all__ = [
     "multiply_by_slope",
     "numpy_sees",
     "product",
+    "products",
     "softmax_gradient",
     "squared_lengths",
     "tiny_numbers_as_zeros",
@@ -31,6 +32,7 @@ __all__ = [
 
 _SMALL = 1 << 22  # multiplications of a product
 _FEW = 1 << 16  # numbers that are worked on one by one
+_FEW_THREADS = 2  # of torch's, which take no less time than one of numpy's
 # Numbers whose squares are added up one after another: over a million of equal size the norm came
 # out too small by 8e-4, over four million by 2e-3.
 SUMMED = 1 << 12
@@ -81,6 +83,17 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
     return torch.mm(a, b, out=out)
 
 
+def products(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """Put the product of each matrix of ``a`` and the one of ``b`` into ``out``.
+
+    numpy takes half the time of torch over small ones, on one thread.
+    """
+    if numpy_sees(a) and torch.get_num_threads() <= _FEW_THREADS:
+        np.matmul(a.numpy(), b.numpy(), out=out.numpy())
+    else:
+        torch.bmm(a, b, out=out)
+
+
 def add_weighted(
     weight: Tensor,
     bias: Tensor | None,
@@ -125,9 +138,10 @@ def squared_lengths(rows: Tensor, lost: float) -> Tensor:
     if rows.shape[1] > SUMMED:
         parts = torch.stack([squared_lengths(part, 0.0) for part in rows.split(SUMMED, dim=1)])
         return parts.sum(0).add_(lost)
-    if _is_few(rows):
+    if numpy_sees(rows):
         values = rows.numpy()
-        found = np.einsum("ij,ij->i", values, values)
+        with np.errstate(all="ignore"):
+            found = np.matmul(values[:, None], values[:, :, None])[:, 0, 0]
         found += lost
         return torch.from_numpy(found)
     return torch.linalg.vector_norm(rows, dim=1).square_().add_(lost)

@@ -14,7 +14,7 @@ modules go through ``functional.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from .arithmetic import (
     multiply_by_slope,
     numpy_sees,
     product,
+    products,
     softmax_gradient,
 )
 from .contributions import (
@@ -46,7 +47,7 @@ __all__ = ["RULES", "AutogradBackward", "PerceptronBackward", "has_rule", "sum_o
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 # Numbers side by side that are worth being copied at a time, and that a core's cache holds.
-_SHORT, _CACHED = 32, 1 << 19
+_SHORT, _CACHED = 32, 1 << 20
 _Seen = list[tuple[nn.Module, Tensor, int, GradientEdge]]
 
 
@@ -81,7 +82,7 @@ class AutogradBackward:
             losses = self.per_example_loss(output, targets.repeat_interleave(self.views, 0))
             loss = losses.sum() / self.views
             grads = torch.autograd.grad(loss, [edge for *_, edge in seen])
-        with torch.no_grad():
+        with torch.no_grad(), np.errstate(all="ignore"):
             return [
                 contribution
                 for (layer, a, _, _), grad in zip(seen, grads, strict=True)
@@ -249,12 +250,10 @@ def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]
     for some, of_some, out in zip(
         a.split(few * views), grads.split(few), rows.split(few), strict=True
     ):
-        patches = _by_position(_patches(layer, some), len(out))
-        torch.bmm(
-            _by_group(of_some, groups, n_out // groups).mT,
-            _by_group(patches, groups, channels),
-            out=out.view(-1, n_out // groups, n_in),
-        )
+        given = _by_group(of_some, groups, n_out // groups).mT
+        for columns, seen in _bands(layer, some):
+            inputs = _by_group(_by_position(seen, len(out)), groups, channels)
+            products(given, inputs, out.view(-1, n_out // groups, n_in)[..., columns])
         squared.append(Rows(layer.weight, out).squared_norms())
     weight = Rows(layer.weight, rows, channels_last=True, squared=torch.cat(squared))
     return [weight, *_bias(layer, grads.sum(1))]
@@ -266,25 +265,61 @@ def _by_group(values: Tensor, groups: int, channels: int) -> Tensor:
     return parted.permute(0, 3, 1, 2, 4).flatten(3).flatten(0, 1)
 
 
+def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield bands of a window: which of a group's numbers each is, and what it sees by position.
+
+    A window further down sees most rows of an image again. They are copied once, in a layout in
+    which a band of a window's rows is, at all positions, one matrix. Where bands would be too short
+    to be multiplied fast, the only one is the whole window.
+    """
+    kernel, gap, stride = (v[0] for v in (layer.kernel_size, layer.dilation, layer.stride))
+    together = stride if gap == 1 else 1
+    width = layer.weight[0, :, 0].numel()
+    if not numpy_sees(a) or width * min(together, kernel) < _SHORT:
+        yield slice(None), _patches(layer, a)
+        return
+    a = _channels_last(layer, a)
+    down = (a.shape[1] - (kernel - 1) * gap - 1) // stride + 1
+    if more := -a.shape[1] % stride:
+        a = F.pad(a, [0, 0] * (a.dim() - 2) + [0, more])
+    a = _windows(layer, a, 2) if a.dim() == 4 else a[:, :, None]
+    across = a.shape[2]
+    rows = a.unflatten(1, (-1, stride)).movedim(2, 3).flatten(3).flatten(1, 2)
+    row = rows.shape[2] // stride
+    for first in range(0, kernel, together):
+        (place, rest), n = divmod(first * gap, stride), min(together, kernel - first)
+        seen = rows[:, place * across : (place + down) * across, rest * row : (rest + n) * row]
+        yield slice(first * width, (first + n) * width), seen
+
+
 def _patches(layer: Any, a: Tensor) -> Tensor:
     """Return what a convolution sees at each position, shape (batch, positions, kernel x channels).
 
     Copied out of a strided view with the channels last, so that what is copied at a time is long:
-    faster than ``torch.nn.functional.unfold``. Short windows are laid beside those of the next row
-    before.
+    faster than ``torch.nn.functional.unfold``.
     """
+    a = _channels_last(layer, a)
+    for axis in range(a.dim() - 2, 0, -1):
+        a = _windows(layer, a, axis).flatten(-2)
+    return a.reshape(len(a), -1, a.shape[-1])
+
+
+def _channels_last(layer: Any, a: Tensor) -> Tensor:
+    """Return images with their padding, the channels last."""
     if any(layer.padding):
         a = F.pad(a, [side for p in reversed(layer.padding) for side in (p, p)])
-    a = a.movedim(1, -1).contiguous()
-    for axis in range(a.dim() - 2, 0, -1):
-        kernel, gap, stride = (
-            values[axis - 1] for values in (layer.kernel_size, layer.dilation, layer.stride)
-        )
-        if a.shape[-1] < _SHORT:
-            a = a.movedim(axis, -2).contiguous().movedim(-2, axis)
-        windows = a.unfold(axis, (kernel - 1) * gap + 1, stride)[..., ::gap]
-        a = windows.mT.flatten(-2)
-    return a.reshape(len(a), -1, a.shape[-1])
+    return a.movedim(1, -1).contiguous()
+
+
+def _windows(layer: Any, a: Tensor, axis: int) -> Tensor:
+    """Return a view of the windows along an axis, the kernel and the channels last.
+
+    Short ones are laid beside those of the next row before.
+    """
+    kernel, gap, stride = (v[axis - 1] for v in (layer.kernel_size, layer.dilation, layer.stride))
+    if a.shape[-1] < _SHORT:
+        a = a.movedim(axis, -2).contiguous().movedim(-2, axis)
+    return a.unfold(axis, (kernel - 1) * gap + 1, stride)[..., ::gap].mT
 
 
 def _by_position(values: Tensor, n: int) -> Tensor:

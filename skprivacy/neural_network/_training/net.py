@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ..._groups import Groups
+from ..._validation import as_array
 from .engine import Peers, Training
 from .rows import MappedRows
 
@@ -23,6 +24,7 @@ __all__ = [
     "ACTIVATIONS",
     "PrivateNet",
     "begins_at_random",
+    "layer_sizes",
     "make_mlp",
     "make_module",
     "mlp_from_arrays",
@@ -69,6 +71,17 @@ def make_module(
 
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "logistic": nn.Sigmoid}
+
+
+def layer_sizes(sizes: Any) -> tuple[int, ...]:
+    """Return the sizes of hidden layers as integers of Python's."""
+    values = tuple(np.atleast_1d(as_array("hidden_layer_sizes", sizes)).tolist())
+    if not all(type(v) is int and 0 < v < 1 << 31 for v in values):  # True is no size
+        raise ValueError(
+            f"hidden_layer_sizes={sizes!r} must be positive whole numbers, such as (64,) or (), "
+            "one for each hidden layer."
+        )
+    return values
 
 
 def make_mlp(

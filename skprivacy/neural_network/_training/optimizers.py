@@ -57,6 +57,8 @@ class PrivateAdam(torch.optim.Optimizer):
         if not all(map(is_number, sequence("betas", betas))) or len(betas) != 2:
             raise ValueError(f"betas={betas!r} must be two numbers, such as (0.9, 0.999).")
         params = params if isinstance(params, Tensor) else sequence("params", params)
+        if not len(params):
+            raise ValueError("params must hold a tensor at least.")
         super().__init__(params, {"lr": lr, "betas": betas, "noise_std": noise_std, "eps": eps})
 
     @torch.no_grad()
