@@ -121,6 +121,12 @@ def _lira() -> Any:
     return Attacked(n_shadows=4, random_state=0)
 
 
+def _smoothed() -> Any:
+    from skprivacy.preprocessing import SmoothedClassifier
+
+    return SmoothedClassifier(GaussianNB(), random_state=0)
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "DPSGDClassifier": lambda: _sgd("DPSGDClassifier", classes=[0, 1], delta=1e-7),
     "DPSGDRegressor": lambda: _sgd("DPSGDRegressor", target_bounds=(0, 1), delta=1e-7),
@@ -136,6 +142,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     ),
     "OutputPerturbationClassifier": lambda: _linear("OutputPerturbationClassifier", classes=[0, 1]),
     "PrivateStandardScaler": _scaler,
+    "SmoothedClassifier": _smoothed,
     "DPNeuralNet": _net,
     "PATEClassifier": lambda: _of_votes(
         "PATEClassifier", GaussianNB(), GaussianNB(), n_teachers=20

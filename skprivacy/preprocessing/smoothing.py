@@ -75,7 +75,8 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     row after row would change all rows after a removed one.)
 
     **Edge cases.** If no class has a certain majority, the radius is 0. Equal rows get equal
-    training noise. ``fit`` passes NaN and infinity to the estimator: a private estimator silently
+    training noise, of which training makes one copy of all rows, beside what the estimator needs
+    itself. ``fit`` passes NaN and infinity to the estimator: a private estimator silently
     leaves such a record out, and others refuse it. Other methods refuse them.
 
     References
