@@ -48,7 +48,8 @@ examples:
       (with 100 steps per epoch: how many more epochs does the budget allow?)
   skprivacy budget spend adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500
   skprivacy budget show adult.ledger --plot spend.png
-  skprivacy budget spend adult.ledger --scope survey --new-scope --epsilon 0.1
+  skprivacy budget scope adult.ledger survey --epsilon 1 --delta 1e-6
+  skprivacy budget spend adult.ledger --scope survey --epsilon 0.1
   skprivacy budget compare --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500 --delta 1e-5
 
 exit codes: 0 success, 1 refused by the budget (what-if: no further release fits), 2 an error.
@@ -67,6 +68,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_create(actions)
+    _add_scope(actions)
     _add_show(actions)
     spend = _add(actions, "spend", _spend, "charge a release that was or will be made")
     spend.add_argument("--who", default="", help="purpose of the release; public text")
@@ -150,6 +152,22 @@ def _add_create(actions: Any) -> None:
         "--records", type=int, help="public number of records: delta must be below 1/n"
     )
     parser.set_defaults(run=run, action=_create)
+
+
+def _add_scope(actions: Any) -> None:
+    parser = actions.add_parser(
+        "scope",
+        help="give a part of the budget a cap of its own",
+        description="Give a part of the budget, such as that of one project, a cap of its own. It "
+        "is set once; what is charged to the part is charged to the whole too.",
+    )
+    parser.add_argument("ledger", help="the ledger file")
+    parser.add_argument("scope", metavar="SCOPE", help="the part's name, such as adult")
+    parser.add_argument(
+        "--epsilon", type=float, required=True, help="the cap: what its releases may cost together"
+    )
+    parser.add_argument("--delta", type=float, default=0.0, help="its delta (default: %(default)s)")
+    parser.set_defaults(run=run, action=_scope)
 
 
 def _add_show(actions: Any) -> None:
@@ -293,6 +311,12 @@ def _create(args: argparse.Namespace) -> int:
     return 0
 
 
+def _scope(args: argparse.Namespace) -> int:
+    outer, _, name = args.scope.strip("/").rpartition("/")
+    show(open_ledger(args.ledger, outer or "/").scope(name, args.epsilon, args.delta))
+    return 0
+
+
 def _describe(budget: PrivacyBudget) -> None:
     show(budget)
     for name, value in (("relation", budget.relation), ("unit", budget.unit)):
@@ -311,6 +335,9 @@ def _show(args: argparse.Namespace) -> int:
             if (entries["status"] == status).any():
                 show(f"{status}: {meaning}")
     _describe(budget)
+    for scope in sorted(budget._ledger.read().scopes()):
+        if scope.startswith(budget._scope) and scope != budget._scope:
+            show(PrivacyBudget.open(args.ledger, scope))
     show(f"checked; last digest {budget.verify(args.digest)}")
     if args.csv:
         write_file(args.csv, without_formulas(entries).to_csv(index=False))

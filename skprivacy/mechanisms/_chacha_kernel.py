@@ -2,11 +2,12 @@
 
 The operations of torch in ``chacha`` make some four hundred passes over the words of the cipher;
 here they stay in registers. The numbers are the same but for the rounding of the device's
-logarithm, sine and cosine.
+logarithm, sine and cosine; those of a vector of millions stand in another order.
 """
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -135,6 +136,11 @@ def add_logistic(values: Tensor, scale: float, key: Tensor) -> None:
 
 def _run(kernel, values: Tensor, a_block: int, std: float, key: Tensor) -> None:
     n_blocks = -(-len(values) // a_block)
-    if n_blocks:
+    if not n_blocks:
+        return
+    there = values.contiguous()  # the kernel takes number after number of the memory
+    with torch.cuda.device_of(there):  # and is launched on the current device
         grid = (triton.cdiv(n_blocks, _LANES),)
-        kernel[grid](values, key, len(values), n_blocks, std, lanes=_LANES)
+        kernel[grid](there, key, len(there), n_blocks, std, lanes=_LANES)
+    if there is not values:
+        values.copy_(there)

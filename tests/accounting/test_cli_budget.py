@@ -110,6 +110,31 @@ def test_a_mistyped_scope_does_not_escape_its_cap(ledger, capsys):
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
 
+def test_a_scope_is_given_a_cap_once(ledger, capsys):
+    scope = ["budget", "scope", ledger]
+    assert main([*scope, "adult", "--epsilon", "0.2", "--delta", "1e-6"]) == 0
+    assert "PrivacyBudget(epsilon=0.2, delta=1e-06) for /adult/: 0 spent" in capsys.readouterr().out
+    assert main([*scope, "/adult/pilot/", "--epsilon", "0.1"]) == 0
+    spend = ["budget", "spend", ledger, "--epsilon", "0.15", "--scope"]
+    assert main([*spend, "adult/pilot"]) == 1
+    assert main([*spend, "adult"]) == 0
+    assert main(["budget", "show", ledger]) == 0
+    told = capsys.readouterr().out
+    assert "PrivacyBudget(epsilon=0.2, delta=1e-06) for /adult/: 0.15 spent by 1 charge" in told
+    assert "PrivacyBudget(epsilon=0.1, delta=0) for /adult/pilot/: 0 spent" in told
+    assert main(["budget", "show", ledger, "--scope", "adult"]) == 0
+    assert capsys.readouterr().out.count("for /adult/:") == 1
+    assert main([*scope, "adult", "--epsilon", "0.3"]) == 2
+    assert "already has the cap" in capsys.readouterr().err
+    assert main([*scope, "adlut/pilot", "--epsilon", "0.1"]) == 2
+    assert (
+        "there is no scope 'adlut'; the scopes are adult, adult/pilot." in capsys.readouterr().err
+    )
+    assert main([*scope, "/", "--epsilon", "0.1"]) == 2
+    assert "name='' must be a non-empty string" in capsys.readouterr().err
+    PrivacyBudget.open(ledger).verify()
+
+
 @pytest.mark.parametrize("name", ["adult", "/adult", "adult/", "/adult/"])
 def test_every_way_to_write_a_scope_is_under_its_cap(ledger, name, capsys):
     PrivacyBudget.open(ledger).scope("adult", 0.2)

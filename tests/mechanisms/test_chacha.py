@@ -129,6 +129,11 @@ for n in (1, 10, 1999):
             getattr(_chacha_kernel, name)(ours, 0.5, key)
             getattr(chacha, name)(theirs, 0.5, key)
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+            room = torch.full((3 * n,), 2.0, dtype=dtype)
+            getattr(_chacha_kernel, name)(room[::3], 0.5, key)
+            assert torch.equal(room[::3], ours), "every number of a strided vector gets its noise"
+            room[::3] = 2.0
+            assert (room == 2.0).all(), "and no other one"
 """
 
 

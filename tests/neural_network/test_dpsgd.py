@@ -385,6 +385,29 @@ def test_precision_that_is_set_for_each_product_is_kept_out_and_put_back(blobs, 
         product.fp32_precision, where.fp32_precision = before
 
 
+@pytest.mark.parametrize(("apart", "inside"), [(False, "none"), (True, "ieee")])
+def test_convolutions_keep_single_precision(apart, inside, blobs, monkeypatch):
+    """On a GPU they have TF32 if nobody says otherwise; ``none`` is what torch makes of a no."""
+    cudnn, seen = torch.backends.cudnn, []
+    step = Training.step
+
+    def watched(self, *args):
+        seen.append(cudnn.conv.fp32_precision)
+        step(self, *args)
+
+    monkeypatch.setattr(Training, "step", watched)
+    before = cudnn.allow_tf32
+    try:
+        cudnn.allow_tf32 = not apart
+        if apart:
+            cudnn.conv.fp32_precision = "tf32"
+        private().fit(*blobs)
+        assert set(seen) == {inside}
+        assert cudnn.conv.fp32_precision == "tf32"
+    finally:
+        cudnn.allow_tf32 = before
+
+
 def test_progress_is_shown_when_asked_for(blobs, capfd):
     model = private(verbose=1).fit(*blobs)
     shown = capfd.readouterr().err

@@ -21,6 +21,7 @@ from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine, fixed_step, recorded, rows
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.environment import ordinary_torch
 from skprivacy.neural_network._training.fixed_step import FixedStep
 
 from .simulated_gpu import NoWaits, graph_of, simulated_gpu
@@ -378,6 +379,33 @@ def test_what_is_recorded_wrongly_is_not_used():
     with simulated_gpu(), pytest.raises(RuntimeError, match="other numbers"):
         recorded.recorded(body, [value])
     assert torch.equal(value, torch.ones(4))
+
+
+def test_a_graph_that_does_nothing_is_not_used():
+    """The planted bug: what was captured on another device's stream holds no operation."""
+    with (
+        simulated_gpu(),
+        mock.patch.object(recorded, "RECORD", {"cpu": lambda body, room: lambda: None}),
+    ):
+        training = Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
+        with pytest.warns(RuntimeWarning, match="what was recorded makes other numbers"):
+            fixed = FixedStep(training, *data(), training._clipped.probe)
+        summed = fixed._summed(np.arange(20)).clone()
+    expected = training._sum(*fixed._table.records, torch.arange(20))
+    torch.testing.assert_close(summed, expected)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_the_gpu_that_is_asked_for_is_the_current_one(device):
+    """Graphs, streams and kernels are made on the current one."""
+    entered = []
+    with (
+        mock.patch.object(torch.cuda, "device", lambda name: nullcontext(entered.append(name))),
+        ordinary_torch(device),
+    ):
+        assert entered == [device]
+    with mock.patch.object(torch.cuda, "device", mock.Mock(side_effect=AssertionError)):
+        Training(config(device="cpu"), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
 
 
 def test_other_weights_in_the_padded_sum_are_noticed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -33,9 +33,13 @@ def ordinary_torch(device: str) -> Iterator[None]:
 
     Clipping norms are exact in single precision alone: reduced precision (autocast, TF32 or
     bfloat16 products) would let a gradient be longer than its norm says.
+
+    **Edge cases.** Of several GPUs, the one that is asked for is the current one inside: streams,
+    graphs and kernels go to that, wherever their tensors are.
     """
     kind = torch.device(device).type
     with (
+        torch.cuda.device(device) if kind == "cuda" else nullcontext(),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(kind, enabled=False),
@@ -52,22 +56,26 @@ def ordinary_torch(device: str) -> Iterator[None]:
 
 
 class _FullPrecision:
-    """Matrix products in full single precision, for as long as one thread needs it.
+    """Products and convolutions in full single precision, for as long as one thread needs it.
 
     The norm of a gradient is that of the factors as they are; a product that rounds them to
-    bfloat16 adds up to 0.8% to it, and TF32 0.1%: more than clipping keeps in reserve.
+    bfloat16 adds up to 0.8% to it, and TF32 0.1%: more than clipping keeps in reserve. Convolutions
+    on a GPU, which have TF32 by default, would make other numbers of a batch of another length.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
         self._before: tuple[str | None, list[str]] = (None, [])
+        self._convolutions: tuple[bool | None, str] = (None, "")
 
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
                 self._before = _overall_precision(), [p.fp32_precision for p in _products()]
                 torch.set_float32_matmul_precision("highest")
+                self._convolutions = _precision_of_convolutions()
+                _set_convolutions(None if self._convolutions[0] is None else False, "ieee")
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
@@ -81,6 +89,7 @@ class _FullPrecision:
                     product.fp32_precision = "none"  # as the backend has it
                     if product.fp32_precision != precision:
                         product.fp32_precision = precision
+                _set_convolutions(*self._convolutions)
 
 
 def _overall_precision() -> str | None:
@@ -95,6 +104,24 @@ def _products() -> list[Any]:
     """Return where newer versions of torch keep the precision of each kind of product."""
     kinds = [getattr(torch.backends.mkldnn, "matmul", None), torch.backends.cuda.matmul]
     return [kind for kind in kinds if hasattr(kind, "fp32_precision")]
+
+
+def _precision_of_convolutions() -> tuple[bool | None, str]:
+    """Return whether cuDNN may take TF32, if that is one setting for all, and its convolutions'."""
+    cudnn: Any = torch.backends.cudnn
+    try:
+        return cudnn.allow_tf32, cudnn.conv.fp32_precision
+    except RuntimeError:  # of torch, where one answer does not hold for all
+        return None, cudnn.conv.fp32_precision
+
+
+def _set_convolutions(tf32: bool | None, precision: str) -> None:
+    """Set the one setting, or where it is ``None``, that of convolutions."""
+    cudnn: Any = torch.backends.cudnn
+    if tf32 is None:
+        cudnn.conv.fp32_precision = precision
+    else:
+        cudnn.allow_tf32 = tf32
 
 
 _precision = _FullPrecision()

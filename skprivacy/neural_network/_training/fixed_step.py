@@ -145,6 +145,7 @@ class FixedStep:
         if not close(total, expected):
             raise RuntimeError("the sum over rows that are filled up is another one")
         if steady:
+            total.fill_(torch.nan)  # what does nothing is no sum
             add_up = _launched(add_up, [total], room)
         rows.fill_(self._table.n)
         return add_up
