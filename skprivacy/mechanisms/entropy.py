@@ -17,7 +17,7 @@ from ._process import process
 
 __all__ = ["SecureRandom"]
 
-_CHUNK = 1 << 15  # numbers per block: the buffers fit into the second-level cache
+_CHUNK = 1 << 16  # numbers at a time: so many that calls are few, so few that a cache holds them
 _MOST = 1 << 40  # at a time
 _ZEROS = memoryview(bytes(4 * _CHUNK))
 _SPARE = 15  # bytes that the cipher requires beyond its output
