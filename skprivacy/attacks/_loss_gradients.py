@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -25,6 +26,16 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 _ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity}
 _AT_ONCE = 2**24  # numbers in gradients of single records that are held together
 _SAFE = 1e-24
+
+
+def _of_caller(loss: Any, outputs: Tensor, targets: Tensor) -> Any:
+    """Return a loss by the caller's function, whose refusal names the parameter."""
+    try:
+        return loss(outputs, targets)
+    except TypeError as error:
+        raise TypeError(
+            f"loss={loss!r} must be a function of outputs and targets. It failed: {error}"
+        ) from error
 
 
 class LossGradients:
@@ -63,7 +74,7 @@ class LossGradients:
         if loss is not None and not callable(loss):
             raise TypeError(f"loss={loss!r} must be a function of outputs and targets, or None.")
         self._own_loss = loss is not None
-        self._loss = _checked_loss(target) if loss is None else loss
+        self._loss = _checked_loss(target) if loss is None else partial(_of_caller, loss)
         self._trace = self._traced()
 
     def records(self, X: Any) -> Tensor:

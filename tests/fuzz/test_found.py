@@ -367,6 +367,7 @@ FOUND = [
     ("epsilons", lambda: accounting.pld(ONE).deltas(GRADIENT)),
     ("y_in", lambda: audit.audit_predictions(
         np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES], y)),
+    ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),
     ("y:", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
 ]  # fmt: skip
 
