@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import column_or_1d, indexable
 
+from .._clones import named_failure
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
@@ -65,7 +66,9 @@ class MemGuardClassifier(OutputDefence):
     **Guarantees.** None. Labels are unchanged, and labels alone tell members from others; an attack
     that is trained on disguised predictions sees through some of the noise.
 
-    **Edge cases.** A prediction for which no noise is found is shown as it is.
+    **Edge cases.** A prediction for which no noise is found is shown as it is. Training copies the
+    records that it learns from, beside what the estimator needs itself: 2.3 times their memory with
+    logistic regression.
 
     References
     ----------
@@ -108,13 +111,13 @@ class MemGuardClassifier(OutputDefence):
         self.random_state = random_state
 
     def _learn(self, X: Any, y: Any) -> None:
-        random = check_random_state(self.random_state)
-        seed, self._key = random.randint(2**31 - 1), random.bytes(16)
         if y is None:
             raise ValueError(
                 "MemGuardClassifier requires y to be passed, but the target y is None."
             )
         X, labels = indexable(X, column_or_1d(y, warn=True))
+        random = check_random_state(self.random_state)
+        seed, self._key = random.randint(2**31 - 1), random.bytes(16)
         try:
             kept, out = train_test_split(
                 np.arange(num_samples(X)), test_size=self.held_out, random_state=seed
@@ -124,7 +127,8 @@ class MemGuardClassifier(OutputDefence):
                 f"X has n_samples = {num_samples(X)}, too few to hold out held_out="
                 f"{self.held_out!r} of them and to learn from the others."
             ) from None
-        self.estimator_ = clone(self.estimator).fit(safe_indexing(X, kept), labels[kept])
+        with named_failure(self.estimator, "trained on X and y"):
+            self.estimator_ = clone(self.estimator).fit(safe_indexing(X, kept), labels[kept])
         shown = [
             np.sort(self.estimator_.predict_proba(safe_indexing(X, rows)), axis=1)
             for rows in (kept, out)

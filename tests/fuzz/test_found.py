@@ -369,6 +369,7 @@ FOUND = [
         np.c_[SCORES], sparse.coo_matrix(X), np.c_[SCORES], y)),
     ("loss", lambda: attacks.party_gradient(TARGET, X[:2], y[:2], loss=object)),
     ("y:", lambda: defences.RoundedClassifier(LogisticRegression()).fit(X, UNORDERED)),
+    ("y:", lambda: defences.MemGuardClassifier(LogisticRegression()).fit(X, UNORDERED)),
 ]  # fmt: skip
 
 
@@ -432,6 +433,7 @@ def test_records_that_are_far_from_all_have_scores(attack):
     (lambda: attacks.PropertyInference(TARGET, n_train=6).fit(X, y, np.arange(24) < 4, (0.5, 1.0)),
      "share=1 of n_train=6"),
     (lambda: of_updates().fit(X, y, np.arange(24) < 4, (0.5, 1.0)), "share=1 of n_train=6"),
+    (lambda: defences.MemGuardClassifier(LogisticRegression()).fit(X, y[:5]), "inconsistent"),
 ])  # fmt: skip
 def test_a_refusal_draws_nothing(call, words):
     """Seeds had been drawn before the records were counted."""
