@@ -124,7 +124,7 @@ def _as_numbers(y: Any) -> Any:
 
 
 def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
-    """Refuse numbers that break whatever compares or converts them, in records that are public."""
+    """Refuse numbers that break whatever compares or converts them."""
     columns: list[tuple[Any, str]]
     if isinstance(X, np.ndarray):
         columns = [(X.flat, "")] if X.dtype.kind == "O" else []

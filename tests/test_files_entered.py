@@ -8,9 +8,9 @@ from skprivacy import config_context, get_config
 
 from .files_entered import entered_by_a_private_fit, files_entered
 
-# "auto", groups, frozen parts, names of columns, a perceptron's arithmetic and threads have files
-# of their own
-MOST, MOST_OF_NETWORKS = 45, 17
+# "auto", groups, frozen parts, names of columns, a perceptron's arithmetic, its short sums and
+# threads have files of their own
+MOST, MOST_OF_NETWORKS = 46, 18
 
 
 def test_a_private_fit_enters_few_files():

@@ -24,10 +24,11 @@ from skprivacy.neural_network import (
     DPNeuralNet,
     DPSGDClassifier,
 )
-from skprivacy.neural_network._gradients import clipping, trial
+from skprivacy.neural_network._gradients import clipping, perceptron_sum, trial
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._gradients.perceptron_sum import PerceptronSum
 from skprivacy.neural_network._training import noise, rows
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
@@ -126,6 +127,18 @@ def per_layer_clip(original):
         original(self, torch.where(factors > 0, alone, 0))
 
     return add_sum
+
+
+def layers_clipped_alone(original):
+    """The same in a short sum, which is told how to clip."""
+
+    def alone(squared, total, allowed):
+        return (allowed / squared**0.5).clip(max=1.0)
+
+    def summed(self, inputs, targets, clip, norm, first):
+        original(self, inputs, targets, alone, norm, first)
+
+    return summed
 
 
 def shuffled(original):
@@ -330,6 +343,10 @@ def passes_all(original):
     return lambda self, bad: self
 
 
+def blanks_nothing(original):
+    return lambda values, bad: values
+
+
 def fewer_steps(original):
     return lambda self, size: 0.97 * original(self, size)
 
@@ -356,9 +373,13 @@ MUTANTS = {
     "noise repeats": (FloatGaussian, "_release", repeated_noise, contracts.check_noise),
     "seeded noise": (Training, "step", seeded, contracts.check_fresh_noise),
     "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),
-    "clipped by layer": (OuterProduct, "add_sum", per_layer_clip, contracts.check_replay),
+    "clipped by layer": (
+        PerceptronSum, "__call__", layers_clipped_alone, contracts.check_replay,
+    ),
     "no clipping": (clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
-    "NaN reaches the sum": (OuterProduct, "without", passes_all, contracts.check_replay),
+    "NaN reaches the sum": (
+        perceptron_sum, "_blank", blanks_nothing, contracts.check_replay,
+    ),
     "shuffled": (PoissonSampler, "draw", shuffled, contracts.check_inclusion),
     "divided by realised batch": (
         Training, "step", realised_divisor, contracts.check_replay,
@@ -398,6 +419,9 @@ KINDS = {
     ),
     "clipped by layer, summed in double precision": (
         "DPSGDClassifier-exact", OuterProduct, "add_sum", per_layer_clip, contracts.check_replay,
+    ),
+    "NaN reaches the sum in double precision": (
+        "DPSGDClassifier-exact", OuterProduct, "without", passes_all, contracts.check_replay,
     ),
     "half the logistic noise": (
         "DPSGDClassifier-logistic-ema", FloatLogistic, "_release", half_logistic_noise,

@@ -76,9 +76,11 @@ def test_records_that_fit_did_not_see_are_scored(neighbours):
 
 
 def test_two_shadow_models_cannot_be_learned_from(neighbours):
-    attack = LearnedRatio(neighbours.target, n_shadows=2, random_state=0)
-    with pytest.raises(ValueError, match="2 shadow models, which cannot be attacked"):
-        attack.fit(neighbours.X, neighbours.y)
+    given = {"n_shadows": 2}, {"pool": ShadowPool(KNeighborsClassifier(), n_shadows=2)}
+    refusals = "must be an int in the range .4", "2 shadow models, which cannot be attacked"
+    for params, words in zip(given, refusals, strict=True):
+        with pytest.raises(ValueError, match=words):
+            LearnedRatio(neighbours.target, **params).fit(neighbours.X, neighbours.y)
 
 
 def of_every_kind():

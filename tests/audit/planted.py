@@ -29,14 +29,22 @@ from skprivacy.mechanisms import (
     floating,
 )
 from skprivacy.mechanisms.bounds import UnitBall
-from skprivacy.neural_network._gradients import clipping
+from skprivacy.neural_network._gradients import clipping, perceptron_sum
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.preprocessing import scaler
 from skprivacy.preprocessing._columns import Columns
 
-from ..test_mutants import double_clip, half_noise, one_step_more, passes_all, patched, shuffled
+from ..test_mutants import (
+    blanks_nothing,
+    double_clip,
+    half_noise,
+    one_step_more,
+    passes_all,
+    patched,
+    shuffled,
+)
 from ..test_mutants_once import (
     data_bounds,
     half_sensitivity,
@@ -181,6 +189,7 @@ MEAN_CLIPPED = (
 )
 NAN_SUMMED = (
     (OuterProduct, "without", passes_all),
+    (perceptron_sum, "_blank", blanks_nothing),
     (floating, "check_finite", looked_at_by_nobody),  # else the noise refuses the sum
 )
 

@@ -103,8 +103,10 @@ class ClippedGradientSum:
         """
         if targets.shape[0] == 0:
             return
-        if shares is None and self._in_numpy is not None and self._in_numpy.takes(inputs):
-            self._in_numpy(inputs, targets, self.clip, self.max_grad_norm, first)
+        # Not if there are other gradients by now, as those of an audit's canaries.
+        in_numpy = self._in_numpy if isinstance(self.gradients, PerceptronBackward) else None
+        if shares is None and in_numpy is not None and in_numpy.takes(inputs):
+            in_numpy(inputs, targets, self.clip, self.max_grad_norm, first)
         elif first:
             assert isinstance(self.gradients, PerceptronBackward)
             self._add(self.gradients.first(inputs, targets), shares)
