@@ -808,7 +808,7 @@ SCIKIT_LEARN = [
         LinearRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),
     LocalPerturbation(noise_seed=0),
-    PATEClassifier(n_teachers=5, noise_seed=0, random_state=0),
+    PATEClassifier(student=LogisticRegression(), n_teachers=5, noise_seed=0, random_state=0),
     PrivateKNNClassifier(student=LogisticRegression(), n_neighbors=5, noise_seed=0, random_state=0),
     ALIBIClassifier(epsilon=20.0, noise_seed=0, random_state=0),
     LP2STClassifier(epsilon=20.0, noise_seed=0, random_state=0),

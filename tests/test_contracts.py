@@ -167,8 +167,23 @@ def test_stream_contract(name, check):
     check(CASES[name])
 
 
-@pytest.mark.parametrize("check", ONCE, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.once])
+# Their noise takes many fits; that of the forms beside them is of the same mechanisms.
+DEAR = {
+    "PATEClassifier-marginals", "PATEClassifier-interactive", "PrivateSynthesizer-adaptive",
+    "PrivateSynthesizer-tree",
+}  # fmt: skip
+OF_ONE_RELEASE = [
+    pytest.param(
+        name, check, id=f"{name}-{check.__name__}",
+        marks=[pytest.mark.slow] if check is contracts_once.check_noise and name in DEAR else [],
+    )
+    for name, case in CASES.items()
+    if case.once
+    for check in ONCE
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "check"), OF_ONE_RELEASE)
 def test_contract_of_one_release(name, check):
     check(CASES[name])
 

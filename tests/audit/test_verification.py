@@ -302,7 +302,7 @@ REGRESSION = FunctionalMechanismRegressor(
         (SCALER, "_noise", global_noise, 1000),
         pytest.param(SCALER, "_noise", half, 3500, marks=pytest.mark.slow),
         (REGRESSION, "_release", fixed_seed, 500),
-        (REGRESSION, "_noise", global_noise, 1000),
+        pytest.param(REGRESSION, "_noise", global_noise, 1000, marks=pytest.mark.slow),
         pytest.param(REGRESSION, "_noise", half, 4000, marks=pytest.mark.slow),
     ],
 )

@@ -152,10 +152,10 @@ def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     ("mu", "n", "general", "apart"),
     [
         (1.0, 200, 2.2, 3.3),
-        (1.0, 1000, 2.6, 3.9),
+        pytest.param(1.0, 1000, 2.6, 3.9, marks=pytest.mark.slow),
         pytest.param(1.0, 5000, 2.9, 4.1, marks=pytest.mark.slow),
         (2.0, 200, 5.2, 8.2),
-        (2.0, 1000, 5.8, 9.2),
+        pytest.param(2.0, 1000, 5.8, 9.2, marks=pytest.mark.slow),
         pytest.param(2.0, 5000, 6.5, 9.6, marks=pytest.mark.slow),
     ],
 )

@@ -42,7 +42,10 @@ def charges(folder):
     return len(PrivacyBudget.open(folder / "ledger").entries())
 
 
-@pytest.mark.parametrize(("signal", "n_jobs"), [("SIGKILL", 0), ("SIGINT", 0), ("SIGKILL", 2)])
+@pytest.mark.parametrize(
+    ("signal", "n_jobs"),
+    [("SIGKILL", 0), ("SIGINT", 0), pytest.param("SIGKILL", 2, marks=pytest.mark.slow)],
+)
 def test_a_killed_sweep_goes_on_and_charges_only_what_it_makes(
     tmp_path, monkeypatch, signal, n_jobs
 ):
