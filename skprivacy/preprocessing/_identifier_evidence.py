@@ -1,0 +1,111 @@
+"""Signs in the values of a column that they identify people: for the holder of the data alone.
+
+A private fit must not use it: whether it finds something depends on every record.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ._values import category_key
+
+__all__ = ["IdentifierEvidence", "identifier_evidence"]
+
+_UNIQUE = 0.9  # share of rows with a value of their own
+_MIN_UNIQUE = 50  # values of their own; in fewer rows, ages may all differ
+_LARGEST = 10  # rows of a value over the mean: an identifier has no dominant value
+_MIN_BLOCKS = 20  # values whose rows are adjacent
+_MANY = 200  # distinct values, more than those of an age or a blood pressure
+_SMALL = 10_000  # whole numbers below may be a measurement, such as a day or a minute
+_DIGITS = 7  # of a long code, if all numbers have as many
+_EVEN = 0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
+
+
+class IdentifierEvidence(NamedTuple):
+    """What looks like an identifier in a column, and whether an ordinary column is unlikely."""
+
+    words: str
+    is_strong: bool
+    n_values: int
+    n_rows: int
+
+    @property
+    def has_several_rows(self) -> bool:
+        """Whether values have several rows each, and are not nearly unique."""
+        return self.n_values < _UNIQUE * self.n_rows
+
+
+def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
+    """Return why the values of a column look like identifiers; None if they do not.
+
+    Parameters
+    ----------
+    column : Series of length n_samples
+        Private values. Dates, fractions and truth values are never identifiers.
+
+    Returns
+    -------
+    IdentifierEvidence or None
+    """
+    values, is_number = _identifying_values(column)
+    codes, names = pd.factorize(values)
+    n_rows, n_values = len(codes), len(names)
+    if n_values < _MIN_BLOCKS:
+        return None
+    if n_values >= _UNIQUE * n_rows:
+        if is_number and n_values < _MIN_UNIQUE:
+            return None
+        words = f"{n_values} different values in {n_rows} rows"
+        strong = not is_number or _looks_assigned(names)
+        return IdentifierEvidence(words, strong, n_values, n_rows)
+    largest = np.bincount(codes).max()
+    if largest > _LARGEST * n_rows / n_values:
+        return None
+    words = f"{n_values} different values with {n_rows / n_values:.1f} rows each on average"
+    is_small = is_number and max(names) < _SMALL
+    if np.count_nonzero(np.diff(codes)) + 1 == n_values:
+        words += ", all in adjacent rows"
+        return IdentifierEvidence(words, n_values > _MANY and not is_small, n_values, n_rows)
+    if n_values > _MANY and (_looks_assigned(names) if is_number else _have_digits(names)):
+        strong = is_number and not is_small  # texts may be postcodes
+        return IdentifierEvidence(words, strong, n_values, n_rows)
+    return None
+
+
+def _identifying_values(column: pd.Series) -> tuple[pd.Series, bool]:
+    """Return whole numbers or texts, and whether they are numbers; nothing for other values."""
+    present, kinds = column.dropna(), pd.api.types
+    nothing = present.iloc[:0]
+    if kinds.is_bool_dtype(present) or kinds.is_complex_dtype(present):
+        return nothing, False
+    if kinds.is_numeric_dtype(present):
+        numbers = present[np.isfinite(present.to_numpy(dtype=np.float64))]
+        is_whole = (np.mod(numbers.to_numpy(dtype=np.float64), 1) == 0).all()
+        return (numbers if is_whole else nothing), True
+    if kinds.is_datetime64_any_dtype(present):
+        return nothing, False
+    try:
+        texts = present.map(category_key)
+    except (TypeError, ValueError):
+        return nothing, False
+    parsed = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    has_fractions = np.isfinite(parsed).all() and (np.mod(parsed, 1) != 0).any()
+    return (nothing if has_fractions else texts[texts != ""]), False
+
+
+def _looks_assigned(names: pd.Index) -> bool:
+    """Return True for numbers that spread evenly over their range, or are equally long codes."""
+    numbers: NDArray[np.float64] = np.sort(np.asarray(names, dtype=np.float64))
+    low, high = numbers[0], numbers[-1]
+    if low >= 10 ** (_DIGITS - 1) and np.floor(np.log10(low)) == np.floor(np.log10(high)):
+        return True
+    expected = np.linspace(0.0, 1.0, len(numbers))
+    return bool(np.abs((numbers - low) / (high - low) - expected).max() < _EVEN)
+
+
+def _have_digits(names: pd.Index) -> bool:
+    return all(any(letter.isdigit() for letter in name) for name in names[:1000])
