@@ -144,7 +144,10 @@ def why_uncovered(step: Any) -> str:
     """Return why no guarantee covers a transformer that was fitted on private data."""
     kind = type(step).__name__
     if hasattr(step, "data_independent_"):
-        return f"{kind} inferred its schema from the private data; pass a public Schema"
+        return (
+            f"{kind} has a schema whose bounds and categories were read off the data; confirm each "
+            "by `skprivacy schema confirm`, or write a Schema from a codebook"
+        )
     if needs_public_records(step):
         return (
             f"{kind} learned from the private data, outside any guarantee; fit it on public "

@@ -20,6 +20,7 @@ from .._frozen import of_frozen_parts, on_its_word
 from .._sklearn import num_samples, safe_indexing
 from ..accounting import PrivacyGuarantee
 from ..defences._output import OutputDefence
+from ..preprocessing.schema import Schema
 from ..preprocessing.smoothing import SmoothedClassifier
 from ._alarms import is_alarm
 from ._composition import composed
@@ -155,8 +156,9 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     assumptions = [part.assumption for part in parts if part.assumption]
     assumptions += [f"step {name!r} learns from features alone" for name in free]
     assumptions += [
-        f"step {name!r} reveals nothing about the records (no guarantee covers it)"
-        for name in uncovered
+        f"step {part.name!r} reveals nothing about the records (no guarantee covers it)"
+        for part in parts
+        if part.name in uncovered and not part.assumption
     ]
     whole = total(
         [
@@ -254,10 +256,17 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     public = f"step {name!r} ({kind}) was fitted on public records alone"
     return _Part(
         name,
+        assumption=_schema_is_public(model),
         gap=why_uncovered(model),
         ignores_labels=ignores_labels(model),
         if_frozen=public if needs_public_records(model) else "",
     )
+
+
+def _schema_is_public(step: Any) -> str:
+    """Return the assumption of a step whose schema was read off data."""
+    schema = getattr(step, "schema_", None)
+    return "; ".join(schema.assumptions) if isinstance(schema, Schema) else ""
 
 
 def _fitted_beforehand(part: _Part) -> _Part:

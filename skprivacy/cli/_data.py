@@ -20,7 +20,15 @@ from ..preprocessing._values import category_key, column_numbers
 from . import _tables
 from ._console import UserError, say
 
-__all__ = ["Part", "Records", "add_arguments", "described", "load", "load_schema", "unreviewed"]
+__all__ = [
+    "Part",
+    "Records",
+    "add_arguments",
+    "described",
+    "load",
+    "load_schema",
+    "take_out_groups",
+]
 
 
 class Part(NamedTuple):
@@ -150,7 +158,7 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
             f"column {target!r} must not have missing values; it has "
             f"{frame[target].isna().sum()}. Remove these rows."
         )
-    groups = _taken_out(frame, args.groups, target, schema)
+    groups = take_out_groups(frame, args.groups, target, schema)
     if groups is None and (whose := identifiers(frame)):
         say(
             f"{whose[0]} seems to say whose record each is, and --groups was not given, so that "
@@ -172,8 +180,8 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
     return Records(path.name, X[list(schema)], y, schema, groups)
 
 
-def _taken_out(
-    frame: pd.DataFrame, name: str | None, target: str, schema: Schema | None
+def take_out_groups(
+    frame: pd.DataFrame, name: str | None, target: str | None, schema: Schema | None
 ) -> pd.Series | None:
     """Take the column that says whose record each is out of a table, and return it."""
     if name is None:
@@ -219,15 +227,6 @@ def load_schema(name: str) -> Schema:
         return Schema.from_json(Path(name))
     except FileNotFoundError as error:
         raise UserError(f"there is no schema file {name}. Check --schema.") from error
-
-
-def unreviewed(schema: Schema) -> str:
-    """Return where a schema's file says that facts were read off the data."""
-    columns = [name for name, fact in schema.items() if fact.inferred]
-    rest = schema.unreviewed[len(columns) :]  # of the target, or of the whole
-    return ", ".join(
-        [*columns, *(['what the last "inferred" of the file is about'] if rest else [])]
-    )
 
 
 def described(

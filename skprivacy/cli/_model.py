@@ -129,7 +129,7 @@ def make_model(
 
 def _by_votes(model: Any, records: Records) -> Any:
     """Return a model that takes records as they are, and draws public ones from their schema."""
-    public = None if records.schema.inferred else records.schema.classes
+    public = None if records.schema.unconfirmed else records.schema.classes
     facts: dict[str, Any] = {"schema": records.schema, "classes": public}
     texts = [name for name, fact in records.schema.items() if not isinstance(fact, Bounded)]
     if "teacher" not in model.get_params() and texts:

@@ -11,7 +11,6 @@ from typing import Any
 from ..accounting import PrivacyBudget
 from ..audit import claim_of
 from ._console import UserError, check_outputs, say, show
-from ._data import unreviewed
 from .budget import open_ledger
 
 __all__ = [
@@ -78,10 +77,10 @@ def check(args: argparse.Namespace) -> None:
 
 def check_schema(args: argparse.Namespace, schema: Any) -> None:
     """Raise UserError for a certificate of what no guarantee will cover, before any training."""
-    if args.certificate and schema.inferred:
+    if args.certificate and schema.unconfirmed:
         raise UserError(
             "--certificate states a proved guarantee, and the schema was read off the data. "
-            f'Review, and set "inferred" to false for: {unreviewed(schema)}.'
+            f"Confirm by `skprivacy schema confirm`: {', '.join(schema.unconfirmed)}."
         )
 
 

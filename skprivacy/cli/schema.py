@@ -1,16 +1,20 @@
-"""``skprivacy schema``: draft a schema, and check how a table fits to one."""
+"""``skprivacy schema``: draft a schema, check how a table fits to one, and confirm it."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import json
+import sys
 import warnings
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from .._output import write_file
 from ..exceptions import PrivacyLeakWarning
-from ..preprocessing import draft_schema
+from ..preprocessing import Bounded, Categories, Dates, Schema, SchemaCheck, draft_schema
 from . import _data, _tables
 from ._console import UserError, check_outputs, say, show
 
@@ -19,13 +23,15 @@ __all__ = ["add_parser", "run"]
 EXAMPLES = """\
 examples:
   skprivacy schema draft patients.csv --target outcome --out patients.json
-  skprivacy schema check patients.json patients.csv
+  skprivacy schema check patients.json patients.csv --groups patient_id
+  skprivacy schema confirm patients.json patients.csv --by "Ann Example"
   skprivacy schema format > skprivacy.schema.json
 
 A draft is read off the data, so that nothing trained with it is private. Compare each column with a
-public codebook, correct it, and set its "inferred" to false; the one at the end is the target's.
+public codebook, correct it in the file, and confirm it: `confirm` asks column by column.
 
-exit codes: 0 success, 1 the table does not fit to the schema, 2 an error.
+exit codes: 0 success, 1 the table does not fit to the schema or some columns are not confirmed,
+2 an error.
 """
 
 
@@ -34,8 +40,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "schema",
         help=text,
-        description="Draft the public facts about a table, to be edited, or check how a table fits "
-        "to them.",
+        description="Draft the public facts about a table, to be edited, check how a table fits to "
+        "them, or confirm them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -49,13 +55,39 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     check = actions.add_parser(
         "check",
         help="tell the data holder what a table would lose",
-        description="Tell how many values of each column would be clipped or are unknown. What it "
-        "prints is about private data: it is for the data holder alone.",
+        description="Tell how many values of each column would be clipped or are unknown, which "
+        "bounds are the extremes of the data, which columns identify people, and how many rows a "
+        "person has. What it prints is about private data: it is for the data holder alone.",
     )
     check.add_argument("schema", metavar="SCHEMA.json")
     check.add_argument("data", metavar="TABLE", help="CSV, Parquet, Arrow (.feather) or Excel")
+    check.add_argument(
+        "--groups",
+        metavar="COLUMN",
+        help="column that identifies people (default: columns that seem to, by name or values)",
+    )
     _tables.add_arguments(check)
     check.set_defaults(run=run, action=_check)
+    confirm = actions.add_parser(
+        "confirm",
+        help="confirm each column of a draft by hand",
+        description="Ask for each drafted column whether a public codebook states its bounds or "
+        "categories. Who confirmed what, and when, is written into the file; a column that is "
+        "edited later has to be confirmed again. With a TABLE, show also how it fits, for the data "
+        "holder alone.",
+    )
+    confirm.add_argument("schema", metavar="SCHEMA.json")
+    confirm.add_argument("data", metavar="TABLE", nargs="?", help="as of check (default: none)")
+    confirm.add_argument(
+        "--by", metavar="NAME", help="name of the person who confirms (default: the user's)"
+    )
+    confirm.add_argument(
+        "--answers-from-stdin",
+        action="store_true",
+        help="read the answers, one a line, although standard input is not a terminal",
+    )
+    _tables.add_arguments(confirm)
+    confirm.set_defaults(run=run, action=_confirm)
     form = actions.add_parser("format", help="print the format of schemas, as JSON Schema")
     form.set_defaults(run=run, action=_format)
     return parser
@@ -95,19 +127,112 @@ def _draft(args: argparse.Namespace) -> int:
         write_file(args.out, text + "\n")
     say(
         f"{'This' if args.out is None else args.out} is a draft that was READ OFF THE DATA, and "
-        "nothing trained with it is private. Compare each column with a public codebook, and set "
-        'its "inferred" to false; the last one in the file is about the target.'
+        "nothing trained with it is private. Compare each column with a public codebook, correct "
+        f"it, and confirm it by `skprivacy schema confirm {args.out or 'FILE'}`."
     )
     return 0
 
 
 def _check(args: argparse.Namespace) -> int:
     schema = _data.load_schema(args.schema)
-    found = schema.check(_data.described(_table(args), args, schema, schema.target))
+    found = _checked(args, schema, args.groups)
     show(found)
-    if schema.inferred:
-        say(f"not reviewed, so not private: {_data.unreviewed(schema)}")
+    if schema.unconfirmed:
+        say(f"not confirmed, so not private: {', '.join(schema.unconfirmed)}")
     return 0 if found.fits else 1
+
+
+def _checked(args: argparse.Namespace, schema: Schema, name: str | None) -> SchemaCheck:
+    frame = _data.described(_table(args), args, schema, schema.target, name)
+    groups = _data.take_out_groups(frame, name, schema.target, schema)
+    return schema.check(frame, groups=groups)
+
+
+def _confirm(args: argparse.Namespace) -> int:
+    check_outputs(args.schema)
+    schema = _data.load_schema(args.schema)
+    if not schema.unconfirmed:
+        say(f"{args.schema}: no column is unconfirmed.")
+        return 0
+    if not (sys.stdin.isatty() or args.answers_from_stdin):
+        raise UserError(
+            "confirm asks a person, and standard input is not a terminal. Run it in one, or pass "
+            "--answers-from-stdin."
+        )
+    by = _user() if args.by is None else args.by
+    checked = () if args.data is None else _checked(args, schema, None).columns
+    checks = {column.name: column for column in checked}
+    show(
+        f"Confirming as {by}. Say yes only if a public codebook, a law or common knowledge states "
+        "the facts, and no look at the data."
+    )
+    for name in schema.unconfirmed:
+        show(f"\n{name}: {_words(schema, name)}")
+        if name in checks:
+            show(f"  in the table: {checks[name]}")
+        answer = _answer()
+        if answer == "quit":
+            break
+        if answer == "yes":
+            schema = _store(args.schema, schema, schema.confirm(name, by=by))
+    left = schema.unconfirmed
+    say(
+        f"{args.schema}: not confirmed: {', '.join(left)}. Correct them in the file, and run the "
+        "command again."
+        if left
+        else f"{args.schema}: every column is confirmed."
+    )
+    return 1 if left else 0
+
+
+def _words(schema: Schema, name: str) -> str:
+    """Return the facts that `Schema.confirm` would confirm under a name."""
+    if name not in schema or not schema[name].is_unconfirmed(name):
+        if schema.classes is not None:
+            return f"the target, one of {len(schema.classes)} classes: {_listed(schema.classes)}"
+        assert schema.target_bounds is not None
+        return "the target, a number from {:.15g} to {:.15g}".format(*schema.target_bounds)
+    fact = schema[name]
+    missing = ", or missing" if fact.missing else ""
+    if isinstance(fact, Bounded):
+        unit = f" {fact.unit}" if fact.unit else ""
+        return f"a number from {fact.lower:.15g} to {fact.upper:.15g}{unit}{missing}"
+    if isinstance(fact, Categories):
+        return f"one of {len(fact.values)} categories: {_listed(fact.values)}{missing}"
+    if isinstance(fact, Dates):
+        return f"a date from {fact.first} to {fact.last}{missing}"
+    return f"any text, dealt to buckets by a hash{missing}"
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(repr, values))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        raise UserError("the user of this process has no name. Pass --by NAME.") from None
+
+
+def _answer() -> str:
+    """Return yes, no or quit; the end of the input is quit."""
+    while True:
+        print("  Confirm? [yes/no/quit] ", end="", flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip().lower() if line else "quit"
+        for word in ("yes", "no", "quit"):
+            if answer and word.startswith(answer):
+                return word
+
+
+def _store(path: str, before: Schema, after: Schema) -> Schema:
+    """Write a schema to its file after every answer: an interruption loses none."""
+    if _data.load_schema(path) != before:
+        raise UserError(f"{path} was changed in the meantime. Run the command again.")
+    facts = json.loads(Path(path).read_text(encoding="utf-8"))  # its "$schema", which editors read
+    write_file(path, json.dumps(facts | after.to_dict(), indent=2, ensure_ascii=False) + "\n")
+    return after
 
 
 def _format(args: argparse.Namespace) -> int:

@@ -285,6 +285,6 @@ def _write(
 
 def _caveats(sweep: Any, records: Any) -> list[str]:
     caveats = list(sweep.charged_.assumptions)
-    if records.schema.inferred:
-        caveats.insert(0, "The schema was read from the private data; no guarantee covers that.")
+    if records.schema.unconfirmed:
+        caveats.insert(0, "Bounds and categories were read off the data; no guarantee covers that.")
     return caveats

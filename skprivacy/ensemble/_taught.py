@@ -37,7 +37,6 @@ from .students import PropagationStudent, taught
 __all__ = ["N_DRAWN", "TaughtByVotes", "like", "placed", "together"]
 
 N_DRAWN = 2000  # public records that are drawn from a schema where none are given
-_INFERRED = "the schema is public (it was read off the data)"
 _TRIED = 200  # public records on which the student is tried
 
 
@@ -110,9 +109,9 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
     def _assume_schemas(self, fit: PrivateFit) -> None:
         """Assume that what teachers and student are told of the columns is public."""
         for name, value in self.get_params().items():
-            if name != "schema" and isinstance(value, Schema) and value.inferred:
-                value.warn_if_inferred()
-                fit.assume(_INFERRED)
+            if name != "schema" and isinstance(value, Schema):
+                value.warn_if_unconfirmed()
+                fit.assume(*value.assumptions)
 
     def _described(self, fit: PrivateFit, X: Any) -> Schema:
         """Return the schema of records that are to be drawn, which are to look like ``X``."""
@@ -120,9 +119,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         if schema is None:
             schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
         else:
-            schema.warn_if_inferred()
-        if schema.inferred:
-            fit.assume(_INFERRED)
+            schema.warn_if_unconfirmed()
+        fit.assume(*schema.assumptions)
         if len(schema) != self.n_features_in_:
             raise ValueError(
                 f"schema has {len(schema)} columns and X has {self.n_features_in_}. Give the "

@@ -84,7 +84,7 @@ def _of(model: Any) -> SchemaTransformer | None:
     if model.verbose or getattr(model, "transform_input", None) is not None:
         return None
     step = model.steps[0][1]
-    if type(step) is not SchemaTransformer or step.schema is None or step.schema.inferred:
+    if type(step) is not SchemaTransformer or step.schema is None or step.schema.unconfirmed:
         return None
     plain = get_config()["transform_output"] == "default" and output_container(step) is None
     return step if plain else None

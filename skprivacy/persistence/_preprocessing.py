@@ -71,7 +71,7 @@ def restored_by_schema(kind: type, facts: dict[str, Any], arrays: Arrays) -> Any
     if set(getattr(model, "feature_names_in_", schema)) != set(schema):
         raise ValueError("the schema has other columns than the model was fitted to")
     model.schema_ = schema
-    model.data_independent_ = not schema.inferred
+    model.data_independent_ = not schema.unconfirmed
     if local:
         model._restate()
         restore_guarantee(model, facts)

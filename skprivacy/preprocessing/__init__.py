@@ -1,6 +1,6 @@
 """Preprocessing that costs no privacy, or states its privacy cost."""
 
-from .checking import ColumnCheck, SchemaCheck
+from .checking import ColumnCheck, RowsPerPerson, SchemaCheck
 from .columns import Bounded, Categories
 from .counts import private_count, private_histogram
 from .dates import Dates
@@ -24,6 +24,7 @@ __all__ = [
     "Hashed",
     "LocalPerturbation",
     "PrivateStandardScaler",
+    "RowsPerPerson",
     "Schema",
     "SchemaCheck",
     "SchemaDraft",

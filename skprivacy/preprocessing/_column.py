@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ._confirmation import Confirmation, facts_digest
+
 __all__ = ["Column", "fields_of"]
 
 
@@ -22,6 +24,7 @@ class Column:
     missing: bool = field(default=False, kw_only=True)
     description: str = field(default="", kw_only=True)
     inferred: bool = field(default=False, kw_only=True, compare=False)
+    confirmed: Confirmation | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         who = type(self).__name__
@@ -32,6 +35,39 @@ class Column:
         for name in ("description", "unit"):
             if not isinstance(getattr(self, name, ""), str):
                 raise TypeError(f"{who}: {name}={getattr(self, name)!r} must be text.")
+        if not isinstance(self.confirmed, Confirmation | None):
+            raise TypeError(f"{who}: confirmed must be None. Use Schema.confirm, which sets it.")
+
+    def digest(self, name: str) -> str:
+        """Return the digest of the facts, by which a confirmation knows them.
+
+        Parameters
+        ----------
+        name : str
+            The name of the column.
+
+        Returns
+        -------
+        str
+            SHA-256 in hexadecimal.
+        """
+        return facts_digest(name, self.to_dict())
+
+    def is_unconfirmed(self, name: str) -> bool:
+        """Return True if the facts were read off data and nobody has confirmed them.
+
+        Parameters
+        ----------
+        name : str
+            The name of the column.
+
+        Returns
+        -------
+        bool
+        """
+        if not self.inferred:
+            return False
+        return self.confirmed is None or self.confirmed.digest != self.digest(name)
 
     def __repr__(self) -> str:
         shown = [
@@ -120,7 +156,7 @@ class Column:
             value = getattr(self, fact.name)
             optional = fact.kw_only or "written" in fact.metadata
             if not optional or fact.default is MISSING or value != fact.default:
-                told[fact.name] = list(value) if isinstance(value, tuple) else value
+                told[fact.name] = _plain(value)
         return told
 
     def _names(self, name: str) -> list[str]:
@@ -144,6 +180,12 @@ class Column:
             False where a value is missing, or none that the column knows.
         """
         raise NotImplementedError
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Confirmation):
+        return value.to_dict()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def fields_of(column: Column | type[Column]) -> list[Field[Any]]:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ._values import category_key
 
-__all__ = ["IdentifierEvidence", "identifier_evidence"]
+__all__ = ["NEARLY_UNIQUE", "IdentifierEvidence", "identifier_evidence"]
 
-_UNIQUE = 0.9  # share of rows with a value of their own
+NEARLY_UNIQUE = 0.9  # share of rows with a value of their own
 _MIN_UNIQUE = 50  # values of their own; in fewer rows, ages may all differ
 _LARGEST = 10  # rows of a value over the mean: an identifier has no dominant value
 _MIN_BLOCKS = 20  # values whose rows are adjacent
@@ -36,7 +36,7 @@ class IdentifierEvidence(NamedTuple):
     @property
     def has_several_rows(self) -> bool:
         """Whether values have several rows each, and are not nearly unique."""
-        return self.n_values < _UNIQUE * self.n_rows
+        return self.n_values < NEARLY_UNIQUE * self.n_rows
 
 
 def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
@@ -56,7 +56,7 @@ def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
     n_rows, n_values = len(codes), len(names)
     if n_values < _MIN_BLOCKS:
         return None
-    if n_values >= _UNIQUE * n_rows:
+    if n_values >= NEARLY_UNIQUE * n_rows:
         if is_number and n_values < _MIN_UNIQUE:
             return None
         words = f"{n_values} different values in {n_rows} rows"

@@ -7,14 +7,35 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._validation import check_one_type
+from .._validation import as_array, as_frame, check_column_names, check_one_type, whole
 from ._column import Column
 from ._values import category_key
 from .columns import Bounded, Categories
 
-__all__ = ["column_name", "inferred_column", "target_facts"]
+__all__ = ["inferred_facts", "target_facts"]
 
 _MAX_CLASSES = 30  # of a target whose values are whole numbers; with more it is a number
+
+
+def inferred_facts(X: Any, y: Any, max_categories: int) -> dict[str, Any]:
+    """Return the arguments of the Schema that describes a table and its target."""
+    whole("max_categories", max_categories)
+    check_column_names(X)
+    X = as_frame(X)
+    rows = X if isinstance(X, pd.DataFrame) else as_array("X", X)
+    if rows.ndim != 2:
+        raise ValueError(f"X has {rows.ndim} dimensions; expected 2, records by columns.")
+    frame = pd.DataFrame(rows)
+    columns = {
+        _column_name(label): _inferred_column(_column_name(label), frame[label], max_categories)
+        for label in frame.columns
+    }
+    name = getattr(y, "name", None)
+    return {
+        "columns": columns,
+        "target": name if isinstance(name, str) and name not in columns else None,
+        **({} if y is None else target_facts(as_array("y", y))),
+    }
 
 
 def target_facts(y: np.ndarray) -> dict[str, Any]:
@@ -33,12 +54,12 @@ def target_facts(y: np.ndarray) -> dict[str, Any]:
     return {"classes": values}
 
 
-def column_name(label: Any) -> str:
+def _column_name(label: Any) -> str:
     """Return the name of a column; one that is no text gets an x."""
     return label if isinstance(label, str) else f"x{label}"
 
 
-def inferred_column(name: str, column: pd.Series, max_categories: int) -> Column:
+def _inferred_column(name: str, column: pd.Series, max_categories: int) -> Column:
     """Return what a column seems to be."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -7,11 +7,12 @@ from dataclasses import MISSING
 from typing import Any
 
 from ._column import Column, fields_of
+from ._confirmation import Confirmation
 from .columns import Bounded, Categories
 from .dates import Dates
 from .hashed import Hashed
 
-__all__ = ["KINDS", "column_of", "unique_keys"]
+__all__ = ["KINDS", "column_of", "marks_of", "unique_keys"]
 
 KINDS: dict[str, type[Column]] = {
     kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
@@ -46,10 +47,34 @@ def column_of(name: str, fact: Any) -> Column:
         )
     if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
         raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing. Add it.")
+    arguments |= marks_of(f"Schema: column {name!r}", arguments)
     try:
         return maker(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
+
+
+def marks_of(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a file says of the origin of facts, as arguments of a Column or Schema.
+
+    "inferred": false is refused: facts that were read off data become public by a confirmation of
+    these facts, not by a switch.
+    """
+    marks: dict[str, Any] = {}
+    if "inferred" in facts:
+        if facts["inferred"] is not True:
+            raise ValueError(
+                f'{who}: "inferred" is {facts["inferred"]!r}; expected true, which stays. Confirm '
+                "drafted facts by `skprivacy schema confirm FILE`. Facts that were never read off "
+                "data have no such key."
+            )
+        marks["inferred"] = True
+    if "confirmed" in facts:
+        try:
+            marks["confirmed"] = Confirmation.from_dict(facts["confirmed"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{who}: {error}") from error
+    return marks
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._identifiers import identifiers
 from .._output import displayable
 from ._column import Column
+from ._identifier_evidence import identifier_evidence
 from ._values import category_codes, category_key, column_numbers
 from .columns import Bounded, Categories
 from .dates import Dates
 
-__all__ = ["ColumnCheck", "SchemaCheck", "check_table"]
+__all__ = ["ColumnCheck", "RowsPerPerson", "SchemaCheck", "check_table"]
 
 TOLERANCE = 0.01  # share of values that may be lost before a column is pointed out
 _FEW = 3  # values that are named
@@ -72,6 +74,48 @@ class ColumnCheck:
         return "; ".join([f"{self.name}: {', '.join(shares) or 'fits'}", *self.hints])
 
 
+@dataclass(frozen=True)
+class RowsPerPerson:
+    """How many rows each value of a column has that identifies people, or seems to.
+
+    Attributes
+    ----------
+    name : str
+    reason : str
+        Why the column is taken for an identifier.
+    n_people : int
+        Number of different values.
+    n_several : int
+        Number of values with more than one row.
+    n_most : int
+        Largest number of rows of a value.
+    n_rows : int
+        Number of rows that have a value.
+    n_missing : int
+        Number of rows without one.
+    """
+
+    name: str
+    reason: str
+    n_people: int
+    n_several: int
+    n_most: int
+    n_rows: int
+    n_missing: int = 0
+
+    def __str__(self) -> str:
+        missing = f" {self.n_missing} rows have no value." if self.n_missing else ""
+        if not self.n_several:
+            told = f"each of {self.n_people} people has one row."
+            return f"{self.name} ({self.reason}): {told}{missing}"
+        return (
+            f"{self.name} ({self.reason}): {self.n_people} people have "
+            f"{self.n_rows / self.n_people:.1f} rows each on average, {self.n_most} at most; "
+            f"{self.n_several / self.n_people:.0%} have several. To protect people with all of "
+            f"their rows, pass it as groups (--groups).{missing}"
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class SchemaCheck:
     """How a table fits to a schema; returned by :meth:`Schema.check`.
@@ -86,11 +130,14 @@ class SchemaCheck:
         Columns of the schema that the table lacks.
     undescribed : tuple of str
         Columns of the table that the schema does not describe.
+    people : tuple of RowsPerPerson
+        One for the groups that were given, or else for each column that seems to identify people.
     """
 
     columns: tuple[ColumnCheck, ...]
     absent: tuple[str, ...] = ()
     undescribed: tuple[str, ...] = ()
+    people: tuple[RowsPerPerson, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -126,6 +173,7 @@ class SchemaCheck:
         lines += [f"  {name}: the table has no such column" for name in self.absent]
         if self.undescribed:
             lines.append(f"  not described, so not used: {', '.join(self.undescribed)}")
+        lines += [f"  {found}" for found in self.people]
         lost = sum(not column.fits for column in self.columns) + len(self.absent)
         lines.append(
             f"{lost} of {len(self.columns) + len(self.absent)} columns lose more than "
@@ -139,21 +187,58 @@ def check_table(
     columns: Iterable[tuple[str, Column]],
     target: str | None,
     label: Column | None,
+    groups: pd.Series | None = None,
 ) -> SchemaCheck:
-    """Return how a table fits to the columns of a schema and to its target."""
+    """Return how a table fits to the columns of a schema and to its target.
+
+    Parameters
+    ----------
+    table : DataFrame of shape (n_samples, n_columns)
+    columns : iterable of pairs of str and Column
+    target : str or None
+    label : Column or None
+        What is known of the target.
+    groups : Series of length n_samples, default=None
+        The group of each row. None: columns that seem to identify people are looked for.
+    """
     described = dict(columns)
     if target is not None and target in table and label is not None:
         described = {**described, target: label}
     return SchemaCheck(
         tuple(
-            _checked(name, table[name], fact) for name, fact in described.items() if name in table
+            _checked(name, table[name], fact, name == target)
+            for name, fact in described.items()
+            if name in table
         ),
         tuple(name for name in described if name not in table),
         tuple(str(name) for name in table if name not in described and name != target),
+        _people(table, target) if groups is None else (_rows_per_person(groups, "as given"),),
     )
 
 
-def _checked(name: str, column: pd.Series, fact: Column) -> ColumnCheck:
+def _people(table: pd.DataFrame, target: str | None) -> tuple[RowsPerPerson, ...]:
+    """Return the rows per value of each column that seems to identify people."""
+    found = []
+    for name in table:
+        if name == target:
+            continue
+        if identifiers([name]):
+            found.append(_rows_per_person(table[name], "an identifier by its name"))
+        elif (evidence := identifier_evidence(table[name])) and evidence.has_several_rows:
+            found.append(_rows_per_person(table[name], "perhaps an identifier, by its values"))
+    return tuple(found)
+
+
+def _rows_per_person(column: pd.Series, reason: str) -> RowsPerPerson:
+    missing = _is_missing(column)
+    counts = column[~missing].astype(str).value_counts().to_numpy()
+    return RowsPerPerson(
+        str(column.name), reason, len(counts), int((counts > 1).sum()),
+        int(counts.max(initial=0)), int(counts.sum()), int(missing.sum()),
+    )  # fmt: skip
+
+
+def _checked(name: str, column: pd.Series, fact: Column, is_target: bool) -> ColumnCheck:
     n, missing = len(column), _is_missing(column)
     if isinstance(fact, Categories):
         unknown = (category_codes(column, fact.values) < 0) & ~missing
@@ -172,7 +257,11 @@ def _checked(name: str, column: pd.Series, fact: Column) -> ColumnCheck:
     if len(values):
         lower, upper = fact.ends()  # type: ignore[attr-defined]  # of numbers and dates alone
         clipped = int(((values < lower) | (values > upper)).sum())
+        finite = values[np.isfinite(values)]
         hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)
+        hints += _equal_extremes(finite, lower, upper, 1.0 if isinstance(fact, Dates) else 0.0)
+    if not isinstance(fact, Dates) and not is_target:
+        hints += _identifier_hint(name, column)
     return ColumnCheck(name, n, int(missing.sum()), clipped, int(unknown.sum()), hints)
 
 
@@ -242,3 +331,31 @@ def _range_hints(
                 'hardly tell them apart: narrower bounds, or "scale": "log"?',
             )
     return ()
+
+
+def _equal_extremes(
+    values: np.ndarray, lower: float, upper: float, within: float
+) -> tuple[str, ...]:
+    """Return which bounds are the smallest and the largest value, to less than a day for dates."""
+    if not len(values):
+        return ()
+    low, high = float(values.min()), float(values.max())
+    equal = [
+        words
+        for words, distance in (
+            ("the lower bound is the smallest value", low - lower),
+            ("the upper bound is the largest value", upper - high),
+        )
+        if 0 <= distance <= within
+    ]
+    return (f"{' and '.join(equal)}: read off the data?",) if equal else ()
+
+
+def _identifier_hint(name: str, column: pd.Series) -> tuple[str, ...]:
+    """Return the question whether a feature identifies people."""
+    if identifiers([name]):
+        return ("its name says that it identifies people: leave it out of the features",)
+    evidence = identifier_evidence(column)
+    if evidence is None:
+        return ()
+    return (f"does it identify people ({evidence.words})? Then leave it out of the features",)

@@ -40,11 +40,13 @@ class Bounded(Column):
         the ``bins - 1`` edges between them ("thermometer" code), from which a linear model learns
         steps. Costs no privacy, but more features need more noise: try it on public data.
     missing : bool, default=False
-        As of every column, see :class:`Categories`; and so the next two.
+        As of every column, see :class:`Categories`; and so the next three.
     description : str, default=""
         What the column is, for those who read the schema.
     inferred : bool, default=False
-        Whether the facts were read off data.
+        Whether the facts were read off data, confirmed since or not.
+    confirmed : Confirmation, default=None
+        Set by :meth:`Schema.confirm`.
     unit : str, default=""
         The unit of the numbers, such as ``"years"``, for those who read the schema.
 
@@ -221,8 +223,11 @@ class Categories(Column):
     description : str, default=""
         What the column is, for those who read the schema.
     inferred : bool, default=False
-        Whether the facts were read off private data, and nobody has compared them with a codebook
-        since. One such column makes ``Schema.inferred`` true. It is no part of equality.
+        Whether the facts were read off private data. It stays true after a confirmation, and is
+        not part of equality.
+    confirmed : Confirmation, default=None
+        Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that were
+        changed since are unconfirmed. It is not part of equality.
 
     Examples
     --------

@@ -43,11 +43,13 @@ class Dates(Column):
         How the dates are written, as of :meth:`datetime.datetime.strptime`, such as
         ``"%d.%m.%Y"``. ``None`` is ISO 8601. Columns that hold dates already need none.
     missing : bool, default=False
-        As of :class:`Categories`; and so the next two.
+        As of :class:`Categories`; and so the next three.
     description : str, default=""
         What the column is, for those who read the schema.
     inferred : bool, default=False
-        Whether the facts were read off data.
+        Whether the facts were read off data, confirmed since or not.
+    confirmed : Confirmation, default=None
+        Set by :meth:`Schema.confirm`.
 
     Notes
     -----

@@ -11,6 +11,7 @@ import pandas as pd
 from .. import _config
 from .._identifiers import identifiers
 from ._column import Column
+from ._identifier_evidence import NEARLY_UNIQUE, IdentifierEvidence, identifier_evidence
 from ._inferring import target_facts
 from ._values import category_key
 from .columns import Bounded, Categories
@@ -21,15 +22,17 @@ from .schema import Schema
 __all__ = ["SchemaDraft", "draft_schema"]
 
 _MAX_CATEGORIES = 50  # more are dealt to buckets
-_MANY = 0.9  # of the rows have a value of their own: names of the records
 _MISSING = 0.01  # share from which a feature for missing values is worth one
 _LONG = 30  # letters of free text, on average
 _FORMATS = (None, "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 _TRIED = 1000  # values on which a format is tried
-_WHOSE = (
-    "left out: it seems to say whose record each is. If anybody can have several, pass it as "
-    "groups (--groups)"
+_GROUPS = "If anybody can have several rows, pass it as groups (--groups)"
+_NAMED = f"left out: its name says that it identifies people. {_GROUPS}"
+_IDENTIFIES = (
+    f"left out: it looks like an identifier ({{words}}). {_GROUPS}. If it is a measurement or a "
+    "code, describe it in the schema yourself"
 )
+_MAY_IDENTIFY = f"does it identify people ({{words}})? Then leave it out. {_GROUPS}"
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,9 @@ class SchemaDraft:
 def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     """Guess a schema from data. This LEAKS: it is to be compared with a codebook, column by column.
 
-    Numbers get bounds, words categories, dates their range; what has very many values is dealt to
-    buckets by a hash. Free text, names of records and columns that say whose record it is, such as
-    ``patient_id``, are left out, with advice.
+    Numbers get bounds, words categories, dates their range; a column of very many values is dealt
+    to buckets by a hash. Free text is left out, and so are columns that identify people, by their
+    names or by their values, with advice.
 
     Parameters
     ----------
@@ -88,8 +91,8 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     ...     draft = draft_schema(table, target="ill")
     >>> draft.schema
     Schema(1 bounded and 1 categorical columns, target 'ill', INFERRED from data)
-    >>> draft.schema.unreviewed
-    ('age', 'ward', 'target')
+    >>> draft.schema.unconfirmed
+    ('age', 'ward', 'ill')
     """
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"table must be a DataFrame, not of type {type(table).__name__}.")
@@ -108,7 +111,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         name = str(label)
         if label == target:
             continue
-        fact, note = (None, _WHOSE) if identifiers([name]) else _guess(table[label])
+        fact, note = (None, _NAMED) if identifiers([name]) else _guess(table[label])
         if fact is not None:
             columns[name] = fact
         if note:
@@ -157,14 +160,20 @@ def _number(values: pd.Series, missing: bool) -> tuple[Column | None, str]:
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
         return None, "left out: it has no finite number"
-    n, low, high = len(numbers), float(numbers.min()), float(numbers.max())
-    whole = bool((numbers == np.floor(numbers)).all())
-    if whole and n > _MAX_CATEGORIES and len(np.unique(numbers)) == n and high - low < 1.5 * n:
-        return None, "left out: it seems to number the records"
+    low, high = float(numbers.min()), float(numbers.max())
     fact = Bounded(low, high, missing=missing, inferred=True)
+    if evidence := identifier_evidence(values):
+        return _judged(fact, evidence)
     if high > low and np.quantile(numbers, 0.99) - low < (high - low) / 10:
         return fact, 'a few values are far above the rest: consider "scale": "log"'
     return fact, ""
+
+
+def _judged(fact: Column, evidence: IdentifierEvidence) -> tuple[Column | None, str]:
+    """Return a column that looks like an identifier if it may be another, and what to look at."""
+    if evidence.is_strong:
+        return None, _IDENTIFIES.format(words=evidence.words)
+    return fact, _MAY_IDENTIFY.format(words=evidence.words)
 
 
 def _dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
@@ -191,15 +200,20 @@ def _words(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
     found = sorted(set(texts) - {""})
     if not found:
         return None, "left out: it is empty"
-    if len(found) <= _MAX_CATEGORIES and len(found) < max(_MANY * len(texts), 3):
-        return Categories(tuple(found), missing=missing, inferred=True), ""
+    evidence = identifier_evidence(texts)
+    if len(found) <= _MAX_CATEGORIES and len(found) < max(NEARLY_UNIQUE * len(texts), 3):
+        fact = Categories(tuple(found), missing=missing, inferred=True)
+        return _judged(fact, evidence) if evidence else (fact, "")
     if texts.str.len().mean() > _LONG:
         return None, (
             "left out: free text. Turn it into numbers by an encoder trained on public text, and "
             "describe these"
         )
-    if len(found) > _MANY * len(texts):
+    if len(found) > NEARLY_UNIQUE * len(texts):
         return None, "left out: nearly every row has a value of its own, as names have"
-    return Hashed(missing=missing, inferred=True), (
-        f"{len(found)} different values: dealt to 64 buckets by a hash, which lists none of them"
-    )
+    if evidence and evidence.is_strong:
+        return None, _IDENTIFIES.format(words=evidence.words)
+    note = f"{len(found)} different values: dealt to 64 buckets by a hash, which lists none of them"
+    if evidence:
+        note += f". {_MAY_IDENTIFY.format(words=evidence.words)}"
+    return Hashed(missing=missing, inferred=True), note

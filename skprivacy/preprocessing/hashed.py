@@ -33,11 +33,13 @@ class Hashed(Column):
         Number of one-hot columns, from 2 to 65,536. More buckets part more values, and more
         features need more noise.
     missing : bool, default=False
-        As of :class:`Categories`; and so the next two.
+        As of :class:`Categories`; and so the next three.
     description : str, default=""
         What the column is, for those who read the schema.
     inferred : bool, default=False
-        Whether the facts were read off data.
+        Whether the facts were read off data, confirmed since or not.
+    confirmed : Confirmation, default=None
+        Set by :meth:`Schema.confirm`.
 
     Notes
     -----

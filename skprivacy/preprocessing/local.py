@@ -53,7 +53,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     Attributes
     ----------
     schema_ : Schema
-        The schema used; ``schema_.inferred`` is True if it was read off the data.
+        The schema used; ``schema_.inferred`` is True if facts were read off data.
     privacy_ : PrivacyGuarantee
         The guarantee for a record in each call that perturbs it.
     privacy_event_ : Event
@@ -138,8 +138,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             super().fit(X, y)
             self._restate()
             fit.assume("one record per person, perturbed once")
-            if self.schema_.inferred:
-                fit.assume("the schema is public (it was read off the data)")
+            fit.assume(*self.schema_.assumptions)
             with fit.charged(self._event(), relation="replace_one", at_delta=self.delta):
                 pass  # the records are released by transform, in every call
             # The sum of the columns' shares; tight composition would give slightly less.

@@ -60,12 +60,13 @@ def make_private_pipeline(
     TypeError
         If ``schema`` is not a Schema or ``model`` not a private estimator.
     ValueError
-        If ``feature_range`` is not a range; under ``strict``, if the schema was inferred.
+        If ``feature_range`` is not a range; under ``strict``, if facts of the schema were read off
+        data and not confirmed.
 
     Warns
     -----
     PrivacyLeakWarning
-        If the schema was inferred from data.
+        If the schema was read off data and not confirmed.
 
     Notes
     -----
@@ -76,11 +77,11 @@ def make_private_pipeline(
     norm at most 1, and a row at most the root of the number of columns. It replaces the models'
     default, the root of the number of *features* over 2.
 
-    **Edge cases.** An inferred schema states no public facts: none is set, and the model reads
-    them off the data with its own warnings and assumptions. If ``bounds`` were set, ``radius``, in
-    whose units it is measured, is left alone as well. The facts do not follow later changes of the
-    transformer by ``set_params``: make a new pipeline. Facts that no longer agree with the rows
-    cost accuracy, not privacy, because the model clips to them.
+    **Edge cases.** A schema that was read off data and not confirmed states no public facts: none
+    is set, and the model reads them off the data with its own warnings and assumptions. If
+    ``bounds`` were set, ``radius``, in whose units it is measured, is left alone as well. The facts
+    do not follow later changes of the transformer by ``set_params``: make a new pipeline. Facts
+    that no longer agree with the rows cost accuracy, not privacy: the model clips to them.
 
     Examples
     --------
@@ -104,10 +105,10 @@ def make_private_pipeline(
     encode = SchemaTransformer(schema, feature_range=feature_range)
     encode._check_parameters()
     facts: dict[str, Any] = {"n_records": n_records}
-    if schema.inferred:
+    if schema.unconfirmed:
         _config.leak(
             f"schema={schema!r} was read off data, so that its facts are not public: none is set. "
-            "Correct it by the codebook, and set inferred to False."
+            "Compare it with the codebook, and confirm it by `skprivacy schema confirm FILE`."
         )
     else:
         facts |= {"classes": schema.classes, "target_bounds": schema.target_bounds}

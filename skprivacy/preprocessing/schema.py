@@ -14,12 +14,10 @@ import numpy as np
 import pandas as pd
 
 from .. import _config
+from .._groups import check_groups
 from .._output import write_file
 from .._validation import (
-    as_array,
-    as_frame,
     as_path,
-    check_column_names,
     flag,
     sequence,
     storable,
@@ -27,8 +25,9 @@ from .._validation import (
 )
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
-from ._inferring import column_name, inferred_column, target_facts
-from ._reading import KINDS, column_of, unique_keys
+from ._confirmation import ASSUMPTION, Confirmation, facts_digest
+from ._inferring import inferred_facts
+from ._reading import KINDS, column_of, marks_of, unique_keys
 from .checking import SchemaCheck, check_table
 from .columns import Bounded, Categories
 
@@ -55,8 +54,10 @@ class Schema(Mapping[str, Column]):
     target_bounds : tuple (lower, upper), default=None
         The publicly known range of a numeric target.
     inferred : bool, default=False
-        Whether the facts were read off private data and so are not public. The attribute is true
-        as well if that holds for a column; see ``unreviewed``.
+        Whether the schema began as a draft that was read off private data. All of its facts then
+        have to be confirmed, those of columns that were added later too.
+    confirmed : Confirmation, default=None
+        Who compared the facts about the target with a codebook; set by :meth:`confirm`.
 
     See Also
     --------
@@ -81,6 +82,7 @@ class Schema(Mapping[str, Column]):
         classes: Iterable[Any] | None = None,
         target_bounds: tuple[float, float] | None = None,
         inferred: bool = False,
+        confirmed: Confirmation | None = None,
     ) -> None:
         if not isinstance(columns, Mapping) or not columns:
             raise ValueError(
@@ -108,11 +110,17 @@ class Schema(Mapping[str, Column]):
                 "columns."
             )
         flag("inferred", inferred)
-        self._columns = dict(columns)
+        if not isinstance(confirmed, Confirmation | None):
+            raise TypeError("Schema: confirmed must be None. Use Schema.confirm, which sets it.")
+        self._columns = {
+            name: replace(column, inferred=True) if inferred and not column.inferred else column
+            for name, column in columns.items()
+        }
         self.target = target
         self.classes = None if classes is None else Categories(sequence("classes", classes)).values
         self.target_bounds = None if target_bounds is None else _range(target_bounds)
         self._inferred = bool(inferred)
+        self._confirmed = confirmed
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]
@@ -127,7 +135,7 @@ class Schema(Mapping[str, Column]):
         return isinstance(other, Schema) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        facts = (self.target, self.classes, self.target_bounds, self.inferred)
+        facts = (self.target, self.classes, self.target_bounds, self.unconfirmed)
         return hash((tuple(self._columns.items()), *facts))
 
     def __repr__(self) -> str:
@@ -140,43 +148,88 @@ class Schema(Mapping[str, Column]):
         return (
             f"Schema({', '.join(most)} and {last} columns"
             f"{', target ' + repr(self.target) if self.target else ''}"
-            f"{', INFERRED from data' if self.inferred else ''})"
+            f"{', INFERRED from data' if self.unconfirmed else ''})"
         )
 
     @property
     def inferred(self) -> bool:
-        """Whether some fact was read off private data, and not reviewed since."""
-        return bool(self.unreviewed)
+        """Whether some fact was read off private data, confirmed since or not."""
+        return self._inferred or any(column.inferred for column in self.values())
 
     @property
-    def unreviewed(self) -> tuple[str, ...]:
-        """What was read off private data and not reviewed: names of columns, and ``"target"``.
+    def unconfirmed(self) -> tuple[str, ...]:
+        """Columns whose facts were read off private data and not confirmed.
 
-        ``"target"`` stands for classes and bounds of the target, or, if no column is marked, for
-        the whole schema.
+        The last one is the name of the target, or ``"target"`` if it has none, for classes and
+        bounds of the target.
         """
-        columns = tuple(name for name, column in self.items() if column.inferred)
-        return (*columns, "target") if self._inferred else columns
+        columns = tuple(name for name, column in self.items() if column.is_unconfirmed(name))
+        if not self._inferred or (self.classes is None and self.target_bounds is None):
+            return columns
+        known = self._confirmed is not None and self._confirmed.digest == self._target_digest()
+        return columns if known else (*columns, self.target or "target")
 
-    def warn_if_inferred(self) -> None:
+    def confirm(self, name: str, *, by: str) -> Schema:
+        """Return a copy in which the facts about one column, or the target, are confirmed.
+
+        To be called by a person who has compared these facts with a public codebook, or who knows
+        that the data is public. ``skprivacy schema confirm`` asks column by column.
+
+        Parameters
+        ----------
+        name : str
+            One of ``unconfirmed``.
+        by : str
+            Name of the person.
+
+        Returns
+        -------
+        Schema
+            With the name, the time and a digest of the facts.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to confirm under this name.
+
+        Examples
+        --------
+        >>> from skprivacy.preprocessing import Bounded, Schema
+        >>> draft = Schema({"age": Bounded(18, 89, inferred=True)})
+        >>> draft.unconfirmed
+        ('age',)
+        >>> draft.confirm("age", by="Ann").unconfirmed
+        ()
+        """
+        if name not in self.unconfirmed:
+            raise ValueError(
+                f"name={name!r} must be one of {list(self.unconfirmed)}, which are unconfirmed."
+            )
+        columns, confirmed = dict(self), self._confirmed
+        if name in columns and columns[name].is_unconfirmed(name):
+            made = Confirmation.of(by, columns[name].digest(name))
+            columns[name] = replace(columns[name], confirmed=made)
+        else:
+            confirmed = Confirmation.of(by, self._target_digest())
+        return self._with(columns, confirmed)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee assumes if it relies on the schema: nothing, if all is confirmed."""
+        return (ASSUMPTION,) if self.unconfirmed else ()
+
+    def warn_if_unconfirmed(self) -> None:
         """Warn of facts that were read off private data; raise ValueError if strict."""
-        if not self.inferred:
-            return
-        columns = [repr(name) for name, column in self.items() if column.inferred]
-        named = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if columns[5:] else "")
-        parts = [f"the columns {named}"] if columns else []
-        parts += (
-            ["the target" if columns else "all facts, or those of the target,"]
-            if self._inferred
-            else []
-        )
-        _config.leak(
-            f"schema: {' and '.join(parts)} were read off the data and not reviewed: that leaks "
-            "them, and no guarantee covers the leak. Compare them with a public codebook, and set "
-            '"inferred" to false there.'
-        )
+        found = [repr(name) for name in self.unconfirmed]
+        if found:
+            named = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if found[5:] else "")
+            _config.leak(
+                f"schema: bounds and categories of {named} were read off the data and not "
+                "confirmed: that leaks them, and no guarantee covers the leak. Compare them with a "
+                "public codebook, and confirm them by `skprivacy schema confirm FILE`."
+            )
 
-    def check(self, table: pd.DataFrame, y: Any = None) -> SchemaCheck:
+    def check(self, table: pd.DataFrame, y: Any = None, groups: Any = None) -> SchemaCheck:
         """Tell whoever holds the data how a table fits: what is clipped or unknown, and why.
 
         A schema is written without looking at the data, so that it may have other spellings or
@@ -188,6 +241,9 @@ class Schema(Mapping[str, Column]):
             Private records, with the target among the columns or without.
         y : array-like of shape (n_samples,), default=None
             The target, if it is not a column of ``table``.
+        groups : array-like of shape (n_samples,), default=None
+            The person, or other group, of each row, to count the rows of each. ``None`` counts
+            the rows for columns of ``table`` that seem to identify people.
 
         Returns
         -------
@@ -235,7 +291,10 @@ the same unit?
                     "rows of table."
                 )
             table = table.assign(**{target: np.asarray(y)})
-        return check_table(table, self.items(), target, label)
+        if groups is not None:
+            found = check_groups(groups, table)
+            groups = pd.Series(found.codes, name=found.unit)
+        return check_table(table, self.items(), target, label, groups)
 
     def check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
@@ -287,15 +346,26 @@ the same unit?
             With the same other facts.
         """
         whole("bins", bins)
+        columns = {
+            name: replace(column, bins=bins) if isinstance(column, Bounded) else column
+            for name, column in self.items()
+        }
+        return self._with(columns, self._confirmed)
+
+    def _with(self, columns: Mapping[str, Column], confirmed: Confirmation | None) -> Schema:
+        """Return a schema of other columns with the same facts about the target."""
         return Schema(
-            {
-                name: replace(column, bins=bins) if isinstance(column, Bounded) else column
-                for name, column in self.items()
-            },
+            columns,
             target=self.target,
             classes=self.classes,
             target_bounds=self.target_bounds,
             inferred=self._inferred,
+            confirmed=confirmed,
+        )
+
+    def _target_digest(self) -> str:
+        return facts_digest(
+            self.target, {"classes": self.classes, "target_bounds": self.target_bounds}
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -310,12 +380,15 @@ the same unit?
             For :meth:`from_dict`.
         """
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
+        marks: dict[str, Any] = {"inferred": True} if self._inferred else {}
+        if self._confirmed is not None:
+            marks["confirmed"] = self._confirmed.to_dict()
         return {
             "columns": {name: column.to_dict() for name, column in self.items()},
             "target": self.target,
             "classes": None if self.classes is None else list(self.classes),
             **bounds,
-            "inferred": self._inferred,
+            **marks,
         }
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
@@ -355,15 +428,11 @@ the same unit?
                 'Schema: the facts must be a mapping {"columns": {name: {...}, ...}, ...}; '
                 f"got {facts!r}."
             )
-        known = ("columns", "target", "classes", "target_bounds", "inferred")
+        known = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
         if unknown := set(facts) - {*known, "$schema"}:  # which editors read
             raise ValueError(
                 f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(known)}. Remove "
                 "it."
-            )
-        if not isinstance(facts.get("inferred", False), bool):
-            raise ValueError(
-                f'Schema: "inferred" is {facts["inferred"]!r}; expected true or false. Correct it.'
             )
         columns = {name: column_of(name, fact) for name, fact in facts["columns"].items()}
         return cls(
@@ -371,7 +440,7 @@ the same unit?
             target=facts.get("target"),
             classes=facts.get("classes"),
             target_bounds=facts.get("target_bounds"),
-            inferred=facts.get("inferred", False),
+            **marks_of("Schema", facts),
         )
 
     @classmethod
@@ -422,7 +491,7 @@ the same unit?
         Returns
         -------
         Schema
-            With ``inferred=True``, as has every column.
+            With ``inferred=True``, as has every column. See :meth:`confirm`.
 
         Raises
         ------
@@ -438,24 +507,7 @@ the same unit?
             "Schema.infer reads bounds and categories off the data: they leak, and no guarantee "
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
-        whole("max_categories", max_categories)
-        check_column_names(X)
-        X = as_frame(X)
-        rows = X if isinstance(X, pd.DataFrame) else as_array("X", X)
-        if rows.ndim != 2:
-            raise ValueError(f"X has {rows.ndim} dimensions; expected 2, records by columns.")
-        frame = pd.DataFrame(rows)
-        columns = {
-            column_name(label): inferred_column(column_name(label), frame[label], max_categories)
-            for label in frame.columns
-        }
-        name = getattr(y, "name", None)
-        return cls(
-            columns,
-            target=name if isinstance(name, str) and name not in columns else None,
-            **({} if y is None else target_facts(as_array("y", y))),
-            inferred=True,
-        )
+        return cls(**inferred_facts(X, y, max_categories), inferred=True)
 
 
 def _range(target_bounds: Any) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _config
 from .._validation import as_path, as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
 from ..base import private_release
@@ -144,13 +143,7 @@ def private_summary(
     """
     check_target(epsilon, delta, relation)
     scan = _checked(path, schema, marginals, means, person, max_rows)
-    assumptions: tuple[str, ...] = ()
-    if schema.inferred:
-        _config.leak(
-            f"schema={schema!r} was read off data, so that its facts are not public. Correct it by "
-            "the codebook, and set inferred to False."
-        )
-        assumptions = ("the facts of the schema are public",)
+    schema.warn_if_unconfirmed()
     size = 1 + len(scan.means) + len(scan.marginals)
     most = scan.max_rows * (2.0 if relation == "replace_one" else 1.0)
     mechanism = additive(epsilon, delta, most * size, most * math.sqrt(size))
@@ -158,7 +151,8 @@ def private_summary(
         scan.checked_types(connection)
         with private_release(
             mechanism.event, relation=relation, at_delta=delta, who="private_summary",
-            budget=budget, noise_seed=noise_seed, assumptions=assumptions, unit=person or "record",
+            budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
+            unit=person or "record",
         ) as privacy:  # fmt: skip
             n, sums, cells = scan.run(connection, folder)
             numbers = np.array([n, *(part / STEPS for part in sums)], dtype=np.float64)

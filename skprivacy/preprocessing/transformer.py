@@ -42,7 +42,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     schema_ : Schema
-        The schema used; ``schema_.inferred`` is True if it was read off the data.
+        The schema used; ``schema_.inferred`` is True if facts were read off data.
     data_independent_ : bool
         Whether the transform depends only on the constructor's parameters.
     n_features_in_ : int
@@ -59,7 +59,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     **Edge cases.** A missing or non-numeric number becomes the middle of ``feature_range``, an
     infinite one its end. A missing or unknown category becomes zeros in all of its columns. Of a
     column with ``missing``, a further feature says that. A schema of which facts were read off the
-    data and not reviewed warns at ``fit``, and makes every guarantee behind it an estimate.
+    data and not confirmed warns at ``fit``, and makes every guarantee behind it an estimate.
     The columns of a DataFrame are found by name, in any order; those of an array by the order of
     the schema.
 
@@ -118,8 +118,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             else:
                 self.schema_ = self.schema
                 check_columns(self.schema, X)
-                self.schema.warn_if_inferred()
-            self.data_independent_ = not self.schema_.inferred
+                self.schema.warn_if_unconfirmed()
+            self.data_independent_ = not self.schema_.unconfirmed
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -24,7 +24,6 @@ from .grid import Grid
 
 __all__ = ["Facts"]
 
-_INFERRED = "the schema is public (it was read off the data)"
 _TYPES = "the types of the columns are public"
 
 
@@ -72,9 +71,8 @@ class Facts:
             if isinstance(X, pd.DataFrame):  # whose columns may have numbers for names
                 X = X.set_axis(list(schema), axis=1)
         else:
-            schema.warn_if_inferred()
-        if schema.inferred:
-            fit.assume(_INFERRED)
+            schema.warn_if_unconfirmed()
+        fit.assume(*schema.assumptions)
         check_columns(schema, X)
         columns = schema.check_kinds("PrivateSynthesizer", missing=True)
         series = [column for column, _ in described_columns(schema, X)]

@@ -1,0 +1,73 @@
+"""The record that a person compared facts that were read off data with a codebook."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timezone
+from typing import Any
+
+from .._output import displayable
+
+__all__ = ["ASSUMPTION", "Confirmation", "facts_digest"]
+
+ASSUMPTION = "the schema is public (its bounds and categories were read off the data)"
+_LONGEST = 200  # characters of a name
+# Not facts about the data: the marks themselves, and the choice of an encoding.
+_NOT_FACTS = ("inferred", "confirmed", "bins")
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Who confirmed the facts about a column or a target, when, and which facts.
+
+    A file cannot prove who wrote it: the record is a person's statement, not a signature.
+
+    Attributes
+    ----------
+    by : str
+        The name that the person gave.
+    at : str
+        Time in UTC, in ISO 8601.
+    digest : str
+        SHA-256 of the name of the column and its facts. Other facts are unconfirmed.
+    """
+
+    by: str
+    at: str
+    digest: str
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(getattr(self, fact.name), str) for fact in fields(self)):
+            raise TypeError('"confirmed" must have the texts "by", "at" and "digest".')
+        if not self.by.strip() or len(self.by) > _LONGEST or displayable(self.by) != self.by:
+            raise ValueError(
+                f'"by" must be the name of a person, in at most {_LONGEST} printable characters.'
+            )
+
+    @classmethod
+    def of(cls, by: str, digest: str) -> Confirmation:
+        """Return a confirmation that is made now."""
+        return cls(by, datetime.now(timezone.utc).isoformat(timespec="seconds"), digest)
+
+    @classmethod
+    def from_dict(cls, facts: Any) -> Confirmation:
+        """Return the confirmation that a file states."""
+        if not isinstance(facts, Mapping) or set(facts) != {fact.name for fact in fields(cls)}:
+            raise ValueError(
+                '"confirmed" must be an object with "by", "at" and "digest", as `skprivacy schema '
+                "confirm` writes it. Remove it, and confirm again."
+            )
+        return cls(**facts)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the confirmation as JSON has it."""
+        return asdict(self)
+
+
+def facts_digest(name: str | None, facts: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a name and the facts that a confirmation is about."""
+    about = {key: value for key, value in facts.items() if key not in _NOT_FACTS}
+    return hashlib.sha256(json.dumps([name, about], sort_keys=True).encode()).hexdigest()
