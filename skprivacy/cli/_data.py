@@ -203,11 +203,11 @@ def take_out_groups(
 
 
 def _drafted(frame: pd.DataFrame, target: str) -> Schema:
-    """Return a schema that is read off the data, with a warning; say what it leaves out."""
+    """Return a schema that is read off the data, with a warning; say what is to be known of it."""
     draft = draft_schema(frame, target)
     for name, note in draft.notes.items():
-        if name not in draft.schema and name != target:
-            say(f"{name} is {note}.")
+        if name != target:
+            say(f"{name}: {note}.")
     return draft.schema
 
 

@@ -169,7 +169,7 @@ def _confirm(args: argparse.Namespace) -> int:
     for name in schema.unconfirmed:
         show(f"\n{name}: {_words(schema, name)}")
         if name in checks:
-            show(f"  in the table: {checks[name]}")
+            show(f"  in the table: {str(checks[name]).removeprefix(f'{name}: ')}")
         answer = _answer()
         if answer == "quit":
             break
@@ -221,6 +221,8 @@ def _answer() -> str:
         print("  Confirm? [yes/no/quit] ", end="", flush=True)
         line = sys.stdin.readline()
         answer = line.strip().lower() if line else "quit"
+        if not sys.stdin.isatty():
+            show(answer)
         for word in ("yes", "no", "quit"):
             if answer and word.startswith(answer):
                 return word

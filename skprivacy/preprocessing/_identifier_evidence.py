@@ -22,6 +22,7 @@ _MIN_BLOCKS = 20  # values whose rows are adjacent
 _MANY = 200  # distinct values, more than those of an age or a blood pressure
 _SMALL = 10_000  # whole numbers below may be a measurement, such as a day or a minute
 _DIGITS = 7  # of a long code, if all numbers have as many
+_DATE = r"\d{1,4}([-./])\d{1,2}\1\d{1,4}(\D|$)"  # begins a date in nearly every format
 _EVEN = 0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
 
 
@@ -91,6 +92,8 @@ def _identifying_values(column: pd.Series) -> tuple[pd.Series, bool]:
     try:
         texts = present.map(category_key)
     except (TypeError, ValueError):
+        return nothing, False
+    if texts.str.match(_DATE).all():
         return nothing, False
     parsed = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
     has_fractions = np.isfinite(parsed).all() and (np.mod(parsed, 1) != 0).any()

@@ -26,13 +26,18 @@ _MISSING = 0.01  # share from which a feature for missing values is worth one
 _LONG = 30  # letters of free text, on average
 _FORMATS = (None, "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 _TRIED = 1000  # values on which a format is tried
-_GROUPS = "If anybody can have several rows, pass it as groups (--groups)"
-_NAMED = f"left out: its name says that it identifies people. {_GROUPS}"
-_IDENTIFIES = (
-    f"left out: it looks like an identifier ({{words}}). {_GROUPS}. If it is a measurement or a "
-    "code, describe it in the schema yourself"
+_NAMED = (
+    "left out: its name says that it identifies people. If anybody can have several rows, pass it "
+    "as groups (--groups)"
 )
-_MAY_IDENTIFY = f"does it identify people ({{words}})? Then leave it out. {_GROUPS}"
+_IDENTIFIES = (
+    "left out: it looks like an identifier ({words}). If it identifies people who can have several "
+    "rows, pass it as groups (--groups); if it is a measurement or a code, describe it yourself"
+)
+_MAY_IDENTIFY = (
+    "does it identify people ({words})? Then leave it out, and if anybody can have several rows, "
+    "pass it as groups (--groups)"
+)
 
 
 @dataclass(frozen=True)
