@@ -1,26 +1,78 @@
-"""What a JSON file says of a column, looked at before it is believed."""
+"""Checks of what a caller or a JSON file says of the columns of a schema."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import MISSING
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+from .._validation import as_path, storable
+from ..mechanisms.bounds import checked_bounds
 from ._column import Column, fields_of
 from ._confirmation import Confirmation
 from .columns import Bounded, Categories
 from .dates import Dates
 from .hashed import Hashed
 
-__all__ = ["KINDS", "column_of", "marks_of", "unique_keys"]
+__all__ = ["check_columns_are_described", "read_json", "schema_arguments", "target_range"]
 
 KINDS: dict[str, type[Column]] = {
     kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
 }
+_KEYS = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
 _TEXT = (
     "is free text, which no schema describes: public facts cannot bound it. Leave the column out, "
     "or turn it into numbers by an encoder that was trained on public text, and describe these"
 )
+
+
+def check_columns_are_described(columns: Mapping[Any, Any]) -> None:
+    """Raise TypeError unless columns map names to facts."""
+    for name, column in columns.items():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"Schema: column name {name!r} must be text. Rename the column, for example to "
+                f"'x{name}'."
+            )
+        storable("columns", name)
+        if not isinstance(column, tuple(KINDS.values())):
+            raise TypeError(
+                f"Schema: column {name!r} must be Bounded(lower, upper), Categories(values), "
+                f"Dates(first, last) or Hashed(buckets); got {column!r}."
+            )
+
+
+def read_json(source: str | PathLike[str]) -> Any:
+    """Return what a JSON file says, or JSON text, which starts with a brace."""
+    is_text = isinstance(source, str) and source.lstrip().startswith("{")
+    try:
+        file = source if is_text else as_path("source", source)
+        text = str(source) if is_text else Path(file).read_text(encoding="utf-8")
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        origin = "the given text" if is_text else str(source)
+        raise ValueError(
+            f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."
+        ) from error
+
+
+def schema_arguments(facts: Any) -> dict[str, Any]:
+    """Return the arguments of the Schema that the facts of a file describe."""
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("columns"), Mapping):
+        raise ValueError(
+            'Schema: the facts must be a mapping {"columns": {name: {...}, ...}, ...}; '
+            f"got {facts!r}."
+        )
+    if unknown := set(facts) - {*_KEYS, "$schema"}:  # which editors read
+        raise ValueError(
+            f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(_KEYS)}. Remove it."
+        )
+    known = {name: facts.get(name) for name in ("target", "classes", "target_bounds")}
+    columns = {name: column_of(name, fact) for name, fact in facts["columns"].items()}
+    return {"columns": columns, **known, **marks_of("Schema", facts)}
 
 
 def column_of(name: str, fact: Any) -> Column:
@@ -85,3 +137,14 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"Schema: {twice!r} occurs more than once. Remove the repeated entries.")
     return result
+
+
+def target_range(target_bounds: Any) -> tuple[float, float]:
+    """Return the bounds of the target as plain numbers, the lower one below the upper one."""
+    lower, upper = (float(bound[0]) for bound in checked_bounds("target_bounds", target_bounds, 1))
+    if lower == upper:
+        raise ValueError(
+            f"Schema: target_bounds={target_bounds!r} must be a lower bound below an upper one. "
+            "Pass the public range of the target."
+        )
+    return lower, upper

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from .._groups import check_groups
 from .._identifiers import identifiers
 from .._output import displayable
 from ._column import Column
@@ -184,23 +185,40 @@ class SchemaCheck:
 
 def check_table(
     table: pd.DataFrame,
-    columns: Iterable[tuple[str, Column]],
+    columns: Mapping[str, Column],
     target: str | None,
     label: Column | None,
-    groups: pd.Series | None = None,
+    y: Any = None,
+    groups: Any = None,
 ) -> SchemaCheck:
     """Return how a table fits to the columns of a schema and to its target.
 
     Parameters
     ----------
     table : DataFrame of shape (n_samples, n_columns)
-    columns : iterable of pairs of str and Column
+    columns : mapping of str to Column
     target : str or None
     label : Column or None
         What is known of the target.
-    groups : Series of length n_samples, default=None
+    y : array-like of shape (n_samples,), default=None
+        The target, if it is not a column of ``table``.
+    groups : array-like of shape (n_samples,), default=None
         The group of each row. None: columns that seem to identify people are looked for.
     """
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"table is a {type(table).__name__}; expected a DataFrame, whose columns have names."
+        )
+    if not len(table):
+        raise ValueError("table has no rows. Pass the records that are to be checked.")
+    if y is not None:
+        target = target or "target"
+        if np.ndim(y) != 1 or len(y) != len(table):
+            raise ValueError(
+                f"y has shape {np.shape(y)}; expected a value for each of the {len(table)} rows of "
+                "table."
+            )
+        table = table.assign(**{target: np.asarray(y)})
     described = dict(columns)
     if target is not None and target in table and label is not None:
         described = {**described, target: label}
@@ -212,15 +230,22 @@ def check_table(
         ),
         tuple(name for name in described if name not in table),
         tuple(str(name) for name in table if name not in described and name != target),
-        _people(table, target) if groups is None else (_rows_per_person(groups, "as given"),),
+        _people(table, described, target) if groups is None else (_given_people(groups, table),),
     )
 
 
-def _people(table: pd.DataFrame, target: str | None) -> tuple[RowsPerPerson, ...]:
+def _given_people(groups: Any, table: pd.DataFrame) -> RowsPerPerson:
+    found = check_groups(groups, table)
+    return _rows_per_person(pd.Series(found.codes, name=found.unit), "as given")
+
+
+def _people(
+    table: pd.DataFrame, described: Mapping[str, Column], target: str | None
+) -> tuple[RowsPerPerson, ...]:
     """Return the rows per value of each column that seems to identify people."""
     found = []
     for name in table:
-        if name == target:
+        if name == target or isinstance(described.get(str(name)), Dates):
             continue
         if identifiers([name]):
             found.append(_rows_per_person(table[name], "an identifier by its name"))

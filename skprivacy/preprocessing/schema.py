@@ -7,27 +7,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from .. import _config
-from .._groups import check_groups
 from .._output import write_file
 from .._validation import (
-    as_path,
     flag,
     sequence,
     storable,
     whole,
 )
-from ..mechanisms.bounds import checked_bounds
 from ._column import Column
 from ._confirmation import ASSUMPTION, Confirmation, facts_digest
 from ._inferring import inferred_facts
-from ._reading import KINDS, column_of, marks_of, unique_keys
+from ._reading import check_columns_are_described, read_json, schema_arguments, target_range
 from .checking import SchemaCheck, check_table
 from .columns import Bounded, Categories
 
@@ -89,18 +84,7 @@ class Schema(Mapping[str, Column]):
                 f"Schema: columns={columns!r} must map at least one column name to its facts, such "
                 "as {'age': Bounded(0, 120)}."
             )
-        for name, column in columns.items():
-            if not isinstance(name, str):
-                raise TypeError(
-                    f"Schema: column name {name!r} must be text. Rename the column, for example to "
-                    f"'x{name}'."
-                )
-            storable("columns", name)
-            if not isinstance(column, tuple(KINDS.values())):
-                raise TypeError(
-                    f"Schema: column {name!r} must be Bounded(lower, upper), Categories(values), "
-                    f"Dates(first, last) or Hashed(buckets); got {column!r}."
-                )
+        check_columns_are_described(columns)
         if target is not None and not isinstance(target, str):
             raise TypeError(f"Schema: target={target!r} must be the name of a column, or None.")
         storable("target", target or "")
@@ -118,7 +102,7 @@ class Schema(Mapping[str, Column]):
         }
         self.target = target
         self.classes = None if classes is None else Categories(sequence("classes", classes)).values
-        self.target_bounds = None if target_bounds is None else _range(target_bounds)
+        self.target_bounds = None if target_bounds is None else target_range(target_bounds)
         self._inferred = bool(inferred)
         self._confirmed = confirmed
 
@@ -270,31 +254,12 @@ the same unit?
           smokes: 50.00% unknown; 1 times 'No', the schema has 'no'
         2 of 2 columns lose more than 1% of their values.
         """
-        if not isinstance(table, pd.DataFrame):
-            raise TypeError(
-                f"table is a {type(table).__name__}; expected a DataFrame, whose columns have "
-                "names."
-            )
-        if not len(table):
-            raise ValueError("table has no rows. Pass the records that are to be checked.")
         label: Column | None = None
         if self.classes is not None:
             label = Categories(self.classes)
         elif self.target_bounds is not None:
             label = Bounded(*self.target_bounds)
-        target = self.target
-        if y is not None:
-            target = target or "target"
-            if np.ndim(y) != 1 or len(y) != len(table):
-                raise ValueError(
-                    f"y has shape {np.shape(y)}; expected a value for each of the {len(table)} "
-                    "rows of table."
-                )
-            table = table.assign(**{target: np.asarray(y)})
-        if groups is not None:
-            found = check_groups(groups, table)
-            groups = pd.Series(found.codes, name=found.unit)
-        return check_table(table, self.items(), target, label, groups)
+        return check_table(table, dict(self), self.target, label, y, groups)
 
     def check_kinds(
         self, who: str, names: Iterable[str] | None = None, *, missing: bool
@@ -423,25 +388,7 @@ the same unit?
         ValueError
             If a key is unknown or missing; the message names the column.
         """
-        if not isinstance(facts, Mapping) or not isinstance(facts.get("columns"), Mapping):
-            raise ValueError(
-                'Schema: the facts must be a mapping {"columns": {name: {...}, ...}, ...}; '
-                f"got {facts!r}."
-            )
-        known = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
-        if unknown := set(facts) - {*known, "$schema"}:  # which editors read
-            raise ValueError(
-                f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(known)}. Remove "
-                "it."
-            )
-        columns = {name: column_of(name, fact) for name, fact in facts["columns"].items()}
-        return cls(
-            columns,
-            target=facts.get("target"),
-            classes=facts.get("classes"),
-            target_bounds=facts.get("target_bounds"),
-            **marks_of("Schema", facts),
-        )
+        return cls(**schema_arguments(facts))
 
     @classmethod
     def from_json(cls, source: str | PathLike[str]) -> Schema:
@@ -459,17 +406,7 @@ the same unit?
         FileNotFoundError
             If there is no such file.
         """
-        is_text = isinstance(source, str) and source.lstrip().startswith("{")
-        try:
-            file = source if is_text else as_path("source", source)
-            text = str(source) if is_text else Path(file).read_text(encoding="utf-8")
-            facts = json.loads(text, object_pairs_hook=unique_keys)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            origin = "the given text" if is_text else str(source)
-            raise ValueError(
-                f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."
-            ) from error
-        return cls.from_dict(facts)
+        return cls.from_dict(read_json(source))
 
     @classmethod
     def infer(cls, X: Any, y: Any = None, *, max_categories: int = 1000) -> Schema:
@@ -508,14 +445,3 @@ the same unit?
             "covers the leak, unless the data is public. Write a Schema from the data's codebook."
         )
         return cls(**inferred_facts(X, y, max_categories), inferred=True)
-
-
-def _range(target_bounds: Any) -> tuple[float, float]:
-    """Return the bounds of the target as plain numbers, the lower one below the upper one."""
-    lower, upper = (float(bound[0]) for bound in checked_bounds("target_bounds", target_bounds, 1))
-    if lower == upper:
-        raise ValueError(
-            f"Schema: target_bounds={target_bounds!r} must be a lower bound below an upper one. "
-            "Pass the public range of the target."
-        )
-    return lower, upper
