@@ -34,7 +34,14 @@ def linear():
 @pytest.mark.parametrize(
     "name",
     ["patient_id", "PatientID", "user id", "user-id", "customer.number", "HouseholdKey", "SSN",
-     "Member No", "persons_id", "mrn", "subjectid"],
+     "Member No", "persons_id", "mrn", "subjectid",
+     # names that were missed
+     "PatientenID", "Patientennummer", "PatNr", "patient", "Fallnummer", "case_id", "id_patient",
+     "hospital_number", "medical_record_number", "pseudonym", "SEQN", "eid", "NIR", "person",
+     "Patienten-Nr.", "FallNr", "Kundennummer", "Versichertennummer", "Sch\u00fclernummer",
+     "num\u00e9ro de patient", "identifiant_patient", "CodicePaziente", "codice fiscale",
+     "id_paciente", "klantnummer", "personnummer", "USUBJID", "hadm_id", "NHSNumber",
+     "hashed_user_id", "user_id_hash", "study patient id", "insurance_number"],
 )  # fmt: skip
 def test_names_of_identifiers(name):
     assert identifiers(["age", name]) == [name]
@@ -43,7 +50,13 @@ def test_names_of_identifiers(name):
 @pytest.mark.parametrize(
     "name",
     ["age", "id", "identity", "paid", "number of visits", "members", "user_rating", "patients",
-     "children", "device type", "nothing", "code", "education-num", "clientele", 3, None],
+     "children", "device type", "nothing", "code", "education-num", "clientele", 3, None,
+     "idea", "humidity", "patience", "valid", "personal_income", "impatient", "outpatient",
+     "n_patients", "num_patients", "number_of_children", "case_count", "case type", "Fallzahl",
+     "Falldauer", "Personalkosten", "Personenzahl", "customer_age", "person_count", "is_patient",
+     "household_size", "family size", "account_balance", "member_since", "patient_no_show",
+     "no_insurance", "hospital_id", "zip_code", "visit_number", "accident", "fluid", "residence",
+     "president", "price_per_person", "female", "kidney", "piano", "employee", "child"],
 )  # fmt: skip
 def test_names_of_anything_else(name):
     assert identifiers([name]) == []

@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from typing import Any
 
-from .._output import displayable
-
 __all__ = ["ASSUMPTION", "Confirmation", "facts_digest"]
 
 ASSUMPTION = "the schema is public (its bounds and categories were read off the data)"
@@ -42,7 +40,7 @@ class Confirmation:
     def __post_init__(self) -> None:
         if not all(isinstance(getattr(self, fact.name), str) for fact in fields(self)):
             raise TypeError('"confirmed" must have the texts "by", "at" and "digest".')
-        if not self.by.strip() or len(self.by) > _LONGEST or displayable(self.by) != self.by:
+        if not self.by.strip() or len(self.by) > _LONGEST or not self.by.isprintable():
             raise ValueError(
                 f'"by" must be the name of a person, in at most {_LONGEST} printable characters.'
             )

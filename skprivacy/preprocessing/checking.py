@@ -284,7 +284,7 @@ def _checked(name: str, column: pd.Series, fact: Column, is_target: bool) -> Col
         clipped = int(((values < lower) | (values > upper)).sum())
         finite = values[np.isfinite(values)]
         hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)
-        hints += _equal_extremes(finite, lower, upper, 1.0 if isinstance(fact, Dates) else 0.0)
+        hints += _equal_extremes(finite, lower, upper, int(isinstance(fact, Dates)))
     if not isinstance(fact, Dates) and not is_target:
         hints += _identifier_hint(name, column)
     return ColumnCheck(name, n, int(missing.sum()), clipped, int(unknown.sum()), hints)
@@ -358,21 +358,16 @@ def _range_hints(
     return ()
 
 
-def _equal_extremes(
-    values: np.ndarray, lower: float, upper: float, within: float
-) -> tuple[str, ...]:
-    """Return which bounds are the smallest and the largest value, to less than a day for dates."""
+def _equal_extremes(values: np.ndarray, lower: float, upper: float, step: int) -> tuple[str, ...]:
+    """Return which bounds are the smallest and the largest value, of dates the same day or next."""
     if not len(values):
         return ()
     low, high = float(values.min()), float(values.max())
-    equal = [
-        words
-        for words, distance in (
-            ("the lower bound is the smallest value", low - lower),
-            ("the upper bound is the largest value", upper - high),
-        )
-        if 0 <= distance <= within
-    ]
+    equal = []
+    if 0 <= low - lower < step or low == lower:
+        equal.append("the lower bound is the smallest value")
+    if 0 <= upper - high <= step:
+        equal.append("the upper bound is the largest value")
     return (f"{' and '.join(equal)}: read off the data?",) if equal else ()
 
 

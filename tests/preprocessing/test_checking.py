@@ -101,3 +101,62 @@ def test_names_cannot_forge_lines():
 def test_wrong_tables(wrong, words):
     with pytest.raises((TypeError, ValueError), match=words):
         SCHEMA.check(wrong)
+
+
+def test_bounds_that_are_the_extremes_of_the_data():
+    """Bounds of a draft pass every other check, and nobody was told where they come from."""
+    table = pd.DataFrame(
+        {"age": [18, 40, 89], "cost": [1.5, 2, 3], "on": ["2020-01-02", "2020-03-01", "2020-02-01"]}
+    )
+    schema = Schema(
+        {"age": Bounded(18, 89), "cost": Bounded(0, 3), "on": Dates("2020-01-02", "2020-03-02")}
+    )
+    both = "the lower bound is the smallest value and the upper bound is the largest value"
+    hints = {column.name: column.hints for column in schema.check(table).columns}
+    assert hints["age"] == hints["on"] == (f"{both}: read off the data?",)
+    assert hints["cost"] == ("the upper bound is the largest value: read off the data?",)
+    assert schema.check(table).fits
+    public = Schema(
+        {"age": Bounded(0, 120), "cost": Bounded(0, 9), "on": Dates("2020-01-01", "2021-01-01")}
+    )
+    assert not any(column.hints for column in public.check(table).columns)
+
+
+def visits():
+    rng = np.random.default_rng(0)
+    number = rng.choice(np.arange(10**6, 10**7), 250, replace=False)[rng.integers(0, 250, 1000)]
+    return pd.DataFrame({"kennz": number, "age": rng.integers(18, 90, 1000)})
+
+
+def test_rows_of_a_person():
+    table = visits()
+    sizes = table["kennz"].value_counts()
+    schema = Schema({"age": Bounded(0, 120)})
+    (found,) = schema.check(table).people
+    assert (found.name, found.n_people, found.n_most) == ("kennz", len(sizes), sizes.max())
+    assert found.n_several == (sizes > 1).sum()
+    text = repr(schema.check(table))
+    assert f"kennz (perhaps an identifier, by its values): {len(sizes)} people have 4." in text
+    assert str(number := table["kennz"][0]) not in text, number
+    (named,) = schema.check(table.rename(columns={"kennz": "PatNr"})[:50]).people
+    assert named.reason == "an identifier by its name"
+    assert schema.check(table[["age"]]).people == ()
+    (given,) = schema.check(table[["age"]], groups=table["kennz"] % 7).people
+    assert (given.name, given.reason, given.n_people) == ("kennz", "as given", 7)
+    with pytest.raises(ValueError, match="groups has 3 values for 1000 records"):
+        schema.check(table, groups=[1, 2, 3])
+
+
+def test_one_row_each_and_missing_values():
+    table = pd.DataFrame({"patient": ["a", "b", None, " "], "age": [1, 2, 3, 4]})
+    text = repr(Schema({"age": Bounded(0, 120)}).check(table))
+    assert "patient (an identifier by its name): each of 2 people has one row. 2 rows have" in text
+
+
+def test_a_feature_that_identifies_people():
+    schema = Schema({"kennz": Bounded(0, 10**7), "age": Bounded(0, 120)})
+    hints = schema.check(visits()).columns[0].hints
+    assert any("does it identify people (" in hint for hint in hints)
+    schema = Schema({"PatNr": Bounded(0, 9), "age": Bounded(0, 120)})
+    check = schema.check(pd.DataFrame({"PatNr": [1, 2], "age": [3, 4]}))
+    assert "its name says that it identifies people" in repr(check)

@@ -1,7 +1,8 @@
-"""A draft is never private, until each of its guesses was reviewed."""
+"""A draft is never private until a person has confirmed each of its guesses."""
 
 import json
 import warnings
+from datetime import datetime, timedelta, timezone
 from importlib import resources
 
 import numpy as np
@@ -24,6 +25,7 @@ from skprivacy.preprocessing import (
 )
 from skprivacy.synthesis import PrivateSynthesizer
 
+READ_OFF = "the schema is public (its bounds and categories were read off the data)"
 WORDS = [f"c{i:02}" for i in range(40)]
 
 
@@ -64,64 +66,148 @@ def test_each_column_gets_the_facts_of_its_kind(draft):
     assert schema["born"] == Dates("1980-02-01", "2000-01-01", format="%d.%m.%Y")
     assert schema["postcode"] == Hashed(64)
     assert schema.classes == ("no", "yes")
-    assert "number the records" in draft.notes["id"]
+    assert "looks like an identifier (300 different values in 300 rows)" in draft.notes["id"]
     assert "names" in draft.notes["name"]
-    assert "pass it as groups (--groups)" in draft.notes["patient_id"]
+    assert "its name says that it identifies people" in draft.notes["patient_id"]
     assert "free text" in draft.notes["notes"]
     assert "empty" in draft.notes["empty"]
     assert "log" in draft.notes["income"]
     assert "2 classes" in draft.notes["ill"]
 
 
-def reviewed(facts, *names):
+def confirmed(schema, *names):
     for name in names:
-        (facts if name == "target" else facts["columns"][name])["inferred"] = False
-    return Schema.from_dict(facts)
+        schema = schema.confirm(name, by="Ann")
+    return schema
 
 
-def test_every_guess_is_marked_until_it_is_reviewed(draft, tmp_path):
-    everything = (*draft.schema, "target")
-    assert draft.schema.unreviewed == everything
-    draft.schema.to_json(tmp_path / "draft.json")
-    facts = json.loads((tmp_path / "draft.json").read_text())
+def test_every_guess_is_marked_until_it_is_confirmed(draft, tmp_path):
+    everything, schema = (*draft.schema, "ill"), draft.schema
     for i, name in enumerate(everything):
-        assert Schema.from_dict(facts).unreviewed == everything[i:]
-        assert Schema.from_dict(facts).inferred
-        reviewed(facts, name)
-    assert not Schema.from_dict(facts).inferred
+        assert schema.unconfirmed == everything[i:]
+        schema.confirm(name, by="Ann").to_json(tmp_path / "draft.json")
+        schema = Schema.from_json(tmp_path / "draft.json")
+    assert schema.unconfirmed == schema.assumptions == ()
+    assert schema.inferred  # it stays a draft that was confirmed
 
 
-@pytest.mark.parametrize("left", ["age", "target"])
+def test_a_confirmation_says_who_when_and_what(draft):
+    schema = confirmed(draft.schema, "age")
+    before = datetime.now(timezone.utc) - timedelta(minutes=1)
+    assert schema["age"].confirmed.by == "Ann"
+    assert before < datetime.fromisoformat(schema["age"].confirmed.at)
+    assert schema["age"].confirmed.digest == Bounded(18, 89).digest("age")
+    with pytest.raises(ValueError, match="name='age' must be one of"):
+        schema.confirm("age", by="Ann")
+    with pytest.raises(ValueError, match='"by" must be the name of a person'):
+        schema.confirm("income", by=" ")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda facts: facts["columns"]["age"].update(upper=90),
+        lambda facts: facts["columns"]["age"].update(unit="months"),
+        lambda facts: facts["columns"].update(age=facts["columns"]["income"]),
+        lambda facts: facts["columns"]["age"].update(confirmed=facts["confirmed"]),
+        lambda facts: facts["columns"]["age"].pop("confirmed"),
+        lambda facts: [facts["columns"]["age"].pop(mark) for mark in ("inferred", "confirmed")],
+    ],
+)
+def test_an_edited_column_is_unconfirmed_again(draft, edit):
+    facts = confirmed(draft.schema, *draft.schema, "ill").to_dict()
+    edit(facts)
+    assert Schema.from_dict(facts).unconfirmed == ("age",)
+
+
+def test_edited_classes_and_new_columns_are_unconfirmed(draft):
+    facts = confirmed(draft.schema, *draft.schema, "ill").to_dict()
+    facts["classes"].append("dead")
+    facts["columns"]["height"] = {"type": "bounded", "lower": 0, "upper": 3}
+    assert Schema.from_dict(facts).unconfirmed == ("height", "ill")
+
+
+def test_bins_and_the_order_of_keys_are_not_facts(draft):
+    schema = confirmed(draft.schema, *draft.schema, "ill")
+    assert schema.with_bins(8).unconfirmed == ()
+    reordered = json.loads(json.dumps(schema.to_dict(), sort_keys=True))
+    assert Schema.from_dict(reordered).unconfirmed == ()
+
+
+def test_the_mark_of_a_draft_is_no_switch(draft):
+    """A draft made a proved claim after its flags were switched by sed."""
+    text = draft.schema.to_json().replace('"inferred": true', '"inferred": false')
+    with pytest.raises(
+        ValueError, match=r'"inferred" is False; .* `skprivacy schema confirm FILE`'
+    ):
+        Schema.from_json(text)
+    facts = draft.schema.to_dict()
+    for column in facts["columns"].values():
+        del column["inferred"]
+    assert Schema.from_dict(facts).unconfirmed == draft.schema.unconfirmed
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        True,
+        "Ann",
+        {"by": "Ann", "at": "now"},
+        {"by": 1, "at": "now", "digest": ""},
+        {"by": "", "at": "now", "digest": ""},
+        {"by": "a\nb", "at": "now", "digest": ""},
+    ],
+)
+def test_a_confirmation_that_says_too_little_is_refused(draft, mark):
+    facts = draft.schema.to_dict()
+    facts["columns"]["age"]["confirmed"] = mark
+    with pytest.raises(ValueError, match="column 'age': \"(confirmed|by)\" must"):
+        Schema.from_dict(facts)
+
+
+def test_a_target_without_facts_needs_no_confirmation():
+    schema = Schema({"age": Bounded(0, 1)}, target="ill", inferred=True)
+    assert schema.unconfirmed == ("age",)
+    both = Schema({"target": Bounded(0, 1)}, classes=["a", "b"], inferred=True)
+    assert both.unconfirmed == ("target", "target")  # a column first, then the target
+    assert confirmed(both, "target").unconfirmed == ("target",)
+    assert confirmed(both, "target", "target").unconfirmed == ()
+
+
+@pytest.mark.parametrize("left", ["age", "ill"])
 def test_one_guess_makes_a_model_an_estimate(draft, left):
     X = table()
-    facts = draft.schema.to_dict()
-    schema = reviewed(facts, *{*draft.schema, "target"} - {left})
+    schema = confirmed(draft.schema, *{*draft.schema, "ill"} - {left})
     X, y = X[list(schema)], X["ill"]
     with pytest.warns(PrivacyLeakWarning, match="read off data"):
         model = make_private_pipeline(schema, ObjectivePerturbationClassifier())
     with pytest.warns(PrivacyLeakWarning) as warned:
         model.fit(X, y)
-    assert any(f"{left}" in str(w.message) and "not reviewed" in str(w.message) for w in warned)
-    assert claim_of(model, X).guarantee.kind == "estimate"
-    with config_context(strict=True), pytest.raises(ValueError, match="not reviewed"):
+    assert any(f"{left}" in str(w.message) and "not confirmed" in str(w.message) for w in warned)
+    guarantee = claim_of(model, X).guarantee
+    assert guarantee.kind == "estimate"
+    assert READ_OFF in guarantee.assumptions
+    assert not any("reveals nothing" in assumption for assumption in guarantee.assumptions)
+    with config_context(strict=True), pytest.raises(ValueError, match="not confirmed"):
         model[0].fit(X)
 
 
-def test_a_reviewed_draft_is_as_good_as_any_schema(draft):
+def test_a_confirmed_draft_is_as_good_as_any_schema(draft):
     X = table()
-    schema = reviewed(draft.schema.to_dict(), *draft.schema, "target")
+    schema = confirmed(draft.schema, *draft.schema, "ill")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = make_private_pipeline(schema, ObjectivePerturbationClassifier())
         model.fit(X[list(schema)], X["ill"])
     assert claim_of(model).proved
+    assert READ_OFF not in claim_of(model).guarantee.assumptions
 
 
 def test_taking_a_schema_apart_launders_nothing(draft):
     """The mark was the schema's, once: a schema made of its columns passed for public."""
     assert Schema(dict(draft.schema), classes=["no", "yes"]).inferred
-    assert Schema({"age": draft.schema["age"]}).unreviewed == ("age",)
-    assert draft.schema.with_bins(4).unreviewed == draft.schema.unreviewed
+    assert Schema({"age": draft.schema["age"]}).unconfirmed == ("age",)
+    assert draft.schema.with_bins(4).unconfirmed == draft.schema.unconfirmed
     assert not Schema({"age": Bounded(18, 89)}).inferred
 
 
@@ -136,7 +222,7 @@ def test_records_drawn_from_a_guess_are_not_public():
     with pytest.warns(PrivacyWarning) as warned:
         model.fit(X, y)
     assert any("read off" in str(w.message) for w in warned)
-    assert "the schema is public (it was read off the data)" in model.privacy_.assumptions
+    assert READ_OFF in model.privacy_.assumptions
 
 
 def test_a_synthesizer_takes_no_guess_for_public():
@@ -144,9 +230,9 @@ def test_a_synthesizer_takes_no_guess_for_public():
     X = pd.DataFrame({"a": [0.0, 1.0] * 50, "b": ["x", "y"] * 50})
     with pytest.warns(PrivacyLeakWarning):
         schema = Schema.infer(X)
-    with pytest.warns(PrivacyLeakWarning, match="not reviewed"):
+    with pytest.warns(PrivacyLeakWarning, match="not confirmed"):
         model = PrivateSynthesizer(schema=schema).fit(X)
-    assert "the schema is public (it was read off the data)" in model.privacy_.assumptions
+    assert READ_OFF in model.privacy_.assumptions
     dates = Schema({"a": Hashed(4), "b": Categories(["x", "y"])})
     with pytest.raises(ValueError, match="PrivateSynthesizer knows only Bounded and Categories"):
         PrivateSynthesizer(schema=dates).fit(X)
@@ -170,7 +256,7 @@ def test_a_target_of_many_numbers_has_bounds(y, facts):
     assert {"classes": schema.classes, "target_bounds": schema.target_bounds} == {
         "classes": None, "target_bounds": None, **facts
     }  # fmt: skip
-    assert "target" in schema.unreviewed
+    assert "target" in schema.unconfirmed
 
 
 def test_a_gap_in_the_target_is_named():
@@ -206,7 +292,13 @@ def test_the_published_format_takes_what_is_written(draft):
         },
         target="t", target_bounds=(0, 1),
     )  # fmt: skip
-    for schema in (full, draft.schema, Schema({"a": Bounded(0, 1)}, target="y", classes=[0, 1])):
+    done = confirmed(draft.schema, *draft.schema, "ill")
+    for schema in (
+        full,
+        draft.schema,
+        done,
+        Schema({"a": Bounded(0, 1)}, target="y", classes=[0, 1]),
+    ):
         check.validate(schema.to_dict())
         assert Schema.from_json(schema.to_json()) == schema
 
@@ -223,6 +315,10 @@ def test_the_published_format_takes_what_is_written(draft):
         {"columns": {"a": {"type": "dates", "first": "1.1.2020", "last": "2021-01-01"}}},
         {"columns": {"a": {"type": "hashed", "inferred": "no"}}},
         {"columns": {"a": {"type": "hashed"}}, "inferred": "no"},
+        {"columns": {"a": {"type": "hashed", "inferred": False}}},
+        {"columns": {"a": {"type": "hashed"}}, "inferred": False},
+        {"columns": {"a": {"type": "hashed", "confirmed": True}}},
+        {"columns": {"a": {"type": "hashed"}}, "confirmed": {"by": "", "at": "", "digest": ""}},
         {"columns": {"a": {"type": "hashed"}}, "clases": ["x"]},
     ],
 )

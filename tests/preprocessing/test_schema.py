@@ -51,7 +51,7 @@ def test_bins_and_target_bounds_there_and_back(tmp_path):
 def test_options_that_are_not_used_are_not_written():
     """The digest of a schema, which certificates state, is that of earlier versions."""
     facts = SCHEMA.to_dict()
-    assert set(facts) == {"columns", "target", "classes", "inferred"}
+    assert set(facts) == {"columns", "target", "classes"}
     assert set(facts["columns"]["age"]) == {"type", "lower", "upper", "scale", "knee"}
     assert Schema.from_dict(facts) == SCHEMA
 
