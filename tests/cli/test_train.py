@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import warnings
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from skprivacy.cli import _names, main
 from skprivacy.preprocessing import Schema
 
 N = 400
+READ_OFF = "the schema is public (its bounds and categories were read off the data)"
 
 
 @pytest.fixture
@@ -67,21 +69,23 @@ def test_help_needs_no_scikit_learn():
 LINEAR = "--model ObjectivePerturbationClassifier"
 
 
-def test_from_a_table_to_a_certificate(folder, capsys):
-    """What a stranger does: draft, review, check, train, verify, predict."""
+def test_from_a_table_to_a_certificate(folder, capsys, monkeypatch):
+    """The commands of a new user: draft, confirm, check, train, verify, predict."""
     code, _, err = run("schema draft patients.csv --target ill --out draft.json", capsys)
     assert code == 0
     assert "READ OFF THE DATA" in err
     assert "--sep semicolon --decimal ','" in err
     facts = json.loads((folder / "draft.json").read_text())
     del facts["columns"]["cost"]
-    for column in facts["columns"].values():
-        column["inferred"] = False
     (folder / "patients.json").write_text(json.dumps(facts))
+    confirm = "schema confirm patients.json patients.csv --answers-from-stdin --by Ann"
+    monkeypatch.setattr("sys.stdin", StringIO("yes\n" * 3))
+    code, _, err = run(confirm, capsys)
+    assert (code, "not confirmed: ill." in err) == (1, True)
     _, _, err = run("schema check patients.json patients.csv", capsys)
-    assert 'not reviewed, so not private: what the last "inferred" of the file is about' in err
-    facts["inferred"] = False
-    (folder / "patients.json").write_text(json.dumps(facts))
+    assert "not confirmed, so not private: ill" in err
+    monkeypatch.setattr("sys.stdin", StringIO("yes\n"))
+    assert run(confirm, capsys)[0] == 0
     assert run("schema check patients.json patients.csv", capsys)[0] == 0
     assert run("key hospital.pem", capsys)[0] == 0
     assert run("budget create patients.ledger --epsilon 3 --delta 1e-5", capsys)[0] == 0
@@ -123,13 +127,16 @@ def test_a_draft_is_an_estimate_and_gets_no_certificate(folder, capsys):
     assert code == 0
     assert "estimate" in out
     assert "proved" not in out
-    assert "not reviewed" in err
-    assert claim_of(load_model("m.safetensors")).guarantee.kind == "estimate"
+    assert "not confirmed" in err
+    assert READ_OFF in out
+    guarantee = claim_of(load_model("m.safetensors")).guarantee
+    assert guarantee.kind == "estimate"
+    assert READ_OFF in guarantee.assumptions
     run("key k.pem", capsys)
     code, _, err = run(f"{line} --certificate c.json --key k.pem", capsys)
     assert code == 2
     assert "the schema was read off the data" in err
-    assert 'for: age, weight, smokes, cost, what the last "inferred" of the file is about.' in err
+    assert "Confirm by `skprivacy schema confirm`: age, weight, smokes, cost, ill." in err
     assert not (folder / "c.json").exists()
 
 

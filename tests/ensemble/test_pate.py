@@ -432,10 +432,7 @@ def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
         pytest.warns(PrivacyWarning, match="drawn from the schema"),
     ):
         fitted = model().fit(X, Y)
-    assert (
-        "the schema is public (its bounds and categories were read off the data)"
-        in fitted.privacy_.assumptions
-    )
+    assert any("were read off the data" in text for text in fitted.privacy_.assumptions)
 
 
 @pytest.mark.parametrize("who", ["teacher", "student"])
@@ -445,10 +442,7 @@ def test_a_schema_read_off_data_is_an_assumption_wherever_it_is(who):
     read = Schema({name: Bounded(-4, 4, inferred=True) for name in ("x0", "x1", "x2")})
     told = {who: make_pipeline(SchemaTransformer(read), GaussianNB())}
     fitted = model(**told).fit(X, Y, X_public=PUBLIC)
-    assert (
-        "the schema is public (its bounds and categories were read off the data)"
-        in fitted.privacy_.assumptions
-    )
+    assert any("were read off the data" in text for text in fitted.privacy_.assumptions)
     with skprivacy.config_context(strict=True), pytest.raises(ValueError, match="read off"):
         model(**told).fit(X, Y, X_public=PUBLIC)
 

@@ -235,10 +235,7 @@ def test_without_a_schema_the_leak_is_stated():
     X = people()[["age", "city"]]
     with pytest.warns(PrivacyLeakWarning):
         synthesizer = PrivateSynthesizer(5.0, 1e-6).fit(X)
-    assert (
-        "the schema is public (its bounds and categories were read off the data)"
-        in synthesizer.privacy_.assumptions
-    )
+    assert any("were read off the data" in text for text in synthesizer.privacy_.assumptions)
 
 
 @pytest.mark.parametrize(
