@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit, claim_of
 from skprivacy.certificates import certificate, verify_certificate
 from skprivacy.cli import main
@@ -161,7 +162,9 @@ def test_a_claim_with_one_unconfirmed_column_says_so_everywhere(model, folder):
         assert READ_OFF in repr(guarantee)
         assert guarantee.kind == "estimate"
     X = TABLE[["age", "ward"]]
-    report = audit(model, X[:100], TABLE["ill"][:100], X[100:], TABLE["ill"][100:], n_shadows=2)
+    report = audit(
+        model, X[:100], TABLE["ill"][:100], X[100:], TABLE["ill"][100:], attacks=[LossThreshold()]
+    )
     for text in (repr(report), report.to_html(), json.dumps(report.to_dict())):
         assert "bounds and categories were read off the data" in text
     with pytest.raises(ValueError, match="bounds and categories were read off the data"):
