@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ._values import category_key
+from ._values import category_key, column_numbers
 
 __all__ = ["NEARLY_UNIQUE", "IdentifierEvidence", "identifier_evidence"]
 
@@ -22,7 +22,9 @@ _MIN_BLOCKS = 20  # values whose rows are adjacent
 _MANY = 200  # distinct values, more than those of an age or a blood pressure
 _SMALL = 10_000  # whole numbers below may be a measurement, such as a day or a minute
 _DIGITS = 7  # of a long code, if all numbers have as many
-_DATE = r"\d{1,4}([-./])\d{1,2}\1\d{1,4}(\D|$)"  # begins a date in nearly every format
+_DATE = (
+    r"(?:\d\d?|\d{4})([-./])\d\d?\1(?:\d\d?|\d{4})(?:\D|$)"  # begins a date in nearly every format
+)
 _EVEN = 0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
 
 
@@ -52,6 +54,11 @@ def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
     -------
     IdentifierEvidence or None
     """
+    try:
+        if column.nunique() < _MIN_BLOCKS:
+            return None
+    except TypeError:  # values without a hash, such as lists
+        return None
     values, is_number = _identifying_values(column)
     codes, names = pd.factorize(values)
     n_rows, n_values = len(codes), len(names)
@@ -79,19 +86,16 @@ def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
 
 def _identifying_values(column: pd.Series) -> tuple[pd.Series, bool]:
     """Return whole numbers or texts, and whether they are numbers; nothing for other values."""
-    present, kinds = column.dropna(), pd.api.types
-    nothing = present.iloc[:0]
-    if kinds.is_bool_dtype(present) or kinds.is_complex_dtype(present):
+    kinds, nothing = pd.api.types, pd.Series([], dtype=object)
+    if kinds.is_bool_dtype(column) or kinds.is_datetime64_any_dtype(column):
         return nothing, False
-    if kinds.is_numeric_dtype(present):
-        numbers = present[np.isfinite(present.to_numpy(dtype=np.float64))]
-        is_whole = (np.mod(numbers.to_numpy(dtype=np.float64), 1) == 0).all()
-        return (numbers if is_whole else nothing), True
-    if kinds.is_datetime64_any_dtype(present):
-        return nothing, False
+    if kinds.is_numeric_dtype(column) and not kinds.is_complex_dtype(column):
+        numbers = column_numbers(column)
+        numbers = numbers[np.isfinite(numbers)]
+        return (pd.Series(numbers) if (np.mod(numbers, 1) == 0).all() else nothing), True
     try:
-        texts = present.map(category_key)
-    except (TypeError, ValueError):
+        texts = column.dropna().astype(object).map(category_key)
+    except (TypeError, ValueError, OverflowError):
         return nothing, False
     if texts.str.match(_DATE).all():
         return nothing, False

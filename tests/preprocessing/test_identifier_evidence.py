@@ -18,6 +18,9 @@ STRONG = {
     "numbers by year": RNG.integers(2015, 2021, N) * 10**6 + RNG.integers(0, 900, N),
     "blocks of rows": np.repeat(PEOPLE[:600], 5),
     "codes": [f"{value:x}" for value in RNG.integers(0, 2**60, N)],
+    "social security numbers": [
+        f"{n // 10**6}-{n // 10**4 % 100:02}-{n % 10**4:04}" for n in RNG.integers(10**8, 10**9, N)
+    ],
     "blocks of codes": np.repeat([f"P{value}" for value in PEOPLE[:600]], 5),
 }
 WEAK = {
@@ -27,6 +30,11 @@ WEAK = {
     "sorted ages": np.sort(RNG.integers(18, 90, N)),
     "minutes of a day": RNG.integers(0, 1440, N),
 }
+for kind in ("Int64", "int64[pyarrow]", "category", object, pd.SparseDtype(np.int64)):
+    STRONG[f"numbers of people as {kind}"] = pd.Series(PEOPLE[np.sort(WHO)], dtype=kind)
+STRONG["nullable numbers with a gap"] = pd.Series([*PEOPLE[WHO], None], dtype="Int64")
+STRONG["codes as category"] = pd.Series(STRONG["codes"], dtype="category")
+STRONG["codes in Arrow"] = pd.Series(STRONG["codes"], dtype="string[pyarrow]")
 NONE = {
     "ages": RNG.integers(18, 90, N),
     "ages of few people": RNG.permutation(np.arange(18, 63)),
@@ -41,8 +49,16 @@ NONE = {
     "words": RNG.choice(["A", "B", "C"], N),
     "dates": pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N), "D"),
     "dates as text": [f"{day}.{month}.2020" for day in range(1, 29) for month in range(1, 13)],
+    "times as text": [
+        f"2020-01-{day:02}T{hour:02}:00" for day in range(1, 29) for hour in range(24)
+    ],
     "nothing": [None] * 30,
     "lists": [[1], [2]] * 30,
+    "durations": pd.to_timedelta(np.arange(N), "D"),
+    "complex numbers": np.arange(N) * 1j,
+    "infinities": [np.inf, -np.inf, np.nan] * 30,
+    "objects": [object() for _ in range(60)],
+    "numbers beyond the floats": [10**400 + i for i in range(60)],
 }
 
 
