@@ -24,7 +24,7 @@ EXAMPLES = """\
 examples:
   skprivacy schema draft patients.csv --target outcome --out patients.json
   skprivacy schema check patients.json patients.csv --groups patient_id
-  skprivacy schema confirm patients.json patients.csv --by "Ann Example"
+  skprivacy schema confirm patients.json patients.csv --by Ann
   skprivacy schema format > skprivacy.schema.json
 
 A draft is read off the data, so that nothing trained with it is private. Compare each column with a

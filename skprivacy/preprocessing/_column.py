@@ -64,6 +64,7 @@ class Column:
         Returns
         -------
         bool
+            True as well if the facts were changed after a confirmation.
         """
         if not self.inferred:
             return False

@@ -1,5 +1,6 @@
 """A draft is never private until a person has confirmed each of its guesses."""
 
+import inspect
 import json
 import warnings
 from datetime import datetime, timedelta, timezone
@@ -8,9 +9,21 @@ from importlib import resources
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
-from skprivacy import config_context
+from skprivacy import (
+    config_context,
+    ensemble,
+    federated,
+    fine_tuning,
+    label_privacy,
+    linear_model,
+    neural_network,
+    preprocessing,
+    synthesis,
+)
 from skprivacy.audit import claim_of
+from skprivacy.base import PrivateEstimatorMixin, rehearsed
 from skprivacy.ensemble import PATEClassifier
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.linear_model import ObjectivePerturbationClassifier
@@ -236,6 +249,52 @@ def test_a_synthesizer_takes_no_guess_for_public():
     dates = Schema({"a": Hashed(4), "b": Categories(["x", "y"])})
     with pytest.raises(ValueError, match="PrivateSynthesizer knows only Bounded and Categories"):
         PrivateSynthesizer(schema=dates).fit(X)
+
+
+WITH_SCHEMA = {
+    "DPGANSynthesizer": {},
+    "LocalPerturbation": {},
+    "PATEClassifier": {
+        "n_teachers": 4,
+        "n_queries": 10,
+        "classes": [0, 1],
+        "student": GaussianNB(),
+    },
+    "PrivateKNNClassifier": {"n_queries": 10, "classes": [0, 1], "student": GaussianNB()},
+    "PrivateSynthesizer": {},
+}
+
+
+def private_estimators_with_a_schema():
+    packages = (ensemble, federated, fine_tuning, label_privacy, linear_model, neural_network,
+                preprocessing, synthesis)  # fmt: skip
+    classes = (getattr(package, name) for package in packages for name in package.__all__)
+    return {
+        found.__name__: found
+        for found in classes
+        if isinstance(found, type)
+        and issubclass(found, PrivateEstimatorMixin)
+        and "schema" in inspect.signature(found).parameters
+    }
+
+
+def test_no_estimator_with_a_schema_is_forgotten():
+    pytest.importorskip("torch")
+    assert set(WITH_SCHEMA) == set(private_estimators_with_a_schema())
+
+
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("name", WITH_SCHEMA)
+def test_every_estimator_with_a_schema_assumes_that_it_is_public(name):
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(size=300), "b": rng.uniform(size=300)})
+    y = rng.integers(0, 2, 300)
+    schema = Schema({"a": Bounded(0, 1, inferred=True), "b": Bounded(0, 1)})
+    model = private_estimators_with_a_schema()[name](schema=schema, **WITH_SCHEMA[name])
+    assert READ_OFF in rehearsed(lambda: model.fit(X, y)).assumptions
+    model.set_params(schema=schema.confirm("a", by="Ann"))
+    assert READ_OFF not in rehearsed(lambda: model.fit(X, y)).assumptions
 
 
 @pytest.mark.parametrize(
