@@ -53,7 +53,7 @@ FUNCTIONS = {
     },
     Schema.infer: {"X": TABLE, "y": None, "max_categories": 10},
     Schema.from_json: {"source": SCHEMA.to_json()},
-    SCHEMA.check: {"table": TABLE, "y": None},
+    SCHEMA.check: {"table": TABLE, "y": None, "groups": None},
     SCHEMA.with_bins: {"bins": {"age": [10, 20]}},
     preprocessing.draft_schema: {"table": TABLE, "target": "ill"},
     preprocessing.make_private_pipeline: {
