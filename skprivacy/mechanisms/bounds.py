@@ -20,6 +20,7 @@ __all__ = [
     "exact_product",
     "few_rows",
     "quantize",
+    "row_norms",
     "two_readings",
     "unrounded",
 ]
@@ -150,6 +151,16 @@ def quantize(
     return values
 
 
+def row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the L2 norm of each row: a function of that row alone, to the last bit.
+
+    Each sum runs over one contiguous row. ``numpy.einsum`` instead splits the sum of a row of more
+    than 8,192 numbers if it is the only row.
+    """
+    squares = np.square(rows, order="C")
+    return np.asarray(np.sqrt(squares.sum(axis=1)))
+
+
 def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``a.T @ b`` for quantised numbers of magnitude at most 1, without rounding.
 
@@ -255,7 +266,7 @@ class UnitBall:
         features *= scale / self.norm
         if self.intercept:
             rows[:, -1] = self.intercept / self.norm
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        norms = row_norms(rows)
         weights = _INWARDS * roots / np.maximum(norms, 1.0)
         if (missing := np.isnan(norms)).any():
             rows[missing], weights[missing] = 0.0, 0.0
