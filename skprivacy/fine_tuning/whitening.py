@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._data_validation import validate_data
 from ..base import undone_if_refused
-from ..mechanisms.bounds import quantize, row_norms
+from ..mechanisms.bounds import exact_map, quantize, row_norms
 
 __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]
 
@@ -20,7 +20,7 @@ _CONSTANT = 0.35  # as in the linear models: small, because it adds to the norm 
 FEATURE_NORM = 1.0 / math.hypot(1.0, _CONSTANT)  # of the features in a row of the unit ball
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 _NOTHING = 1e-12  # share of the largest variance below which a direction does not vary in public
-_STEP = 2.0**-26  # grid of both factors of a product without rounding
+_BITS = 26  # of a centred record of norm 1, so that the product with the components is exact
 
 
 class HalfWhitening(TransformerMixin, BaseEstimator):
@@ -44,10 +44,8 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** None for the records that it is fitted to. A record that is transformed
-    afterwards is a function of itself alone, to the last bit. Its centred features are scaled to
-    norm 1 and rounded to multiples of 2**-26, and so are the columns of ``components_``. Each
-    product of two such numbers is a multiple of 2**-52. Each partial sum of them is below 2 by
-    Cauchy-Schwarz, so float64 holds it exactly in any order of summation, on any processor.
+    afterwards is a function of itself alone, to the last bit: it is centred, scaled to norm 1 and
+    rounded to multiples of 2**-26, of which the product with ``components_`` is exact.
 
     **Edge cases.** The mean itself becomes 0, all other records have norm 1. Directions in which
     public records do not vary are dropped.
@@ -120,12 +118,9 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
         """
         with np.errstate(all="ignore"):  # records that are not finite
             rows, finite = unit_rows(features - self.mean_)
-        # 2**-size brings the norm of a column below 1, and is exact
-        sizes = np.frexp(row_norms(self.components_.T))[1]
-        columns = np.rint(np.ldexp(self.components_, -sizes) / _STEP) * _STEP
-        found = np.ldexp((np.rint(rows / _STEP) * _STEP) @ columns, sizes)
+        found = exact_map(np.rint(np.ldexp(rows, _BITS)) * 2.0**-_BITS, self.components_, _BITS)
         found[~finite] = np.nan
-        return np.asarray(found)
+        return found
 
 
 def unit_rows(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
