@@ -52,10 +52,11 @@ def single_thread() -> Iterator[None]:
 
 
 def one_thread(numbers: float, worth: float = MANY_NUMBERS) -> AbstractContextManager[Any]:
-    """Let linear algebra and compiled loops take this thread alone for fewer than ``worth`` numbers.
+    """Let linear algebra and compiled loops take this thread alone if ``numbers`` are few.
 
-    Threads that wait for one another take ten times the processor time where other processes want
-    the cores, too. The number of threads decides how sums round, so ``numbers`` must be public.
+    They are few below ``worth``. Threads that wait for one another take ten times the processor
+    time where other processes want the cores, too. The number of threads decides how sums round,
+    so ``numbers`` must be public.
     """
     return single_thread() if numbers < worth else nullcontext()
 

@@ -208,9 +208,9 @@ def choosing_threads(source):
         if not isinstance(function, ast.FunctionDef):
             continue
         for node in ast.walk(function):
-            conditional = isinstance(node, (ast.If, ast.IfExp)) and THREADS.search(ast.unparse(node))
+            branch = ast.unparse(node) if isinstance(node, (ast.If, ast.IfExp)) else ""
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            if conditional or called in ("one_thread", "threads_for"):
+            if THREADS.search(branch) or called in ("one_thread", "threads_for"):
                 yield function.name
                 break
 

@@ -167,6 +167,7 @@ def _values(output: Any) -> np.ndarray:
 def _same(joint: np.ndarray, alone: np.ndarray, exactly: bool = False) -> bool:
     if joint.shape != alone.shape:
         return False
-    if not exactly and np.issubdtype(joint.dtype, np.number) and np.issubdtype(alone.dtype, np.number):
-        return bool(np.allclose(joint, alone, rtol=1e-5, atol=1e-8, equal_nan=True))
+    if np.issubdtype(joint.dtype, np.number) and np.issubdtype(alone.dtype, np.number):
+        rtol, atol = (0.0, 0.0) if exactly else (1e-5, 1e-8)
+        return bool(np.allclose(joint, alone, rtol=rtol, atol=atol, equal_nan=True))
     return all(a == b or (a != a and b != b) for a, b in zip(joint.flat, alone.flat, strict=True))

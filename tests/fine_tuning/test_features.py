@@ -91,15 +91,16 @@ def with_new(X, place):
 
 
 @pytest.fixture
-def _short_parts(monkeypatch):
+def short_parts(monkeypatch):
     """Sixteen records at a time, so that an insertion moves records to other parts."""
     monkeypatch.setattr(bounds, "_AT_A_TIME", 16)
 
 
+@pytest.mark.usefixtures("short_parts")
 @PLACES
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("encoder", ENCODERS.values(), ids=ENCODERS)
-def test_one_more_record_changes_no_other_row(encoder, dtype, place, _short_parts):
+def test_one_more_record_changes_no_other_row(encoder, dtype, place):
     records = X.astype(dtype)
     fitted = tuner(encoder).fit(records, Y, X_public=PUBLIC)
     others = np.delete(rows_of(fitted, with_new(records, place)), place, axis=0)
