@@ -190,8 +190,8 @@ def numpy_sees(values: Tensor) -> bool:
 def _is_small(a: Tensor, n: int) -> bool:
     """Whether numpy is to multiply a matrix by another one of ``n`` columns.
 
-    How many rows there are chooses the rounding alone, for which clipping keeps a thousandth free
-    (``clipping.py``).
+    The number of rows chooses how gradients are rounded, as shapes of products do anyway. Zero-out
+    keeps it; under add-remove no margin is proved for it (SECURITY.md).
     """
     return numpy_sees(a) and a.dtype == torch.float32 and a.numel() * n <= _SMALL
 
