@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  
 
 __all__ = [
     "MANY_NUMBERS", "MUCH_WORK", "PREDICT_WORK", "blas_threads", "one_blas_thread", "one_thread",
-    "one_torch_thread", "threads_for",
+    "one_torch_thread", "single_thread", "threads_for",
 ]  # fmt: skip
 
 # Multiplications of an operation that are worth several threads.
@@ -45,17 +45,20 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def one_thread(numbers: float, worth: float = MANY_NUMBERS) -> Iterator[None]:
-    """Let linear algebra and compiled loops (OpenMP) take this thread, on ``numbers`` so few.
-
-    That is below ``worth``. Threads that wait for one another take ten times the processor time
-    where other processes want the cores, too.
-    """
-    if numbers >= worth:
-        yield
-        return
+def single_thread() -> Iterator[None]:
+    """Let linear algebra and compiled loops (OpenMP) take this thread alone."""
     with one_blas_thread(), _controller().limit(limits=1, user_api="openmp"):
         yield
+
+
+def one_thread(numbers: float, worth: float = MANY_NUMBERS) -> AbstractContextManager[Any]:
+    """Let linear algebra and compiled loops take this thread alone if ``numbers`` are few.
+
+    They are few below ``worth``. Threads that wait for one another take ten times the processor
+    time where other processes want the cores, too. The number of threads decides how sums round,
+    so ``numbers`` must be public.
+    """
+    return single_thread() if numbers < worth else nullcontext()
 
 
 @contextmanager

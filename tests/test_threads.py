@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from functools import partial
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.ensemble import (  # noqa: E402
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -18,6 +22,7 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.neural_network import MLPClassifier  # noqa: E402
 from threadpoolctl import ThreadpoolController  # noqa: E402
 
+import skprivacy  # noqa: E402
 from skprivacy._blas import MUCH_WORK, blas_threads, one_thread, threads_for  # noqa: E402
 from skprivacy.attacks import (  # noqa: E402
     GradientInversion,
@@ -148,6 +153,77 @@ def test_estimators_of_few_numbers_take_one_thread(make, kind, monkeypatch):
     monkeypatch.setattr(kind, "fit", watched)
     train()
     assert seen == ONE
+
+
+class VotesByThreads(ClassifierMixin, BaseEstimator):
+    """Votes by the number of threads, on which the rounding of a product depends."""
+
+    def fit(self, X, y):
+        self.threads_ = blas_threads()
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), int(self.threads_ > 1))
+
+
+def test_one_more_record_changes_no_other_teachers_threads():
+    """Three and four rows of 2**22 numbers lie below and at 2**23 numbers for each teacher."""
+    votes = []
+    for n in (3, 4):
+        rows = np.broadcast_to(np.int8(0), (n, 1 << 22))
+        parts, labels, both = np.arange(n) // 2, np.arange(n) % 2, np.arange(2)
+        found = votes_of_each(VotesByThreads(), rows, labels, parts, 2, X, both, both)
+        votes.append(found[0])
+    np.testing.assert_array_equal(*votes)
+
+
+# Each function of private code in which a number of rows or numbers chooses the threads, and why it
+# may: the number of threads decides how sums round.
+CHOOSES_THREADS = {
+    "_stacked/training.py predict_proba": "queries",
+    "ensemble/public_records.py chosen_queries": "public records",
+    "ensemble/students.py taught": "public records",
+    "ensemble/teachers.py try_teacher": "public records",
+    "label_privacy/_learning.py fitted": "features, which are public under label privacy",
+    "linear_model/_logistic.py minimize": "rounding stays within the tolerance that is counted",
+    "neural_network/_network.py _outputs": "predictions",
+    "neural_network/_semi_supervised.py fit": "public records",
+    "neural_network/_training/engine.py run": "the expected size of a batch, which is public",
+    "neural_network/encoders/_contrastive.py _train": "public records",
+}
+PRIVATE_CODE = (
+    "_stacked", "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model",
+    "mechanisms", "neural_network", "preprocessing", "synthesis",
+)  # fmt: skip
+
+
+THREADS = re.compile(r"\b(one_\w*thread|single_thread|threads_for)\(")
+
+
+def choosing_threads(source):
+    """Yield the functions that ask for threads by a number, or under a condition."""
+    if not THREADS.search(source):
+        return
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            branch = ast.unparse(node) if isinstance(node, (ast.If, ast.IfExp)) else ""
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if THREADS.search(branch) or called in ("one_thread", "threads_for"):
+                yield function.name
+                break
+
+
+def test_a_private_number_of_records_chooses_no_threads():
+    root = Path(skprivacy.__file__).parent
+    files = [file for package in PRIVATE_CODE for file in sorted((root / package).rglob("*.py"))]
+    found = {
+        f"{file.relative_to(root).as_posix()} {name}"
+        for file in files
+        for name in choosing_threads(file.read_text())
+    }
+    assert found == set(CHOOSES_THREADS)
 
 
 def test_many_numbers_take_all_threads():

@@ -59,7 +59,7 @@ class MLPTask:
 
     @property
     def batch(self) -> int:
-        """Records in a batch."""
+        """Records in a batch, of one network's own records: a teacher's part decides for itself."""
         return min(
             200 if self.net.batch_size == "auto" else int(self.net.batch_size), len(self.rows)
         )

@@ -71,6 +71,7 @@ class StackedMember:
         """Return class probabilities of shape (n_records, n_classes)."""
         hidden = X if self.preprocessing is None else self.preprocessing.transform(X)
         hidden = np.asarray(hidden.toarray() if hasattr(hidden, "toarray") else hidden, np.float32)
+        # The records of a query, which are public to teachers and not part of any release.
         work = len(hidden) * sum(weight.size for weight, _ in self.layers)
         with one_thread(work, PREDICT_WORK):
             for weight, bias in self.layers[:-1]:

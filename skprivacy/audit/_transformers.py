@@ -38,8 +38,8 @@ __all__ = [
     "ignores_labels",
     "is_covered",
     "is_stateless",
-    "mixing",
     "needs_public_records",
+    "try_record_by_record",
     "why_uncovered",
 ]
 
@@ -108,16 +108,19 @@ def needs_public_records(step: Any) -> bool:
     return bool(getattr(step, "needs_public_records_", False))
 
 
-def mixing(step: Any, rows: Any) -> str:
-    """Return why a stateless transformer is not assumed to treat each record by itself.
+def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
+    """Try whether a stateless transformer computes each record by itself.
 
     It is tried on ``rows``: transforming them together, both as fitted on the private data and by a
     fresh clone, must give the same values as transforming each record alone.
 
     Returns
     -------
-    str
-        The reason; empty if no values of a record depend on other records.
+    gap : str
+        The reason why it is not assumed; empty if no values of a record depend on other records.
+    exact : bool
+        Whether the values are equal to the last bit. Products round a row by its place among the
+        other rows.
     """
     kind, n = type(step).__name__, num_samples(rows)
     try:
@@ -128,16 +131,17 @@ def mixing(step: Any, rows: Any) -> str:
     except Exception as error:  # a user's function may raise anything
         if is_alarm(error):
             raise
-        return f"{kind} could not be tried on single records ({type(error).__name__})"
+        return f"{kind} could not be tried on single records ({type(error).__name__})", False
     expected = [_values(one) for one in alone]
+    together = [_values(joint) for joint in jointly]
     if any(len(one) != 1 for one in expected) or not all(
-        _same(_values(joint), np.concatenate(expected)) for joint in jointly
+        _same(joint, np.concatenate(expected)) for joint in together
     ):
         return (
             f"{kind} computes a record's values from other records too, or at random (tried on "
             f"{n} records); transform each record by itself"
-        )
-    return ""
+        ), False
+    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in together)
 
 
 def why_uncovered(step: Any) -> str:
@@ -163,9 +167,10 @@ def _values(output: Any) -> np.ndarray:
     return output.toarray() if sparse.issparse(output) else np.asarray(output)
 
 
-def _same(joint: np.ndarray, alone: np.ndarray) -> bool:
+def _same(joint: np.ndarray, alone: np.ndarray, exactly: bool = False) -> bool:
     if joint.shape != alone.shape:
         return False
     if np.issubdtype(joint.dtype, np.number) and np.issubdtype(alone.dtype, np.number):
-        return bool(np.allclose(joint, alone, rtol=1e-5, atol=1e-8, equal_nan=True))
+        rtol, atol = (0.0, 0.0) if exactly else (1e-5, 1e-8)
+        return bool(np.allclose(joint, alone, rtol=rtol, atol=atol, equal_nan=True))
     return all(a == b or (a != a and b != b) for a, b in zip(joint.flat, alone.flat, strict=True))

@@ -30,8 +30,8 @@ from ._transformers import (
     ignores_labels,
     is_covered,
     is_stateless,
-    mixing,
     needs_public_records,
+    try_record_by_record,
     why_uncovered,
 )
 
@@ -122,12 +122,13 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     ``privacy_``; or if it is a scikit-learn transformer that treats each record by itself. Any
     other that needs no fit is tried on up to 20 records, and the guarantee lists the assumption,
     which also says that it holds nothing learned: a function may know a mean of private records,
-    and only of a method of an estimator, as ``scaler.transform``, this is found out. The guarantee
-    lists an assumption, too, for an encoder in a ``FrozenEstimator`` that says, by
-    ``needs_public_records_``, that it learns from public records. A step that is not covered makes
-    the guarantee one of kind "estimate", which assumes that the step reveals nothing about the
-    records. Under ``relation="label"``, where features are public, scikit-learn's unsupervised
-    transformers are covered too.
+    and only of a method of an estimator, as ``scaler.transform``, this is found out. The assumption
+    names rounding if records that are transformed together differ in any bit from single ones, as
+    in matrix products. The guarantee lists an assumption, too, for an encoder in a
+    ``FrozenEstimator`` that says, by ``needs_public_records_``, that it learns from public records.
+    A step that is not covered makes the guarantee one of kind "estimate", which assumes that the
+    step reveals nothing about the records. Under ``relation="label"``, where features are public,
+    scikit-learn's unsupervised transformers are covered too.
 
     Examples
     --------
@@ -242,12 +243,14 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         if any(of_frozen_parts(model.get_params(deep=False), "add_remove")):
             return _Part(name or kind, gap=f"{kind} holds what was fitted outside the guarantee")
         n = 0 if rows is None else num_samples(rows)
-        if n > 1 and (gap := mixing(model, rows)):
+        gap, exact = try_record_by_record(model, rows) if n > 1 else ("", True)
+        if gap:
             return _Part(name or kind, gap=gap)
         tried = f"tried on {n} records" if n > 1 else "not tried"
         step = f"step {name!r}" if name else kind
+        rounding = "" if exact else ", and its rounding, which differs beside others, tells nothing"
         alone = f"treats each record by itself ({tried}), and holds nothing learned from others"
-        return _Part(name, assumption=f"{step} {alone}")
+        return _Part(name, assumption=f"{step} {alone}{rounding}")
     if last and looks_private(model):
         why = f"{NO_CLAIM}: {kind} has an epsilon and states no guarantee (privacy_)"
         return _Part(name, refusal=f"{why}; verify_privacy tests it", disguised=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._blas import one_thread
+from .._blas import one_thread, single_thread
 from .._clones import shadow_clone
 from .._global_chance import seeded_globally
 from .._jobs import workers
@@ -112,7 +112,8 @@ def votes_of_each(
                   i % len(classes))
             for i, (member, part, seed) in enumerate(zip(members, own_parts, seeds, strict=True))
         ]  # fmt: skip
-    with one_thread(math.prod(np.shape(X)) / n_teachers):
+    # How many threads there are decides how sums round: the number of records may not choose it.
+    with single_thread():
         votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
             delayed(_vote)(
                 train, teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),

@@ -28,14 +28,13 @@ from .._validation import (
 from ..accounting import Composed, PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
-from ..mechanisms.bounds import few_rows
 from ..public_facts import public_classes
 from .choice import HEADS, chosen_head
-from .encoding import checked_public, features_of, fitted_to_public, shared_by
+from .encoding import checked_public, fitted_to_public, shared_by
+from .features import head_rows
 from .head import Head, OneRelease, Records, Task
 from .release import MECHANISMS, Sensitivity
 from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
-from .whitening import with_constant
 
 __all__ = ["ALMFineTuner"]
 
@@ -117,9 +116,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     gradients, see :class:`NetworkHead`. Features are centred and half-whitened by the covariance of
     the public records, if given, and scaled to norm 1 in any case, so that the norm of what a head
     gets is public. The exact weights live in one function call: they are neither in the fitted
-    model, nor in its pickle, nor in the frames of an error's traceback. An encoder that computes in
-    floating point may round a record's features differently beside other records; that is not
-    accounted for.
+    model, nor in its pickle, nor in the frames of an error's traceback. ``fit`` encodes each record
+    in a call of its own, and whitens exactly: rounding of a record's features cannot depend on
+    other records. Predictions encode records together.
 
     **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
     nothing, which is not reported; in predictions all classes are equally probable for it. A class
@@ -381,27 +380,8 @@ the encoder treats each record by itself (tried on records that are not private)
             raise ValueError("sampler holds labels that are none of classes. Leave them out.")
         return self._records(X, np.searchsorted(self.classes_, labels))
 
-    def _rows(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return rows in the unit ball, and which records count."""
-        if not isinstance(X, np.ndarray) or len(X) == 0:
-            return self._encoded(X)
-        rows, counts = None, np.empty(len(X), np.bool_)
-        for part in few_rows(len(X)):
-            found, counts[part] = self._encoded(X[part])
-            rows = np.empty((len(X), found.shape[1])) if rows is None else rows
-            rows[part] = found
-        assert rows is not None
-        return rows, counts
-
-    def _encoded(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        features = features_of(self.encoder_, X)
-        if self.whitening_ is not None:
-            with np.errstate(all="ignore"):  # records that are not finite
-                features = (features - self.whitening_.mean_) @ self.whitening_.components_
-        return with_constant(features)
-
     def _records(self, X: Any, labels: NDArray[np.int64], groups: Groups | None = None) -> Records:
-        rows, found = self._rows(X)
+        rows, found = head_rows(self.encoder_, self.whitening_, X, private=True)
         counts = found.astype(np.float64)
         if groups is not None:
             counts *= groups.exact_shares()
@@ -430,7 +410,8 @@ the encoder treats each record by itself (tried on records that are not private)
             X = validate_data(
                 self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
             )
-        return self.head_.scores(self._rows(X)[0], self.weights_)
+        rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
+        return self.head_.scores(rows, self.weights_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class.

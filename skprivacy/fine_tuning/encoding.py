@@ -1,4 +1,4 @@
-"""Encoders that have seen no private record, and the features that they give."""
+"""Encoders that have seen no private record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -19,11 +18,11 @@ from .._sklearn import num_samples, safe_indexing
 from .._validation import check_numbers
 from ..base import PrivateFit
 from ..ensemble import PublicRecords
+from .features import encode_together
 from .whitening import HalfWhitening
 
-__all__ = ["checked_public", "features_of", "fitted_to_public", "shared_by"]
+__all__ = ["checked_public", "fitted_to_public", "shared_by"]
 
-_LARGEST = 1e30  # finite in single precision, in which most encoders compute
 _TRIED = 8
 
 
@@ -95,7 +94,7 @@ def fitted_to_public(
         )
     if public is None:
         return fitted, None, width
-    return fitted, HalfWhitening().fit(features_of(fitted, public)), width
+    return fitted, HalfWhitening().fit(encode_together(fitted, public)), width
 
 
 def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = None) -> Any:
@@ -198,8 +197,8 @@ def try_encoder(encoder: Any, rows: Any) -> int:
     ValueError
         If rows that are encoded together give other features than each by itself.
     """
-    together = features_of(encoder, rows)
-    alone = [features_of(encoder, safe_indexing(rows, [i])) for i in range(len(together))]
+    together = encode_together(encoder, rows)
+    alone = [encode_together(encoder, safe_indexing(rows, [i])) for i in range(len(together))]
     size = np.abs(together).max(initial=0.0)
     if not np.allclose(together, np.concatenate(alone), rtol=1e-3, atol=1e-4 * size):
         raise ValueError(
@@ -208,27 +207,3 @@ def try_encoder(encoder: Any, rows: Any) -> int:
             "by itself; a torch module must be in eval mode."
         )
     return together.shape[1]
-
-
-def features_of(encoder: Any, X: Any) -> NDArray[np.float64]:
-    """Return the features of each record; NaN for one that is not finite.
-
-    An encoder meets zeros in its place: refusing it would tell that it is there.
-    """
-    n = num_samples(X)
-    finite: NDArray[np.bool_] = np.ones(n, np.bool_)
-    if isinstance(X, np.ndarray):
-        finite = np.asarray(np.isfinite(X).all(axis=1))
-        X = np.clip(np.where(finite[:, None], X, 0.0), -_LARGEST, _LARGEST)
-        names = getattr(encoder, "feature_names_in_", None)
-        X = X if names is None else pd.DataFrame(X, columns=names)
-    found = X if encoder is None else encoder.transform(X)
-    found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
-    if found.ndim != 2 or len(found) != n:
-        raise ValueError(
-            f"encoder={encoder!r} gives an array of shape {found.shape} for {n} records; expected "
-            "one row of features for each."
-        )
-    features = np.array(found, dtype=np.float64)
-    features[~finite] = np.nan
-    return features

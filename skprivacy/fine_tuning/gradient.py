@@ -12,6 +12,7 @@ from scipy.special import softmax
 from .._validation import is_number
 from ..accounting import Event, GaussianEvent, NonPrivate, Repeated
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
+from ..mechanisms.bounds import GRID_BITS, exact_map, exact_product, quantize, row_norms
 from .head import Head, Records, Task
 
 __all__ = ["GradientHead"]
@@ -19,7 +20,7 @@ __all__ = ["GradientHead"]
 _TRAVEL = 1.25  # standard deviation of the noise that a weight collects
 _LEAST_NOISE = 0.3  # a noise multiplier below which steps grow no longer
 _AVERAGED = 0.25  # share of the last steps whose weights are averaged
-_INWARDS = 1.0 - 1e-6  # outweighs the rounding of the sums, up to some 10**8 records
+_INWARDS = 1.0 - 1e-6  # outweighs the rounding of norms, and of the sums of over 2**20 records
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,10 @@ class GradientHead(Head):
     record is replaced), with sqrt(steps) times the noise of a single release, and steps adapt to
     one another: their composition is exactly that single release. A record's gradient is its row
     times its residual, so that clipping the residual clips it. That of a group is the mean of its
-    records' clipped gradients, hence no longer than ``clip``. It is clipped to a millionth less
-    than ``clip``, which outweighs the rounding of the sums.
+    records' clipped gradients, hence no longer than ``clip``. Scores are exact products with
+    rounded weights, and residuals lie on a grid, so that a record's gradient is a function of that
+    record and of the weights, to the last bit, and sums are exact. It is clipped to a millionth
+    less than ``clip``, which outweighs the rounding of its norm.
 
     References
     ----------
@@ -91,7 +94,7 @@ class GradientHead(Head):
         weights = np.zeros((task.size, task.n_classes))
         averaged, late = np.zeros_like(weights), max(1, round(self.steps * _AVERAGED))
         for step in range(self.steps):
-            gradient = records.rows.T @ self._residuals(records, targets, weights)
+            gradient = exact_product(records.rows, self._residuals(records, targets, weights))
             weights = weights - length * mechanism.release(gradient, random)
             if step >= self.steps - late:
                 averaged += weights / late
@@ -101,7 +104,8 @@ class GradientHead(Head):
         self, records: Records, targets: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return what each row is multiplied by in the sum of clipped gradients."""
-        residuals = softmax(records.rows @ weights, axis=1) - targets
-        norms = np.linalg.norm(records.rows, axis=1) * np.linalg.norm(residuals, axis=1)
+        scores = exact_map(records.rows, weights, GRID_BITS)
+        residuals = softmax(scores, axis=1) - targets
+        norms = row_norms(records.rows) * row_norms(residuals)
         residuals *= (_INWARDS * self.clip / np.maximum(norms, self.clip))[:, None]
-        return np.asarray(residuals * records.counts[:, None])
+        return quantize(residuals * records.counts[:, None])

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._data_validation import validate_data
 from ..base import undone_if_refused
-from ..mechanisms.bounds import quantize
+from ..mechanisms.bounds import exact_map, quantize, row_norms
 
 __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]
 
@@ -20,6 +20,7 @@ _CONSTANT = 0.35  # as in the linear models: small, because it adds to the norm 
 FEATURE_NORM = 1.0 / math.hypot(1.0, _CONSTANT)  # of the features in a row of the unit ball
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 _NOTHING = 1e-12  # share of the largest variance below which a direction does not vary in public
+_BITS = 26  # of a centred record of norm 1, so that the product with the components is exact
 
 
 class HalfWhitening(TransformerMixin, BaseEstimator):
@@ -43,7 +44,8 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** None for the records that it is fitted to. A record that is transformed
-    afterwards is a function of itself alone.
+    afterwards is a function of itself alone, to the last bit: it is centred, scaled to norm 1 and
+    rounded to multiples of 2**-26, of which the product with ``components_`` is exact.
 
     **Edge cases.** The mean itself becomes 0, all other records have norm 1. Directions in which
     public records do not vary are dropped.
@@ -57,6 +59,8 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
     >>> bool(np.allclose(np.linalg.norm(rows, axis=1), 1.0))
     True
     """
+
+    _computes_records_apart = True  # rounding depends on no other record
 
     @undone_if_refused
     def fit(self, X: ArrayLike, y: Any = None) -> HalfWhitening:
@@ -98,7 +102,25 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "mean_")
         rows = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-        return unit_rows((rows - self.mean_) @ self.components_)[0]
+        return unit_rows(self.scaled(rows))[0]
+
+    def scaled(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each record in the scaled principal directions, times a factor of its own.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_samples, n_features)
+            NaN or infinity make a record NaN.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        with np.errstate(all="ignore"):  # records that are not finite
+            rows, finite = unit_rows(features - self.mean_)
+        found = exact_map(np.rint(np.ldexp(rows, _BITS)) * 2.0**-_BITS, self.components_, _BITS)
+        found[~finite] = np.nan
+        return found
 
 
 def unit_rows(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -106,11 +128,12 @@ def unit_rows(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
 
     It is divided by its largest number first, so that no square overflows.
     """
+    features = np.ascontiguousarray(features)
     largest = np.abs(features).max(axis=1, initial=0.0)
     finite = np.isfinite(largest)
     safe = np.where(finite & (largest > 0), largest, 1.0)
     rows = np.where(finite[:, None], features, 0.0) / safe[:, None]
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    norms = row_norms(rows)
     rows /= np.where(norms > 0, norms, 1.0)[:, None]
     return rows, finite
 

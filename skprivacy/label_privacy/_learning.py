@@ -177,6 +177,7 @@ def fitted(estimator: Any, X: Any, weights: Floats, random: np.random.RandomStat
     if len(np.unique(labels)) < 2:
         return DummyClassifier(strategy="constant", constant=labels[0]).fit(labels, labels)
     whole = len(rows) == len(weights)  # one class a record: no copy is needed
+    # Features and their number are public where labels alone are protected.
     with one_thread(math.prod(np.shape(X))):
         return model.fit(X if whole else safe_indexing(X, rows), labels, **fit_params)
 

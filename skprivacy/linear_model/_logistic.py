@@ -83,6 +83,8 @@ def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     RuntimeError
         If the tolerance cannot be reached, because it is below the rounding error.
     """
+    # The number of records may choose the threads: they change the rounding, which moves the result
+    # within the tolerance, and the sensitivity counts two tolerances.
     with one_blas_thread() if loss.rows.size < _MANY else nullcontext():
         return _minimum(loss, tolerance)
 
@@ -130,6 +132,7 @@ def _solve(loss: LogisticLoss, probabilities, gradient, inverse) -> NDArray[Any]
     direction = scaled
     energy = np.vdot(residual, scaled)
     start = np.linalg.norm(gradient)
+    # The number of records chooses the path to the minimum, not the tolerance at its end.
     enough = start * min(0.1, math.sqrt(start / len(loss.rows)))
     for _ in range(_CG_STEPS):
         image = loss.hessian_product(direction, probabilities)

@@ -241,7 +241,7 @@ class PolynomialObjective:
         return tuple(np.indices((p, p)).reshape(2, -1))
 
     def _slopes(self, target: NDArray) -> NDArray[np.float64]:
-        slopes = np.array(self.slope(target.copy()), np.float64)
+        slopes = np.array(self.slope(target.copy()), np.float64, order="C")
         if slopes.ndim != 2 or len(slopes) != len(target):
             raise ValueError(
                 f"objective.slope must return shape ({len(target)}, n_outputs); got "

@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 from .._validation import check_unmasked
 
 __all__ = [
+    "GRID_BITS",
     "UnitBall",
     "are_arrays",
     "checked_bounds",
     "could_be_pairs",
+    "exact_map",
     "exact_product",
     "few_rows",
     "quantize",
+    "row_norms",
     "two_readings",
     "unrounded",
 ]
 
-_STEP = 2.0**-16
+GRID_BITS = 16  # of a number on the grid of quantize
+_STEP = 2.0**-GRID_BITS
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
 _AT_A_TIME = 1 << 14  # rows that are worked on together
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm, and of the root of a share
@@ -150,6 +154,16 @@ def quantize(
     return values
 
 
+def row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the L2 norm of each row: a function of that row alone, to the last bit.
+
+    Each sum runs over one contiguous row. ``numpy.einsum`` instead splits the sum of a row of more
+    than 8,192 numbers if it is the only row.
+    """
+    squares = np.square(rows, order="C")
+    return np.asarray(np.sqrt(squares.sum(axis=1)))
+
+
 def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``a.T @ b`` for quantised numbers of magnitude at most 1, without rounding.
 
@@ -163,6 +177,33 @@ def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
     for start in range(0, len(a), _ROWS):
         total += a[start : start + _ROWS].T @ b[start : start + _ROWS]
     return total
+
+
+def exact_map(
+    rows: NDArray[np.float64], matrix: NDArray[np.float64], bits: int
+) -> NDArray[np.float64]:
+    """Return ``rows @ matrix`` without rounding, for a matrix that is rounded first.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples, n_features)
+        Multiples of 2**-bits, of norm below 2.
+    matrix : ndarray of shape (n_features, n_outputs)
+        Public. Each column is rounded towards zero, to 52 - bits binary digits of its norm.
+    bits : int
+
+    Notes
+    -----
+    **Guarantees.** A row of the result is a function of that row and of ``matrix``, to the last
+    bit, on every processor and with any number of threads. Columns are scaled by a power of two to
+    norms below 1 and rounded to multiples of 2**(bits - 52). Every product is then a multiple of
+    2**-52. Every partial sum is below 2 by Cauchy-Schwarz, so float64 holds it exactly, whatever
+    the order of summation.
+    """
+    sizes = np.frexp(row_norms(matrix.T))[1]
+    step = 2.0 ** (bits - 52)
+    columns = np.trunc(np.ldexp(matrix, -sizes) / step) * step
+    return np.asarray(np.ldexp(rows @ columns, sizes))
 
 
 @dataclass(frozen=True)
@@ -255,7 +296,7 @@ class UnitBall:
         features *= scale / self.norm
         if self.intercept:
             rows[:, -1] = self.intercept / self.norm
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        norms = row_norms(rows)
         weights = _INWARDS * roots / np.maximum(norms, 1.0)
         if (missing := np.isnan(norms)).any():
             rows[missing], weights[missing] = 0.0, 0.0

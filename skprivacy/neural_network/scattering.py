@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
+from .._blas import one_torch_thread
 from .._data_validation import check_readable
 from .._validation import check_numbers, sequence, whole
+from ._each_record import map_each_record
 
 __all__ = ["ScatteringTransformer"]
 
 _ANGLES, _SLANT = 8, 0.5
 _GROUPS = 27
-_PART = 64  # images that are transformed at a time
 _POOLED = 4  # pixels of the image, each way, that become one feature
 
 
@@ -48,8 +50,9 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    **Guarantees.** No image sees another and ``fit`` looks at the number of pixels alone, so that
-    the features cost no privacy, and a guarantee on them is one on the images.
+    **Guarantees.** The features of an image are a function of that image alone, to the last bit:
+    each is transformed in a call of its own. ``fit`` looks at the number of pixels alone. So the
+    features cost no privacy, and a guarantee on them is one on the images.
 
     **Edge cases.** A black image has features of 0. NaN and infinity stay within their image.
 
@@ -67,6 +70,8 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
     >>> ScatteringTransformer().fit_transform(images).shape
     (5, 3969)
     """
+
+    _computes_records_apart = True
 
     def __init__(self, image_shape: tuple[int, int] | None = None) -> None:
         self.image_shape = image_shape
@@ -144,10 +149,12 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         images = torch.from_numpy(np.ascontiguousarray(rows, np.float32))
         images = images.reshape(-1, 1, *self.image_shape_)
         fine, coarse = _wavelets(scale=0), _wavelets(scale=1)
-        with torch.inference_mode():
-            parts = [_channels(part, fine, coarse) for part in images.split(_PART)]
-            found = [F.group_norm(part, _GROUPS).flatten(1) for part in parts]
-            return np.asarray(torch.cat(found).numpy())
+
+        def features(image: Tensor) -> Tensor:
+            return F.group_norm(_channels(image, fine, coarse), _GROUPS).flatten(1)
+
+        with torch.inference_mode(), one_torch_thread():
+            return np.asarray(map_each_record(features, images).numpy())
 
 
 def _rows(X: ArrayLike) -> NDArray:
@@ -181,6 +188,7 @@ def _blurred(maps: Tensor, size: tuple[int, int]) -> Tensor:
     return rows @ maps @ columns.T
 
 
+@lru_cache(maxsize=8)
 def _bells(n: int, size: int) -> Tensor:
     step = _POOLED * size / n  # pixels of the image
     distance = step * torch.arange(n) - (_POOLED * torch.arange(size)[:, None] + 1.5)

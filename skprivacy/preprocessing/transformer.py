@@ -74,6 +74,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
            [ 1. ,  0. ,  0. ]])
     """
 
+    _computes_records_apart = True
+
     def __init__(
         self,
         schema: Schema | None = None,

@@ -522,6 +522,19 @@ def test_functions_are_tried_row_by_row(function, covered):
     assert told == ([] if function is None else [words])
 
 
+@pytest.mark.parametrize(
+    ("function", "exact"),
+    [(np.sqrt, True), (lambda Z: Z * (1 + 1e-15 * len(Z)), False)],
+)
+def test_rounding_that_depends_on_other_records_is_an_assumption(function, exact):
+    """The factor stands for a matrix product, whose rounding differs between processors."""
+    model = Pipeline([("first", FunctionTransformer(function).fit(X)), ("last", learn(None))])
+    claim = claim_of(model.fit(np.abs(X), y), np.abs(X))
+    assert not claim.uncovered
+    told = [a for a in claim.guarantee.assumptions if "rounding" in a]
+    assert told == [] if exact else "its rounding, which differs beside others" in told[0]
+
+
 class Held(TransformerMixin, BaseEstimator):
     """Needs no fit, as it was handed what it needs."""
 

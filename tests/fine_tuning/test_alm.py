@@ -119,7 +119,7 @@ def test_without_noise_the_softmax_head_is_that_of_scikit_learn(n_classes):
     few = n_classes > Y
     model = tuner(head=SoftmaxHead(ridge=1.0), epsilon=np.inf, classes=range(n_classes))
     model.fit(X[few], Y[few])
-    rows, _ = model._rows(X[few])
+    rows = model._records(X[few], Y[few]).rows
     plain = LogisticRegression(fit_intercept=False, C=1.0, tol=1e-10, max_iter=10_000)
     plain.fit(rows, Y[few])
     np.testing.assert_allclose(

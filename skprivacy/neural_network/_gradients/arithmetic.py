@@ -108,6 +108,7 @@ def add_weighted(
     To ``bias`` the rows of ``d`` are added likewise. ``out``, if there is one, is overwritten, and
     may be ``d``. What ``weight`` and ``bias`` hold counts for nothing if these are the ``first``.
     """
+    # As in _is_small, the number of rows chooses the rounding alone.
     short = len(d) <= _SUMMED_ROWS and weight.dtype == torch.float32
     if out is not None and short and _is_small(a, d.shape[1]):
         rows, scale, weighted, sums = d.numpy(), factors.numpy(), out.numpy(), weight.numpy()
@@ -187,7 +188,11 @@ def numpy_sees(values: Tensor) -> bool:
 
 
 def _is_small(a: Tensor, n: int) -> bool:
-    """Whether numpy is to multiply a matrix by another one of ``n`` columns."""
+    """Whether numpy is to multiply a matrix by another one of ``n`` columns.
+
+    The number of rows chooses how gradients are rounded, as shapes of products do anyway. Zero-out
+    keeps it; under add-remove no margin is proved for it (SECURITY.md).
+    """
     return numpy_sees(a) and a.dtype == torch.float32 and a.numel() * n <= _SMALL
 
 

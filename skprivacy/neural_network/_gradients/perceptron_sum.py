@@ -57,6 +57,8 @@ class PerceptronSum:
         """Whether these rows are summed here."""
         grad = self._layers[0][0].grad
         single = inputs.dtype == torch.float32 and grad is not None and grad.dtype == torch.float32
+        # The number of rows chooses how gradients are rounded, as shapes of products do anyway.
+        # Zero-out keeps it; under add-remove no margin is proved for it (SECURITY.md).
         short = len(inputs) * self._work < _MUCH_WORK and self._widest <= SUMMED
         return single and short and numpy_sees(inputs)
 

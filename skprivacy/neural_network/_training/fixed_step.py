@@ -123,6 +123,8 @@ class FixedStep:
 
     def _summed(self, drawn: NDArray[np.int64]) -> Tensor:
         """Return all that is to be released of the records with these numbers."""
+        # The size of the sample chooses how gradients are rounded. Zero-out keeps it; under
+        # add-remove no margin is proved for it (SECURITY.md).
         length = next((n for n in self._sums if len(drawn) <= n), None)
         if length is None:
             training = self._training

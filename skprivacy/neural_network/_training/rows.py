@@ -84,6 +84,7 @@ class MappedRows:
 def that_fit(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
     """Return rows as they are, or what sends those of a step if a device has no room for all."""
     free = _FREE.get(torch.device(device).type)
+    # The number of records chooses where they lie; a step gets the same numbers either way.
     if isinstance(X, MappedRows) or free is None or 2 * X.nbytes <= free(device):
         return X
     return MappedRows(X.numpy(), device, X.numpy().dtype)

@@ -17,17 +17,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from ..._blas import threads_for
+from ..._blas import one_torch_thread, threads_for
 from ..._data_validation import validate_data
 from ..._validation import VERBOSE, Interval, check_random_state
 from ...base import undone_if_refused
+from .._each_record import map_each_record
 from .._training.environment import ordinary_torch, usable_device
 
 __all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
 
 Self = TypeVar("Self", bound="ContrastiveEncoder")
 Views = Callable[[Tensor], tuple[Tensor, Tensor]]
-_PART = 64  # rows that are transformed at a time
 _PROJECTED = 64  # numbers of the projection that the loss compares
 _WARM_UP = 0.1  # share of the steps in which the step size rises
 
@@ -52,7 +52,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     Notes
     -----
     **Guarantees.** None: the weights are a function of the records that ``fit`` was given. A
-    record's features depend on that record and the weights alone.
+    record's features depend on that record and the weights alone, to the last bit.
 
     **Edge cases.** Rows that are left over after the last full batch of an epoch wait for the next.
     """
@@ -129,7 +129,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Private records too: each is transformed by itself.
+            Private records too: each is transformed in a call of the module of its own.
 
         Returns
         -------
@@ -140,9 +140,9 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         rows = validate_data(self, X, dtype=np.float32, reset=False)
         device = usable_device(self.device)
         module = self.module_ if device == "cpu" else copy.deepcopy(self.module_).to(device)
-        with ordinary_torch(device), torch.inference_mode():
-            parts = torch.from_numpy(np.ascontiguousarray(rows)).split(_PART)
-            found = torch.cat([_of_full_part(module, part.to(device)).cpu() for part in parts])
+        with ordinary_torch(device), torch.inference_mode(), one_torch_thread():
+            records = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
+            found = map_each_record(module, records).cpu()
         return np.asarray(found.numpy())
 
     @property
@@ -197,15 +197,6 @@ def _pace(step: int, total: int) -> float:
     if step < rising:
         return (step + 1) / rising
     return 0.5 * (1 + np.cos(np.pi * (step - rising) / max(1, total - rising)))
-
-
-def _of_full_part(module: nn.Module, rows: Tensor) -> Tensor:
-    """Return the features of up to ``_PART`` rows.
-
-    Products sum in an order that depends on how many rows there are. Filling up makes a record's
-    features the same whatever else is asked for.
-    """
-    return module(F.pad(rows, (0, 0, 0, _PART - len(rows))))[: len(rows)]
 
 
 @contextmanager

@@ -88,6 +88,7 @@ class SCARFEncoder(ContrastiveEncoder):
     (269, 8)
     """
 
+    _computes_records_apart = True
     _parameter_constraints = {
         **CONSTRAINTS,
         "hidden_layer_sizes": ["array-like"],

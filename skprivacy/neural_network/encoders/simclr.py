@@ -99,6 +99,7 @@ class SimCLREncoder(ContrastiveEncoder):
     ... ).fit(X, y)
     """
 
+    _computes_records_apart = True
     _parameter_constraints = {
         **CONSTRAINTS,
         "image_shape": [tuple, list, None],

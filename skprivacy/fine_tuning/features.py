@@ -1,0 +1,189 @@
+"""Features of records, and the rows of the unit ball that a head is fitted to.
+
+The features of a private record are a function of that record alone, to the last bit. Read
+:func:`encode_each` first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+
+from .._sklearn import num_samples, safe_indexing
+from ..mechanisms.bounds import few_rows
+from .whitening import HalfWhitening, with_constant
+
+__all__ = ["encode_each", "encode_together", "head_rows"]
+
+_LARGEST = 1e30  # finite in single precision, in which most encoders compute
+
+# Each number of the output is computed from one number of the record, so that rounding depends on
+# no other record. Matched by exact type.
+_NUMBER_BY_NUMBER = {
+    Binarizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    SimpleImputer,
+    StandardScaler,
+}
+
+
+def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
+    """Return the features of each record; NaN for a record that is not finite.
+
+    The encoder gets all records in one call, which is fast. Rounding may then depend on the other
+    records: use it for public records and for predictions.
+
+    An encoder gets zeros in place of a record that is not finite: an error would tell that the
+    record is there.
+    """
+    X, finite = _made_finite(encoder, X)
+    features = _checked(encoder, X if encoder is None else encoder.transform(X), len(finite))
+    features[~finite] = np.nan
+    return features
+
+
+def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
+    """Return the features of each record; NaN for a record that is not finite.
+
+    The encoder gets one record in each call. Matrix products round a row by its place among the
+    other rows, and by how many there are: in one call for all records, one inserted record would
+    change the features of others, and half-whitening multiplies that change.
+
+    Notes
+    -----
+    **Guarantees.** The features of a record are a function of that record alone, to the last bit,
+    if the encoder keeps no state between calls. Each call has the same shape. An array is copied
+    to the same place in memory each time, because some kernels round by alignment.
+
+    Encoders that compute each number, or each record, separately get all records in one call.
+    """
+    X, finite = _made_finite(encoder, X)
+    first, rest = _split(encoder)
+    if first is not None:
+        X = first.transform(X)
+    if rest is None:
+        features = _checked(encoder, X, len(finite))
+    else:
+        features = _one_by_one(rest, X, len(finite))
+    features[~finite] = np.nan
+    return features
+
+
+def head_rows(
+    encoder: Any, whitening: HalfWhitening | None, X: Any, *, private: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return rows in the unit ball, and which records count.
+
+    Parameters
+    ----------
+    encoder : transformer or None
+    whitening : HalfWhitening or None
+    X : array-like or DataFrame
+        Records.
+    private : bool
+        Whether each row must be a function of its own record, to the last bit.
+    """
+    if not isinstance(X, np.ndarray) or len(X) == 0:
+        return _few_head_rows(encoder, whitening, X, private)
+    rows, counts = None, np.empty(len(X), np.bool_)
+    for part in few_rows(len(X)):
+        found, counts[part] = _few_head_rows(encoder, whitening, X[part], private)
+        rows = np.empty((len(X), found.shape[1])) if rows is None else rows
+        rows[part] = found
+    assert rows is not None
+    return rows, counts
+
+
+def _few_head_rows(
+    encoder: Any, whitening: HalfWhitening | None, X: Any, private: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    features = encode_each(encoder, X) if private else encode_together(encoder, X)
+    return with_constant(features if whitening is None else whitening.scaled(features))
+
+
+def _made_finite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
+    """Return what the encoder takes, and which records are finite."""
+    finite: NDArray[np.bool_] = np.ones(num_samples(X), np.bool_)
+    if isinstance(X, np.ndarray):
+        finite = np.asarray(np.isfinite(X).all(axis=1))
+        X = np.clip(np.where(finite[:, None], X, 0.0), -_LARGEST, _LARGEST)
+        names = getattr(encoder, "feature_names_in_", None)
+        X = X if names is None else pd.DataFrame(X, columns=names)
+    return X, finite
+
+
+def _checked(encoder: Any, found: Any, n: int) -> NDArray[np.float64]:
+    """Return a new array, one row after the other in memory."""
+    found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+    if found.ndim != 2 or len(found) != n:
+        raise ValueError(
+            f"encoder={encoder!r} gives an array of shape {found.shape} for {n} records; expected "
+            "one row of features for each."
+        )
+    return np.array(found, dtype=np.float64, order="C")
+
+
+def _one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
+    record = np.empty((1, X.shape[1]), X.dtype) if isinstance(X, np.ndarray) else None
+    features = np.empty((0, 0))
+    for i in range(n):
+        if record is None:
+            found = encoder.transform(safe_indexing(X, [i]))
+        else:
+            record[0] = X[i]
+            found = encoder.transform(record)
+        row = _checked(encoder, found, 1)
+        if not i:
+            features = np.empty((n, row.shape[1]))
+        features[i] = row[0]
+    return features
+
+
+def _split(encoder: Any) -> tuple[Any, Any]:
+    """Return the first steps, which compute each record separately, and the other steps.
+
+    ``None`` stands for no steps.
+    """
+    if type(encoder) is FrozenEstimator:
+        return _split(encoder.estimator)
+    if type(encoder) is not Pipeline:
+        return (encoder, None) if _computes_apart(encoder) else (None, encoder)
+    apart = [_computes_apart(step) for _, step in encoder.steps]
+    n = (*apart, False).index(False)
+    return encoder[:n] if n else None, encoder[n:] if n < len(apart) else None
+
+
+def _computes_apart(step: Any) -> bool:
+    """Return whether rounding of a record's features is known to depend on no other record."""
+    kind = type(step)
+    if kind is FrozenEstimator:
+        return _computes_apart(step.estimator)
+    if kind is Pipeline:
+        return all(_computes_apart(each) for _, each in step.steps)
+    if kind is ColumnTransformer:
+        return all(_computes_apart(each) for _, each, _ in step.transformers_)
+    if kind is FunctionTransformer:
+        return step.func is None
+    own = vars(kind).get("_computes_records_apart", False)
+    return step is None or isinstance(step, str) or kind in _NUMBER_BY_NUMBER or own
