@@ -357,7 +357,7 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 def _spend(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     try:
-        budget.commit(budget.reserve(event, args.who, args.relation, args.unit))
+        budget.charge(event, args.who, args.relation, args.unit)
     except BudgetExceededError as error:
         show(error)
         return 1

@@ -8,7 +8,7 @@ from ..._validation import storable
 from ..events import RELATIONS
 from .log import LedgerError, Record
 
-__all__ = ["check_same_unit", "check_terms", "check_unit", "check_who"]
+__all__ = ["check_same_relation", "check_same_unit", "check_terms", "check_unit", "check_who"]
 
 
 def check_unit(unit: Any) -> str:
@@ -24,6 +24,24 @@ def check_who(who: Any) -> str:
     text = str(who)
     storable("who", text)
     return text
+
+
+def check_same_relation(relation: str | None, settled: str | None) -> str:
+    """Return the relation of a charge; refuse to add up guarantees of different relations."""
+    known = settled or relation or "add_remove"
+    if relation in (None, known):
+        return known
+    either = "label" in (relation, known)  # no parameter makes one of the other
+    restated = (
+        ""
+        if either
+        else ", or set the estimator's n_records or relation (in a shell by --set) so that it "
+        f"states {known!r}"
+    )
+    raise ValueError(
+        f"The event is stated for relation={relation!r} and the budget for {known!r}. Relations "
+        f"are never mixed. Create a budget with relation={relation!r}{restated}."
+    )
 
 
 def check_same_unit(unit: str, settled: str) -> None:
