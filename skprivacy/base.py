@@ -358,8 +358,9 @@ class PrivateFit:
     ) -> Iterator[None]:
         """State the guarantee and charge the budget; the data may be touched only inside.
 
-        The budget is charged by the call. On leaving without an error, the estimator has ``privacy_``, ``privacy_event_``,
-        ``epsilon_`` and ``delta_``. Parameters are those of :func:`private_release`.
+        The budget is charged by the call. On leaving without an error, the estimator has
+        ``privacy_``, ``privacy_event_``, ``epsilon_`` and ``delta_``. Parameters are those of
+        :func:`private_release`.
 
         Parameters
         ----------

@@ -155,7 +155,7 @@ MUTANTS = {
         privacy_budget.Statement, "verify", lambda self: "", lines_outside,
     ),
     "units are added up": (privacy_budget, "check_same_unit", lambda *_: None, units),
-    "an outcome must be noted": (PrivacyBudget, "_note", PrivacyBudget._settle, outcomes),
+    "an outcome must be noted": (PrivacyBudget, "_record_outcome", PrivacyBudget._settle, outcomes),
     "loading opens the ledger": (PrivacyBudget, "_at", eagerly, loading),
     "a missing ledger is made anew": (sqlite.sqlite3, "connect", made_anew, loading),
 }  # fmt: skip

@@ -8,8 +8,8 @@ from skprivacy.accounting import (
     PoissonSampled,
     Repeated,
     calibrate_noise_multiplier,
-    charge,
 )
+from skprivacy.base import reserve_release
 
 
 def sgd(epsilon, delta=1e-6):
@@ -28,7 +28,7 @@ class Charged(ClassifierMixin, BaseEstimator):
         self.fail = fail
 
     def fit(self, X, y):
-        with charge(self.budget, LaplaceEvent(self.scale), who="Charged"):
+        with reserve_release(self.budget, LaplaceEvent(self.scale), who="Charged"):
             if self.fail:
                 raise RuntimeError("no luck")
             self.classes_ = [0, 1]

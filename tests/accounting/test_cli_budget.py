@@ -87,11 +87,11 @@ def test_what_no_longer_fits_is_told_why(ledger, capsys):
 
 def test_what_was_never_settled_is_explained(ledger, capsys):
     budget = PrivacyBudget.open(ledger)
-    budget.commit(budget.reserve(LaplaceEvent(10.0)))
+    budget.charge(LaplaceEvent(10.0))
     assert main(["budget", "show", ledger]) == 0
     assert "it stays charged" not in capsys.readouterr().out
     budget.reserve(LaplaceEvent(10.0))
-    budget.fail(budget.reserve(LaplaceEvent(10.0)))
+    budget.fail(budget.reserve(LaplaceEvent(10.0)).receipt.charge_id)
     assert main(["budget", "show", ledger]) == 0
     told = capsys.readouterr().out
     assert "reserved: at work, or its process was killed; it stays charged" in told

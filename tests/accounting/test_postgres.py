@@ -28,7 +28,7 @@ def server():
 
 def test_the_whole_life_of_a_budget(server):
     budget = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
-    with budget.charge(LaplaceEvent(10.0), who="mean"):
+    with budget.reserve(LaplaceEvent(10.0), who="mean"):
         pass
     budget.scope("sweep").reserve(GaussianEvent(50.0))
     with pytest.raises(BudgetExceededError):
@@ -46,7 +46,7 @@ def _spend(address):
     budget, done = PrivacyBudget.open(address), 0
     while True:
         try:
-            with budget.charge(LaplaceEvent(100.0)):
+            with budget.reserve(LaplaceEvent(100.0)):
                 done += 1
         except BudgetExceededError:
             return done
@@ -79,7 +79,7 @@ def test_no_server_no_release(server):
         connection.execute("DROP SCHEMA skprivacy_gone CASCADE")
     with (
         pytest.raises(LedgerError, match="nothing was released"),
-        budget.charge(LaplaceEvent(10.0)),
+        budget.reserve(LaplaceEvent(10.0)),
     ):
         ran.append(1)
     with pytest.raises(LedgerError, match="cannot be used"):
@@ -122,7 +122,7 @@ def test_a_thread_keeps_its_connection(server):
 
 def _charged(budget, n):
     for _ in range(n):
-        with budget.charge(LaplaceEvent(100.0)):
+        with budget.reserve(LaplaceEvent(100.0)):
             pass
     return n
 

@@ -32,7 +32,7 @@ while True:
     try:
         budget = PrivacyBudget.open(path)
         while True:
-            with budget.charge(LaplaceEvent(1000.0)):
+            with budget.reserve(LaplaceEvent(1000.0)):
                 os.write(out, b"x")  # the release
     except BudgetExceededError:
         break

@@ -10,7 +10,6 @@ from skprivacy.accounting import (
     LaplaceEvent,
     LedgerError,
     PrivacyBudget,
-    charge,
 )
 from skprivacy.accounting.budget.ledger import ledger_at
 from skprivacy.exceptions import BudgetExceededError
@@ -63,8 +62,7 @@ def test_groups_without_the_name_of_the_unit_are_told_how_to_have_it():
 def test_the_first_charge_settles_the_unit_for_everybody(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
     assert budget.unit is None
-    with charge(budget, LaplaceEvent(10.0), unit="patient"):
-        pass
+    budget.charge(LaplaceEvent(10.0), unit="patient")
     other = PrivacyBudget.open(ledger)
     assert budget.unit == other.unit == "patient"
     for attempt in (other.reserve, other.scope("a").reserve, PrivacyBudget.open(ledger).reserve):

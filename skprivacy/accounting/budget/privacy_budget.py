@@ -12,13 +12,13 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ..._output import displayable
-from ..._validation import storable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
 from .._event import check_event
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
+from .counter import Counter
 from .filters import FILTERS
 from .handle import FORMAT
 from .ledger import ledger_at
@@ -26,6 +26,7 @@ from .log import LedgerError, Log
 from .receipt import Receipt, Reservation
 from .refusals import before_release, explained, has_no_epsilon, no_epsilon
 from .rules import Cost, spent
+from .scope_names import check_scope_name
 from .scopes import along, check_partitions, inner
 from .statement import Statement
 from .terms import check_same_relation, check_same_unit, check_unit, check_who
@@ -57,6 +58,10 @@ class PrivacyBudget(Statement):
         How charges are composed; see Notes.
     n_records : int, default=None
         The public number of records. If given, ``delta`` must be below its inverse.
+    counter : str or Path, default=None
+        Where to keep the number of the last charge outside the ledger: another file, best on
+        another disk, or ``postgresql://user@host/database#name``. A ledger that is behind it, such
+        as an older copy, is refused. It is created with the ledger, which remembers it.
 
     Notes
     -----
@@ -104,6 +109,7 @@ class PrivacyBudget(Statement):
         unit: str | None = None,
         filter: str = "adaptive",
         n_records: int | None = None,
+        counter: str | Path | None = None,
     ) -> None:
         positive("epsilon", epsilon)
         check_delta(delta, n_records)
@@ -114,23 +120,48 @@ class PrivacyBudget(Statement):
         if not isinstance(filter, str) or filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
         terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
-        terms |= {"relation": relation, "filter": filter, "unit": unit}
+        terms |= {"relation": relation, "filter": filter, "unit": unit, "counter": None}
         if path is None:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
             _owned.add(folder)
             self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
             path = Path(folder) / "ledger"
         self._attach(ledger_at(path), "/")
+        if counter is not None:
+            terms["counter"] = self._create_counter(counter)
         try:
             self._ledger.create(json.dumps(terms | {"format": FORMAT}, sort_keys=True))
+            if counter is not None:
+                with self._ledger.transaction():
+                    pass  # the counter moves to the first line: it is no other ledger's any more
         except FileExistsError:
             known = self._terms
-            open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
+            open_ones = {k: known[k] for k in ("relation", "unit", "counter") if terms[k] is None}
             if known != terms | open_ones:
                 raise ValueError(
                     f"The ledger {str(path)!r} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or pass another path."
                 ) from None
+
+    def _create_counter(self, address: str | Path) -> str:
+        """Create the counter before its ledger, so that no ledger is ever without it."""
+        counter = Counter(address)
+        if counter.address == self.path:
+            raise ValueError(
+                f"counter={counter.address!r} must not be the ledger: whoever restores one file "
+                "restores the other. Pass another path, best on another disk."
+            )
+        line, _ = counter.create()
+        if line:
+            try:
+                _ = self._terms
+            except LedgerError as error:
+                raise ValueError(
+                    f"counter={counter.address!r} stands at line {line} of a ledger, but the "
+                    f"ledger {self.path} cannot be read. Restore the ledger, or pass another place "
+                    "for the counter of a new one."
+                ) from error
+        return counter.address
 
     def scope(
         self, name: str, epsilon: float | None = None, delta: float | None = None
@@ -142,7 +173,9 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         name : str
-            Must not contain ``/`` or begin with ``=``.
+            Must not contain ``/`` or begin with ``=``. Must be in Unicode normal form NFC, without
+            invisible, control or bidirectional characters and without surrounding blanks: names
+            that look alike would have separate caps.
         epsilon, delta : float, default=None
             The cap of this scope, which is set once. Earlier charges must fit into it by the
             budget's filter, and the cap must not depend on what those charges released.
@@ -162,7 +195,7 @@ class PrivacyBudget(Statement):
                 f"name={name!r} must be a non-empty string without '/' that does not begin with "
                 "'='. Use partition() for a part of the records."
             )
-        storable("name", name)
+        check_scope_name("name", name)
         return self._inner(name, epsilon, delta)
 
     def partition(self, key: str) -> PrivacyBudget:
@@ -174,7 +207,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         key : str
-            The name of the part, not empty and without ``/``.
+            The name of the part, not empty and without ``/``; the rules of :meth:`scope` hold.
 
         Returns
         -------
@@ -191,7 +224,7 @@ class PrivacyBudget(Statement):
             raise ValueError(
                 f"key={key!r} must be a non-empty string without '/'. Pass the name of the part."
             )
-        storable("key", key)
+        check_scope_name("key", key)
         return self._inner(f"={key}", None, None)
 
     def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
@@ -408,4 +441,3 @@ if hasattr(os, "register_at_fork"):
 def _remove(folder: str, owner: int) -> None:
     if folder in _owned and os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
-

@@ -8,7 +8,29 @@ from ..._validation import storable
 from ..events import RELATIONS
 from .log import LedgerError, Record
 
-__all__ = ["check_same_relation", "check_same_unit", "check_terms", "check_unit", "check_who"]
+__all__ = [
+    "SHORTEST_DIGEST",
+    "check_digest",
+    "check_same_relation",
+    "check_same_unit",
+    "check_terms",
+    "check_unit",
+    "check_who",
+]
+
+
+SHORTEST_DIGEST = 16  # hexadecimal digits: another line with them takes 2**64 trials to find
+
+
+def check_digest(digest: Any) -> None:
+    """Raise an error unless ``digest`` is a digest, or enough of its beginning."""
+    if not isinstance(digest, str):
+        raise TypeError(f"digest={digest!r} must be the digest of a receipt or of verify().")
+    if len(digest) < SHORTEST_DIGEST or not set(digest) <= set("0123456789abcdef"):
+        raise ValueError(
+            f"digest={digest!r} must have at least {SHORTEST_DIGEST} hexadecimal digits. Copy it "
+            "from a receipt, from verify() or from the output of a command."
+        )
 
 
 def check_unit(unit: Any) -> str:
