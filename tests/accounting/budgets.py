@@ -6,6 +6,7 @@ from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
     PoissonSampled,
+    PrivacyBudget,
     Repeated,
     calibrate_noise_multiplier,
 )
@@ -39,6 +40,12 @@ class Charged(ClassifierMixin, BaseEstimator):
 
 
 X, Y = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 1, 0, 1, 0, 1]
+
+
+def verify_ledger(path):
+    """Verify a ledger as a process does that knows its last digest."""
+    budget = PrivacyBudget.open(path)
+    return budget.verify(budget.digest)
 
 
 def scopes_in(scope, depth):

@@ -361,7 +361,8 @@ def test_an_earlier_digest_finds_a_cut_tail(ledger):
     assert budget.verify(late) == late
     _cut(ledger)
     cut = PrivacyBudget.open(ledger)
-    cut.verify()  # nothing in the file itself tells
+    with pytest.warns(PrivacyWarning, match="rollback .* cannot be noticed"):
+        cut.verify()  # nothing in the file itself tells
     cut.verify(early)
     with pytest.raises(LedgerError, match="last lines were cut off"):
         cut.verify(late)
@@ -536,7 +537,7 @@ def test_a_ledger_may_be_opened_by_its_terms_after_a_writer_was_killed(ledger):
     budget = PrivacyBudget(1.0, path=ledger)
     budget.reserve(LaplaceEvent(10.0))
     assert budget.spent() == pytest.approx(0.2)
-    budget.verify()
+    budget.verify(budget.digest)
 
 
 def test_a_ledger_from_before_is_converted_with_its_charges(ledger):
@@ -665,8 +666,8 @@ def test_what_is_no_path_is_refused_by_name(tmp_path, name):
 def test_names_that_would_steer_a_terminal_are_shown_as_escapes(tmp_path):
     steering = "\x1b[2J"
     budget = PrivacyBudget(1.0, path=tmp_path / steering, unit=steering)
-    part = budget.scope(steering, epsilon=0.5)
-    shown = [repr(budget), repr(part), repr(part.guarantee())]
+    part = budget.scope("adult", epsilon=0.5)
+    shown = [repr(budget.guarantee()), str(part.charge(LaplaceEvent(9.0), steering, unit=steering))]
     for refused in (
         lambda: budget.scope(steering, epsilon=0.7),
         lambda: part.reserve(LaplaceEvent(1.0), who=steering, unit=steering),

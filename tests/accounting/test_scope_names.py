@@ -61,7 +61,7 @@ def test_names_that_look_like_another_are_refused(kind):
         lambda: PrivacyBudget.open(budget.path, name),
         lambda: PrivacyBudget.open(budget.path, f"adult/={name}"),
     ):
-        with pytest.raises(ValueError, match="Remove the character|Pass ") as refused:
+        with pytest.raises(ValueError, match=r"Remove the character|Pass ") as refused:
             give()
         assert str(refused.value).isprintable()
     assert budget.digest == before

@@ -113,7 +113,7 @@ def test_a_ledger_from_before_there_were_units_is_of_records(ledger, relation):
     budget.reserve(LaplaceEvent(10.0), relation="zero_out")
     assert budget.spent() == pytest.approx(0.2)
     assert repr(budget) == "PrivacyBudget(epsilon=1, delta=0): 0.2 spent by 2 charges"
-    budget.verify()
+    budget.verify(budget.digest)
 
 
 def _from_before(path, event, count, delta=1e-5):
@@ -132,7 +132,7 @@ def test_a_ledger_from_before_goes_on_under_the_present_filter(tmp_path):
     fresh = PrivacyBudget(3.0, 1e-5)
     old = _from_before(tmp_path / "sgd", sgd(0.5), 5)
     assert old.remaining(sgd(0.5)) == fresh.remaining(sgd(0.5)) - 5
-    old.verify()
+    old.verify(old.digest)
     for event, count in ((LaplaceEvent(100.0), 310), (ApproxDP(1e-3, 4e-7), 26)):
         spent = _from_before(tmp_path / str(count), event, count)  # more than adding up allows
         assert spent.remaining(LaplaceEvent(1e4)) == 0
