@@ -1,6 +1,6 @@
 """How many charges a second a ledger takes, beside what its disk takes.
 
-``python benchmarks/ledger.py [folder] [charges]`` charges and commits in a ledger in ``folder``, by
+``python benchmarks/ledger.py [folder] [charges] [counter]`` charges and commits in a ledger in ``folder``, by
 default the current one. It prints the pairs a second of wall and of processor time for each tenth,
 and how often a second the disk itself takes a page. A pair is two transactions, and one of
 SQLite's rollback journal with ``synchronous=EXTRA`` waits for the disk five times: twice for the
@@ -10,6 +10,7 @@ SQLite syncs the folder whenever it opens a journal, and syncs the end of the jo
 a write-ahead log waits less (once), and then the file alone is not the ledger.
 Opening the connection anew for each of them is a fifth of the processor's part.
 ``postgresql://user@host/database#name`` in place of a folder measures a server, which waits once.
+``counter`` is the place of a counter, which each of the two transactions reads and moves.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def pairs(budget: PrivacyBudget, n: int) -> tuple[float, float]:
     return n / (time.perf_counter() - start), n / (time.process_time() - worked)
 
 
-def main(place: str = ".", charges: str = "500") -> None:
+def main(place: str = ".", charges: str = "500", counter: str | None = None) -> None:
     server = place.startswith("postgres")
     with nullcontext(place) if server else tempfile.TemporaryDirectory(dir=place) as folder:
-        budget = PrivacyBudget(1e9, path=place if server else Path(folder) / "ledger")
+        path = place if server else Path(folder) / "ledger"
+        budget = PrivacyBudget(1e9, path=path, counter=counter)
         if not server:
             print(f"the disk: {syncs(folder):.0f} writes a second")
         tenth = max(1, int(charges) // 10)

@@ -48,7 +48,7 @@ examples:
   skprivacy budget what-if adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 100
       (with 100 steps per epoch: how many more epochs does the budget allow?)
   skprivacy budget spend adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500
-  skprivacy budget spend adult.ledger --epsilon 0.1 --expect 5054ff597391fdf8
+  skprivacy budget spend adult.ledger --epsilon 0.1 --expect ca9d8bf5cb0bae54
       (refuses an older copy of the ledger: each charge shows the digest for the next)
   skprivacy budget show adult.ledger --plot spend.png
   skprivacy budget scope adult.ledger survey --epsilon 1 --delta 1e-6

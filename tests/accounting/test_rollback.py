@@ -69,11 +69,15 @@ def test_without_a_counter_a_budget_says_that_it_cannot_notice_a_rollback(ledger
     assert "noticed by the digest that this budget knows" in budget.rollback_notice
     opened = PrivacyBudget.open(ledger)
     assert "cannot be noticed" in opened.rollback_notice
+    assumption = "the ledger was not restored from an older copy"
+    assert assumption in opened.guarantee().assumptions
+    assert assumption not in budget.guarantee().assumptions
     with pytest.warns(PrivacyWarning, match=r"rollback .* cannot be noticed.* counter") as warned:
         assert opened.verify() == digest
     assert [w.filename for w in warned] == [__file__]
     assert opened.verify(digest[:16]) == digest  # without a warning
     assert "cannot" not in opened.rollback_notice
+    assert assumption not in opened.guarantee().assumptions
 
 
 @pytest.mark.parametrize("short", ["", "0123456789abcde", "g" * 16, "A" * 16])

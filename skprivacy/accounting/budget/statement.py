@@ -75,14 +75,18 @@ class Statement(Handle):
         Returns
         -------
         PrivacyGuarantee
-            Stated at the budget's delta, for its relation and unit.
+            Stated at the budget's delta, for its relation and unit. Where a rollback of the ledger
+            cannot be noticed, an assumption says so.
         """
         terms = self._current
+        assumptions = ["events settled before any answer was seen"]
+        if self._may_be_older_copy():
+            assumptions.append("the ledger was not restored from an older copy")
         return PrivacyGuarantee(
             together(self._charges()),
             terms["delta"] or None,
             terms["relation"],
-            assumptions=("events settled before any answer was seen",),
+            assumptions=tuple(assumptions),
             unit=terms["unit"],
         )
 
@@ -96,6 +100,9 @@ class Statement(Handle):
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
         return table(self._ledger.records(), self._scope, self._current)
+
+    def _may_be_older_copy(self) -> bool:
+        return self.counter is None and not self._ledger.is_witnessed
 
     @property
     def rollback_notice(self) -> str:
@@ -150,10 +157,10 @@ class Statement(Handle):
         log = self._ledger.read()
         check_terms(records, self._terms, log.settled())
         check_caps(log, self._settled(log))
-        if self.counter is None and not self._ledger.is_witnessed:
+        if self._may_be_older_copy():
             warn_caller(
-                f"{self.rollback_notice} Pass a digest that was kept elsewhere to verify(), or "
-                "create the budget with a counter.",
+                f"{self.rollback_notice} Pass a digest that was kept elsewhere to verify() (in a "
+                "shell by --expect), or create the budget with a counter.",
                 PrivacyWarning,
             )
         return records[-1].digest
