@@ -1,10 +1,10 @@
 """How many charges a second a ledger takes, beside what its disk takes.
 
-``python benchmarks/ledger.py [folder] [charges] [counter]`` charges and commits in a ledger in ``folder``, by
-default the current one. It prints the pairs a second of wall and of processor time for each tenth,
-and how often a second the disk itself takes a page. A pair is two transactions, and one of
-SQLite's rollback journal with ``synchronous=EXTRA`` waits for the disk five times: twice for the
-journal, once for the file and twice for the folder (``strace -e trace=fdatasync`` shows them).
+``python benchmarks/ledger.py [folder] [charges] [counter]`` charges and commits in a ledger in
+``folder``, by default the current one. It prints the pairs a second of wall and of processor time
+for each tenth, and how often a second the disk itself takes a page. A pair is two transactions, and
+one of SQLite's rollback journal with ``synchronous=EXTRA`` waits for the disk five times: twice for
+the journal, once for the file and twice for the folder (``strace -e trace=fdatasync`` shows them).
 A journal that is emptied or overwritten, not deleted (``TRUNCATE``, ``PERSIST``), waits as often:
 SQLite syncs the folder whenever it opens a journal, and syncs the end of the journal instead. Only
 a write-ahead log waits less (once), and then the file alone is not the ledger.

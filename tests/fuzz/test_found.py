@@ -504,8 +504,6 @@ HALF = "\ud800"  # half a character, which neither a file nor a table of Arrow's
 
 
 @pytest.mark.parametrize(("name", "call"), [
-    ("name", lambda: PrivacyBudget(1.0).scope(HALF, 0.5)),
-    ("key", lambda: PrivacyBudget(1.0).partition(HALF)),
     ("unit", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), unit=HALF)),
     ("values", lambda: preprocessing.Categories(["a", HALF])),
     ("columns", lambda: Schema({HALF: preprocessing.Bounded(0, 1)})),
