@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from contextlib import contextmanager
 from unittest import mock
 
 import pytest
@@ -27,6 +28,7 @@ from .accounting import (
     test_games_in_parts,
     test_ledger,
     test_loaded,
+    test_receipt,
     test_rollback,
     test_scope_names,
     test_scopes,
@@ -153,6 +155,20 @@ def names(folder):
     test_scope_names.test_names_that_look_like_another_are_refused("zero-width space")
 
 
+def reservations(folder):
+    test_receipt.test_a_call_without_with_is_charged("reserve")
+
+
+REAL_RESERVE = PrivacyBudget.reserve
+
+
+@contextmanager
+def when_entered(self, *terms):
+    """What it was: a call without ``with`` charges nothing."""
+    with REAL_RESERVE(self, *terms) as receipt:
+        yield receipt
+
+
 def moves_once(self, counter, covered, last):
     """Ask whoever moved the counter in between for nothing."""
     counter.move(covered, last)
@@ -172,6 +188,9 @@ REAL_TAKE = log.Log._take
 
 MUTANTS = {
     "only the last line is checked": (log.Log, "_take", tails_only, alterations),
+    "a reservation is charged when it is entered": (
+        PrivacyBudget, "reserve", when_entered, reservations,
+    ),
     "the counter is never compared": (Ledger, "_check_covered", lambda *_: None, older_copies),
     "the counter is never moved": (Ledger, "_move_counter", lambda *_: None, older_copies),
     "two copies move one counter": (Ledger, "_move_counter", moves_once, two_copies),

@@ -15,7 +15,7 @@ __all__ = ["Receipt", "Reservation"]
 
 @dataclass(frozen=True)
 class Receipt:
-    """One charge of a budget; returned by :meth:`PrivacyBudget.charge`.
+    """One charge of a budget; returned by :meth:`~skprivacy.accounting.PrivacyBudget.charge`.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class Receipt:
         The budget's delta, at which ``epsilon`` is stated.
     digest : str
         The digest of the ledger's last line after the charge. Keep it in another place and pass it
-        to :meth:`PrivacyBudget.verify`, or in a shell to ``--expect``: a ledger that was restored
-        from an older copy is then refused.
+        to :meth:`~skprivacy.accounting.PrivacyBudget.verify`, or in a shell to ``--expect``: a
+        ledger that was restored from an older copy is then refused.
     """
 
     charge_id: int
@@ -62,7 +62,7 @@ class Receipt:
 
 
 class Reservation:
-    """A charge whose outcome is still open; returned by :meth:`PrivacyBudget.reserve`.
+    """A charge with an open outcome; see :meth:`~skprivacy.accounting.PrivacyBudget.reserve`.
 
     The budget is charged when this object is created, not when it is entered. As a context manager
     it yields the receipt, and records on leaving whether the release succeeded.
