@@ -1,15 +1,16 @@
 """How many charges a second a ledger takes, beside what its disk takes.
 
-``python benchmarks/ledger.py [folder] [charges]`` charges and commits in a ledger in ``folder``, by
-default the current one. It prints the pairs a second of wall and of processor time for each tenth,
-and how often a second the disk itself takes a page. A pair is two transactions, and one of
-SQLite's rollback journal with ``synchronous=EXTRA`` waits for the disk five times: twice for the
-journal, once for the file and twice for the folder (``strace -e trace=fdatasync`` shows them).
+``python benchmarks/ledger.py [folder] [charges] [counter]`` charges and commits in a ledger in
+``folder``, by default the current one. It prints the pairs a second of wall and of processor time
+for each tenth, and how often a second the disk itself takes a page. A pair is two transactions, and
+one of SQLite's rollback journal with ``synchronous=EXTRA`` waits for the disk five times: twice for
+the journal, once for the file and twice for the folder (``strace -e trace=fdatasync`` shows them).
 A journal that is emptied or overwritten, not deleted (``TRUNCATE``, ``PERSIST``), waits as often:
 SQLite syncs the folder whenever it opens a journal, and syncs the end of the journal instead. Only
 a write-ahead log waits less (once), and then the file alone is not the ledger.
 Opening the connection anew for each of them is a fifth of the processor's part.
 ``postgresql://user@host/database#name`` in place of a folder measures a server, which waits once.
+``counter`` is the place of a counter, which each of the two transactions reads and moves.
 """
 
 from __future__ import annotations
@@ -44,15 +45,16 @@ def pairs(budget: PrivacyBudget, n: int) -> tuple[float, float]:
     """Return pairs of charge and commit in a second, of wall and of processor time."""
     start, worked = time.perf_counter(), time.process_time()
     for _ in range(n):
-        with budget.charge(EVENT, who="benchmark"):
+        with budget.reserve(EVENT, who="benchmark"):
             pass
     return n / (time.perf_counter() - start), n / (time.process_time() - worked)
 
 
-def main(place: str = ".", charges: str = "500") -> None:
+def main(place: str = ".", charges: str = "500", counter: str | None = None) -> None:
     server = place.startswith("postgres")
     with nullcontext(place) if server else tempfile.TemporaryDirectory(dir=place) as folder:
-        budget = PrivacyBudget(1e9, path=place if server else Path(folder) / "ledger")
+        path = place if server else Path(folder) / "ledger"
+        budget = PrivacyBudget(1e9, path=path, counter=counter)
         if not server:
             print(f"the disk: {syncs(folder):.0f} writes a second")
         tenth = max(1, int(charges) // 10)

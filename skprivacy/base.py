@@ -7,15 +7,16 @@ the data, and commits model and claim together. See ``doc/contributing/add_estim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, TypeVar, cast
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from ._config import leak, warn_caller
 from ._frozen import of_frozen_parts
 from ._identifiers import ask_whose
-from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, charge
+from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, Receipt
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
 
@@ -114,7 +115,74 @@ def undone_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
-@contextmanager
+def reserve_release(
+    budget: PrivacyBudget | None,
+    event: Event,
+    relation: str = "add_remove",
+    who: str = "",
+    kind: str = "proved",
+    unit: str = "record",
+) -> AbstractContextManager[Receipt | None]:
+    """Reserve a release on ``budget``, which is charged at once; without a budget, do nothing."""
+    if budget is None:
+        return nullcontext()
+    if not isinstance(budget, PrivacyBudget):
+        raise TypeError(
+            f"budget={budget!r} must be a PrivacyBudget or None. Create one with "
+            "PrivacyBudget(epsilon, delta)."
+        )
+    if not isinstance(kind, str) or kind != "proved":
+        raise ValueError(
+            f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up. "
+            "Fit with budget=None."
+        )
+    return budget.reserve(event, who, relation, unit)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _BegunContext(Generic[T]):
+    """A context manager that was entered when it was created, and is used once."""
+
+    def __init__(self, context: AbstractContextManager[T]) -> None:
+        self._context = context
+        self._value = context.__enter__()
+        self._is_used = False
+
+    def __enter__(self) -> T:
+        if self._is_used:
+            raise RuntimeError("This release was already made. Charge each release by itself.")
+        self._is_used = True
+        return self._value
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, trace)
+
+
+def begins_at_call(
+    function: Callable[P, Iterator[T]],
+) -> Callable[P, AbstractContextManager[T]]:
+    """Make a context manager that runs to its ``yield`` when it is called, not when entered.
+
+    A release that is stated without ``with`` is charged all the same.
+    """
+    context = contextmanager(function)
+
+    @wraps(function)
+    def begin(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
+        return _BegunContext(context(*args, **kwargs))
+
+    return begin
+
+
+@begins_at_call
 def private_release(
     event: Event,
     *,
@@ -126,10 +194,12 @@ def private_release(
     assumptions: tuple[str, ...] = (),
     unit: str = "record",
     before: PrivacyGuarantee | None = None,
-    charging: Callable[..., AbstractContextManager[Any]] = charge,
+    charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
     kind: str = "proved",
 ) -> Iterator[PrivacyGuarantee]:
     """State the guarantee of a release and charge it; the data may be touched only inside.
+
+    The budget is charged by the call, also if its result is never entered.
 
     Parameters
     ----------
@@ -142,7 +212,7 @@ def private_release(
     who : str
         Name of the estimator or function, for the ledger.
     budget : PrivacyBudget, default=None
-        Charged on entering; ``None`` charges nothing.
+        Charged by the call; ``None`` charges nothing.
     noise_seed : int, default=None
         If given, the noise is predictable: a PrivacyWarning, and the guarantee is an "estimate".
     assumptions : tuple of str, default=()
@@ -151,7 +221,7 @@ def private_release(
         What neighbouring data sets differ in: a record, or a group by the name of its column.
     before : PrivacyGuarantee, default=None
         The guarantee of earlier releases, with which this one is composed.
-    charging : callable, default=charge
+    charging : callable, default=reserve_release
         Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         What is known of the guarantee, apart from ``noise_seed``.
@@ -275,7 +345,7 @@ class PrivateFit:
         leak(warning)
         self.assume(assumption)
 
-    @contextmanager
+    @begins_at_call
     def charged(
         self,
         event: Event,
@@ -284,12 +354,13 @@ class PrivateFit:
         at_delta: float,
         unit: str = "record",
         before: PrivacyGuarantee | None = None,
-        charging: Callable[..., AbstractContextManager[Any]] = charge,
+        charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
     ) -> Iterator[None]:
         """State the guarantee and charge the budget; the data may be touched only inside.
 
-        On leaving without an error, the estimator has ``privacy_``, ``privacy_event_``,
-        ``epsilon_`` and ``delta_``. Parameters are those of :func:`private_release`.
+        The budget is charged by the call. On leaving without an error, the estimator has
+        ``privacy_``, ``privacy_event_``, ``epsilon_`` and ``delta_``. Parameters are those of
+        :func:`private_release`.
 
         Parameters
         ----------
@@ -303,7 +374,7 @@ class PrivateFit:
             What neighbouring data sets differ in: a record, or a group by the name of its column.
         before : PrivacyGuarantee, default=None
             The guarantee of earlier releases, with which this one is composed.
-        charging : callable, default=charge
+        charging : callable, default=reserve_release
             As in :func:`private_release`.
         """
         model: Any = self._estimator

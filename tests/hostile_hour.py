@@ -134,7 +134,7 @@ def _look(folder, ends):
     strange = [name for name in os.listdir(folder) if not KNOWN.fullmatch(name)]
     assert not strange, strange
     budget = PrivacyBudget.open(folder / "budget.ledger")
-    budget.verify()
+    budget.verify(budget.digest)
     charged = len(budget.entries())
     released = [json.loads(line) for line in (folder / "releases").read_text().splitlines()]
     assert charged - ends <= len(released) <= charged, (charged, len(released), ends)
@@ -144,7 +144,7 @@ def _look(folder, ends):
         found = verify_certificate(folder / "certificate", key=folder / "key.pem.pub")
         assert found.holds, found
     sweeps = PrivacyBudget.open(folder / "sweeps.ledger")
-    sweeps.verify()
+    sweeps.verify(sweeps.digest)
     kept = [_kept.kept(file) for file in (folder / "sweep").glob("fit_*.json")]
     assert len(kept) <= len(sweeps.entries()), "a result that nothing was charged for"
     for place in folder.glob("pool*"):
@@ -164,7 +164,8 @@ def _read(folder, file):
     if file.parent.name == "sweep":
         return len(_sweep(folder, 1).cv_results_["params"])
     if file.name.endswith("ledger"):
-        return PrivacyBudget.open(file).verify()
+        opened = PrivacyBudget.open(file)
+        return opened.verify(opened.digest)
     pool = _pool(folder, int(file.parent.name[4:]))
     return pool.masks_.tolist(), [model.theta_.tolist() for model in pool.estimators_]
 

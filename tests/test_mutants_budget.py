@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from contextlib import contextmanager
 from unittest import mock
 
 import pytest
@@ -27,6 +28,9 @@ from .accounting import (
     test_games_in_parts,
     test_ledger,
     test_loaded,
+    test_receipt,
+    test_rollback,
+    test_scope_names,
     test_scopes,
     test_terms,
 )
@@ -129,6 +133,47 @@ def alterations(folder):
         )
 
 
+def older_copies(folder):
+    test_rollback.test_an_older_copy_is_refused_with_a_counter(
+        folder / "ledger", folder / "counter"
+    )
+
+
+def two_copies(folder):
+    test_rollback.test_of_two_copies_that_are_charged_at_once_one_is_refused(
+        folder / "ledger", folder / "counter"
+    )
+
+
+def triggers(folder):
+    test_rollback.test_a_ledger_with_other_triggers_refuses_every_charge(
+        folder / "ledger", "an insert is ignored"
+    )
+
+
+def names(folder):
+    test_scope_names.test_names_that_look_like_another_are_refused("zero-width space")
+
+
+def reservations(folder):
+    test_receipt.test_a_call_without_with_is_charged("reserve")
+
+
+REAL_RESERVE = PrivacyBudget.reserve
+
+
+@contextmanager
+def when_entered(self, *terms):
+    """What it was: a call without ``with`` charges nothing."""
+    with REAL_RESERVE(self, *terms) as receipt:
+        yield receipt
+
+
+def moves_once(self, counter, covered, last):
+    """Ask whoever moved the counter in between for nothing."""
+    counter.move(covered, last)
+
+
 def replacements(folder):
     test_ledger.test_a_ledger_that_was_replaced_is_refused(folder / "ledger", "older", folder)
 
@@ -143,6 +188,14 @@ REAL_TAKE = log.Log._take
 
 MUTANTS = {
     "only the last line is checked": (log.Log, "_take", tails_only, alterations),
+    "a reservation is charged when it is entered": (
+        PrivacyBudget, "reserve", when_entered, reservations,
+    ),
+    "the counter is never compared": (Ledger, "_check_covered", lambda *_: None, older_copies),
+    "the counter is never moved": (Ledger, "_move_counter", lambda *_: None, older_copies),
+    "two copies move one counter": (Ledger, "_move_counter", moves_once, two_copies),
+    "nobody looks at the triggers": (Ledger, "_check_guards", lambda *_: None, triggers),
+    "any text names a scope": (privacy_budget, "check_scope_name", lambda *_: None, names),
     "another ledger is as good": (Ledger, "_check_identity", lambda *_: None, replacements),
     "the rest gets the whole cap again": (Account, "sum", nothing_spent, game("mixed", 0.03)),
     "the rest gets all of delta again": (Account, "sum", no_delta_spent, game("mixed", 0.03)),
@@ -155,7 +208,7 @@ MUTANTS = {
         privacy_budget.Statement, "verify", lambda self: "", lines_outside,
     ),
     "units are added up": (privacy_budget, "check_same_unit", lambda *_: None, units),
-    "an outcome must be noted": (PrivacyBudget, "_note", PrivacyBudget._settle, outcomes),
+    "an outcome must be noted": (PrivacyBudget, "_record_outcome", PrivacyBudget._settle, outcomes),
     "loading opens the ledger": (PrivacyBudget, "_at", eagerly, loading),
     "a missing ledger is made anew": (sqlite.sqlite3, "connect", made_anew, loading),
 }  # fmt: skip

@@ -30,7 +30,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.simulation import run_simulation
 
-from skprivacy.accounting import PrivacyBudget, charge
+from skprivacy.accounting import PrivacyBudget
 from skprivacy.federated import FederatedPlan
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 
@@ -100,7 +100,7 @@ def train(grid, context) -> None:
     keys = [found[node]["public"] for node in nodes]
     weights, velocity = PLAN.start()
     budget = PrivacyBudget(epsilon=1.1, delta=1e-5)
-    with charge(budget, PLAN.event, "zero_out", "four hospitals"):
+    with budget.reserve(PLAN.event, "four hospitals", "zero_out"):
         for done in range(PLAN.n_rounds):
             model = ArrayRecord([weights])
             sent = [

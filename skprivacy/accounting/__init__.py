@@ -4,7 +4,7 @@ from . import events
 from ._checks import RELATIONS
 from ._event import Event, NoLossDistributionError, flatten
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
-from .budget import LedgerError, PrivacyBudget, charge
+from .budget import LedgerError, PrivacyBudget, Receipt, Reservation
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
 from .divergence import renyi_divergence
 from .events.choice import *
@@ -38,11 +38,12 @@ __all__ = [
     "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacyLossDistribution",
+    "Receipt",
+    "Reservation",
     "Smoothed",
     "calibrate_noise_multiplier",
     "calibrate_to_advantage",
     "calibrate_to_tpr",
-    "charge",
     "check_delta",
     "compare_accountants",
     "delta_of",

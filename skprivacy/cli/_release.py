@@ -11,7 +11,7 @@ from typing import Any
 from ..accounting import PrivacyBudget
 from ..audit import claim_of
 from ._console import UserError, check_outputs, say, show
-from .budget import open_ledger
+from .budget import add_expect, open_ledger, shows_digest
 
 __all__ = [
     "PASSWORD",
@@ -22,6 +22,7 @@ __all__ = [
     "ledger_digest",
     "open_budget",
     "save",
+    "shows_digest",
     "tell_claim",
 ]
 
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--new-scope", action="store_true", help="allow a scope without a cap or a charge"
     )
+    add_expect(group)
     group.add_argument(
         "--certificate",
         metavar="FILE.json",
@@ -61,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Raise UserError for what could not be written or charged, before any training."""
     check_outputs(args.save, args.certificate)
+    if args.expect is not None and args.budget is None:
+        raise UserError("--expect is the digest of a ledger. Pass --budget LEDGER as well.")
     if args.save and Path(args.save).suffix != ".safetensors":
         raise UserError(f"--save must end in .safetensors; got {args.save!r}.")
     if args.certificate is None:
@@ -86,7 +90,9 @@ def check_schema(args: argparse.Namespace, schema: Any) -> None:
 
 def open_budget(args: argparse.Namespace) -> PrivacyBudget | None:
     """Return the budget that is to be charged, if any."""
-    return None if args.budget is None else open_ledger(args.budget, args.scope, args.new_scope)
+    if args.budget is None:
+        return None
+    return open_ledger(args.budget, args.scope, args.new_scope, args.expect)
 
 
 def ledger_digest(budget: PrivacyBudget | None) -> str:

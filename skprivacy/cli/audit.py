@@ -92,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
     _check_records(args, tried, own, new)
     say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
     try:
-        model.fit(X_train, y_train, **given)
+        with _release.shows_digest(budget):
+            model.fit(X_train, y_train, **given)
     except BudgetExceededError as error:
         show(error)
         return 1

@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,11 @@ from ..accounting import (
 from ..accounting.budget.admission import MANY
 from ..accounting.budget.filters import FILTERS
 from ..accounting.budget.rehearsal import rehearse_charges
+from ..accounting.budget.terms import SHORTEST_DIGEST
 from ..exceptions import BudgetExceededError
 from ._console import UserError, check_outputs, show
 
-__all__ = ["add_parser", "open_ledger", "run"]
+__all__ = ["add_expect", "add_parser", "open_ledger", "run", "shows_digest"]
 
 _NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
 
@@ -47,6 +48,8 @@ examples:
   skprivacy budget what-if adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 100
       (with 100 steps per epoch: how many more epochs does the budget allow?)
   skprivacy budget spend adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500
+  skprivacy budget spend adult.ledger --epsilon 0.1 --expect ca9d8bf5cb0bae54
+      (refuses an older copy of the ledger: each charge shows the digest for the next)
   skprivacy budget show adult.ledger --plot spend.png
   skprivacy budget scope adult.ledger survey --epsilon 1 --delta 1e-6
   skprivacy budget spend adult.ledger --scope survey --epsilon 0.1
@@ -114,8 +117,30 @@ def _add(actions: Any, name: str, action: Any, text: str) -> argparse.ArgumentPa
     parser = actions.add_parser(name, help=text, description=text.capitalize() + ".")
     parser.add_argument("ledger", help="the ledger file")
     parser.add_argument("--scope", default="/", help="a part of the budget, such as adult/sweep")
+    add_expect(parser)
     parser.set_defaults(run=run, action=action)
     return parser
+
+
+def add_expect(parser: Any) -> None:
+    """Add the option with which a ledger that was restored from an older copy is refused."""
+    parser.add_argument(
+        "--expect",
+        metavar="DIGEST",
+        help="the ledger digest that an earlier command showed: a ledger that does not hold this "
+        "line is refused before anything is charged",
+    )
+
+
+@contextmanager
+def shows_digest(budget: PrivacyBudget | None) -> Iterator[None]:
+    """Show the ledger's digest after a charge, whether or not its release succeeded."""
+    try:
+        yield
+    finally:
+        if budget is not None:
+            with suppress(LedgerError):  # a warning of the charge says that it cannot be read
+                show(f"ledger digest: {budget.digest[:SHORTEST_DIGEST]}")
 
 
 def _add_create(actions: Any) -> None:
@@ -149,6 +174,12 @@ def _add_create(actions: Any) -> None:
         "beforehand; basic: epsilons and deltas add up (default: %(default)s)",
     )
     parser.add_argument(
+        "--counter",
+        metavar="PLACE",
+        help="where to keep the number of the last charge: a file, best on another disk, or "
+        "postgresql://user@host/database#name; an older copy of the ledger is then refused",
+    )
+    parser.add_argument(
         "--records", type=int, help="public number of records: delta must be below 1/n"
     )
     parser.set_defaults(run=run, action=_create)
@@ -167,14 +198,12 @@ def _add_scope(actions: Any) -> None:
         "--epsilon", type=float, required=True, help="the cap: what its releases may cost together"
     )
     parser.add_argument("--delta", type=float, default=0.0, help="its delta (default: %(default)s)")
+    add_expect(parser)
     parser.set_defaults(run=run, action=_scope)
 
 
 def _add_show(actions: Any) -> None:
     parser = _add(actions, "show", _show, "list the charges and check the ledger")
-    parser.add_argument(
-        "--digest", help="a last digest that was shown earlier: the ledger must continue from it"
-    )
     parser.add_argument("--csv", help="also write the charges to this file")
     parser.add_argument("--plot", help="also plot the spending over time to this file")
 
@@ -234,10 +263,12 @@ def _claimed(epsilon: float, delta: float) -> Event:
 
 
 def _open(args: argparse.Namespace) -> PrivacyBudget:
-    return open_ledger(args.ledger, args.scope, getattr(args, "new_scope", None))
+    return open_ledger(args.ledger, args.scope, getattr(args, "new_scope", None), args.expect)
 
 
-def open_ledger(ledger: str, scope: str, new_scope: bool | None = None) -> PrivacyBudget:
+def open_ledger(
+    ledger: str, scope: str, new_scope: bool | None = None, expect: str | None = None
+) -> PrivacyBudget:
     """Open a ledger.
 
     Parameters
@@ -245,16 +276,22 @@ def open_ledger(ledger: str, scope: str, new_scope: bool | None = None) -> Priva
     ledger, scope : str
     new_scope : bool, default=None
         Whether the scope may be one without a cap or a charge. None: nor can a command ask for it.
+    expect : str, default=None
+        A digest that the ledger must hold.
 
     Raises
     ------
     UserError
         If there is none, or it has no such scope, and no new one was asked for.
+    LedgerError
+        If it does not hold the digest.
     """
     if _in_file(ledger) and not Path(ledger).exists():
         raise UserError(f"there is no ledger {ledger}. Create one with `skprivacy budget create`.")
     with _naming_the_file(ledger):
         budget = PrivacyBudget.open(ledger, scope)
+    if expect is not None:
+        budget.verify(expect)
     if not new_scope:
         _check_scope(budget, may_begin=new_scope is not None)
     return budget
@@ -306,14 +343,18 @@ def _create(args: argparse.Namespace) -> int:
             unit=args.unit,
             filter=args.filter,
             n_records=args.records,
+            counter=args.counter,
         )
-    _describe(budget)
+    with shows_digest(budget):
+        _describe(budget)
     return 0
 
 
 def _scope(args: argparse.Namespace) -> int:
     outer, _, name = args.scope.strip("/").rpartition("/")
-    show(open_ledger(args.ledger, outer or "/").scope(name, args.epsilon, args.delta))
+    budget = open_ledger(args.ledger, outer or "/", expect=args.expect)
+    with shows_digest(budget):
+        show(budget.scope(name, args.epsilon, args.delta))
     return 0
 
 
@@ -338,7 +379,8 @@ def _show(args: argparse.Namespace) -> int:
     for scope in sorted(budget._ledger.read().scopes()):
         if scope.startswith(budget._scope) and scope != budget._scope:
             show(PrivacyBudget.open(args.ledger, scope))
-    show(f"checked; last digest {budget.verify(args.digest)}")
+    show(f"checked; last digest {budget.verify()}")
+    show(budget.rollback_notice)
     if args.csv:
         write_file(args.csv, without_formulas(entries).to_csv(index=False))
     if args.plot:
@@ -357,11 +399,12 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 def _spend(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     try:
-        budget.commit(budget.reserve(event, args.who, args.relation, args.unit))
+        show(budget.charge(event, args.who, args.relation, args.unit))
     except BudgetExceededError as error:
         show(error)
         return 1
-    _describe(budget)
+    with shows_digest(budget):
+        _describe(budget)
     return 0
 
 

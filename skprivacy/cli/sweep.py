@@ -106,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
     sweep = _sweep(args, records, epsilons, attacks, budget)
     say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     try:
-        sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
+        with _release.shows_digest(budget):
+            sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
     except BudgetExceededError as error:
         show(error)
         return 1

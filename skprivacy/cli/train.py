@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     given = public | _model.grouped(model, own.groups)
     say(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
-        model.fit(own.X, own.y, **given)
+        with _release.shows_digest(budget):
+            model.fit(own.X, own.y, **given)
     except BudgetExceededError as error:
         show(error)
         return 1

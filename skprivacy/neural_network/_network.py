@@ -176,7 +176,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             at_delta=self.delta,
             unit=config.unit,
             before=None if first else self.privacy_,
-            charging=peers.charge,
+            charging=peers.reserve,
         ):
             X, y, groups = data
             net.fit_loop(X, y, training=training, peers=peers, groups=groups)

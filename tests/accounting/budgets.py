@@ -6,10 +6,11 @@ from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
     PoissonSampled,
+    PrivacyBudget,
     Repeated,
     calibrate_noise_multiplier,
-    charge,
 )
+from skprivacy.base import reserve_release
 
 
 def sgd(epsilon, delta=1e-6):
@@ -28,7 +29,7 @@ class Charged(ClassifierMixin, BaseEstimator):
         self.fail = fail
 
     def fit(self, X, y):
-        with charge(self.budget, LaplaceEvent(self.scale), who="Charged"):
+        with reserve_release(self.budget, LaplaceEvent(self.scale), who="Charged"):
             if self.fail:
                 raise RuntimeError("no luck")
             self.classes_ = [0, 1]
@@ -39,6 +40,12 @@ class Charged(ClassifierMixin, BaseEstimator):
 
 
 X, Y = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 1, 0, 1, 0, 1]
+
+
+def verify_ledger(path):
+    """Verify a ledger as a process does that knows its last digest."""
+    budget = PrivacyBudget.open(path)
+    return budget.verify(budget.digest)
 
 
 def scopes_in(scope, depth):

@@ -30,7 +30,7 @@ def test_composes_tightly_not_epsilons():
     fits = budget.remaining(event)
     assert fits > 5  # basic composition would allow three
     for _ in range(fits):
-        budget.commit(budget.reserve(event))
+        budget.charge(event)
     assert budget.remaining(event) == 0
     assert budget.spent() <= 1.5
     pld_fits = PrivacyBudget(epsilon=1.5, delta=1e-5, filter="pld").remaining(event)
@@ -43,7 +43,7 @@ def test_one_fit_may_have_it_all_and_nothing_follows():
     budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
     event = sgd(1.0)
     assert budget.remaining(event) == 1
-    budget.commit(budget.reserve(event))
+    budget.charge(event)
     assert budget.remaining(GaussianEvent(1000.0)) == 0
 
 

@@ -1,12 +1,16 @@
 """``skprivacy budget`` as a user types it."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from skprivacy.accounting import LaplaceEvent, PrivacyBudget, Repeated
 from skprivacy.cli import main
+
+from .budgets import verify_ledger
 
 STEP = ["--noise-multiplier", "1.1", "--sampling-rate", "0.01", "--steps", "100"]
 
@@ -87,11 +91,11 @@ def test_what_no_longer_fits_is_told_why(ledger, capsys):
 
 def test_what_was_never_settled_is_explained(ledger, capsys):
     budget = PrivacyBudget.open(ledger)
-    budget.commit(budget.reserve(LaplaceEvent(10.0)))
+    budget.charge(LaplaceEvent(10.0))
     assert main(["budget", "show", ledger]) == 0
     assert "it stays charged" not in capsys.readouterr().out
     budget.reserve(LaplaceEvent(10.0))
-    budget.fail(budget.reserve(LaplaceEvent(10.0)))
+    budget.fail(budget.reserve(LaplaceEvent(10.0)).receipt.charge_id)
     assert main(["budget", "show", ledger]) == 0
     told = capsys.readouterr().out
     assert "reserved: at work, or its process was killed; it stays charged" in told
@@ -132,7 +136,7 @@ def test_a_scope_is_given_a_cap_once(ledger, capsys):
     )
     assert main([*scope, "/", "--epsilon", "0.1"]) == 2
     assert "name='' must be a non-empty string" in capsys.readouterr().err
-    PrivacyBudget.open(ledger).verify()
+    verify_ledger(ledger)
 
 
 @pytest.mark.parametrize("name", ["adult", "/adult", "adult/", "/adult/"])
@@ -145,7 +149,7 @@ def test_every_way_to_write_a_scope_is_under_its_cap(ledger, name, capsys):
     for wrong in ("", "//", "adult//x"):
         assert main([*spend[:-1], wrong, "--epsilon", "0.1", "--new-scope"]) == 2
         assert f"scope={wrong!r} must be" in capsys.readouterr().err
-    PrivacyBudget.open(ledger).verify()
+    verify_ledger(ledger)
 
 
 def test_the_relation_is_shown_and_kept(ledger, tmp_path, capsys):
@@ -240,21 +244,21 @@ def test_no_output_overwrites_a_ledger(ledger, option, tmp_path, capsys):
     for target in (ledger, other):
         assert main(["budget", "show", ledger, option, target]) == 2
         assert "is not overwritten" in capsys.readouterr().err
-        PrivacyBudget.open(target).verify()
+        verify_ledger(target)
     with pytest.raises(ValueError, match="is not overwritten"):
         PrivacyBudget.open(ledger).export(ledger)
-    PrivacyBudget.open(ledger).verify()
+    verify_ledger(ledger)
 
 
 def test_texts_of_a_ledger_steer_no_terminal_and_no_spreadsheet(ledger, tmp_path, capsys):
     budget = PrivacyBudget.open(ledger)
     budget.reserve(LaplaceEvent(10.0), who="=cmd|' /C calc'!A0")
-    budget.scope("\x1b[2Jgone").reserve(LaplaceEvent(10.0), who="mean\x1b]0;owned\x07\x9b")
+    budget.reserve(LaplaceEvent(10.0), who="mean\x1b]0;owned\x07\x9b")
     csv = tmp_path / "charges.csv"
     assert main(["budget", "show", ledger, "--csv", str(csv)]) == 0
     printed = capsys.readouterr()
     assert not {"\x1b", "\x07", "\x9b"} & set(printed.out + printed.err)
-    assert "\\x1b[2Jgone" in printed.out
+    assert "mean\\x1b]0;owned" in printed.out
     table = pd.read_csv(csv)
     assert table["who"].iloc[0] == "'=cmd|' /C calc'!A0"
     assert main(["budget", "show", ledger, "--scope", "\x1b[2Jelse"]) == 2
@@ -262,8 +266,59 @@ def test_texts_of_a_ledger_steer_no_terminal_and_no_spreadsheet(ledger, tmp_path
 
 
 def test_a_kept_digest_is_checked(ledger, capsys):
-    digest = PrivacyBudget.open(ledger).verify()
+    digest = PrivacyBudget.open(ledger).digest
     assert main(["budget", "spend", ledger, "--epsilon", "0.1"]) == 0
-    assert main(["budget", "show", ledger, "--digest", digest]) == 0
-    assert main(["budget", "show", ledger, "--digest", "0" * 64]) == 2
+    assert main(["budget", "show", ledger, "--expect", digest]) == 0
+    assert main(["budget", "show", ledger, "--expect", "0" * 64]) == 2
     assert "last lines were cut off" in capsys.readouterr().err
+
+
+def shown_digest(capsys):
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("ledger digest: ")
+    return line.removeprefix("ledger digest: ")
+
+
+def test_each_charge_shows_the_digest_that_the_next_command_expects(tmp_path, capsys):
+    ledger, older = str(tmp_path / "adult.ledger"), tmp_path / "older"
+    assert main(["budget", "create", ledger, "--epsilon", "1"]) == 0
+    spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--expect"]
+    assert main([*spend, shown_digest(capsys)]) == 0
+    shutil.copy(ledger, older)
+    assert main([*spend, shown_digest(capsys), "--who", "mean"]) == 0
+    digest = shown_digest(capsys)
+    assert PrivacyBudget.open(ledger).digest.startswith(digest)
+    scope = ["budget", "scope", ledger, "adult", "--epsilon", "0.5", "--expect"]
+    what_if = ["budget", "what-if", ledger, "--epsilon", "0.1", "--expect"]
+    show = ["budget", "show", ledger, "--expect"]
+    shutil.copy(older, ledger)
+    for command in (spend, scope, what_if, show):
+        assert main([*command, digest]) == 2
+        assert "restored from an older copy" in capsys.readouterr().err
+    assert Path(ledger).read_bytes() == older.read_bytes()
+    assert main([*spend, digest[:8]]) == 2
+    assert "at least 16 hexadecimal digits" in capsys.readouterr().err
+
+
+def test_a_counter_is_created_and_named(tmp_path, capsys):
+    ledger, counter = str(tmp_path / "adult.ledger"), str(tmp_path / "counter")
+    assert main(["budget", "create", ledger, "--epsilon", "1", "--counter", counter]) == 0
+    shutil.copy(ledger, older := tmp_path / "older")
+    spend = ["budget", "spend", ledger, "--epsilon", "0.1"]
+    assert main(spend) == 0
+    assert main(["budget", "show", ledger]) == 0
+    printed = capsys.readouterr()
+    assert f"A rollback of the ledger is noticed by its counter {counter}." in printed.out
+    assert "WARNING" not in printed.err
+    shutil.copy(older, ledger)
+    assert main(spend) == 2
+    assert "behind its counter" in capsys.readouterr().err
+
+
+def test_show_says_that_a_rollback_cannot_be_noticed(ledger, capsys):
+    assert main(["budget", "show", ledger]) == 0
+    printed = capsys.readouterr()
+    assert "A rollback of the ledger to an older copy cannot be noticed" in printed.out
+    assert "create the budget with a counter" in printed.err
+    assert main(["budget", "show", ledger, "--expect", PrivacyBudget.open(ledger).digest]) == 0
+    assert "cannot be noticed" not in "".join(capsys.readouterr())

@@ -142,7 +142,7 @@ def test_a_ledger_of_labels_is_read_again(tmp_path):
     PrivacyBudget(3.0, path=path, relation="label").reserve(RandomizedResponseEvent(1.0))
     again = PrivacyBudget(3.0, path=path)
     assert again.relation == "label"
-    again.verify()
+    again.verify(again.digest)
     assert again.guarantee().relation == "label"
     with pytest.raises(ValueError, match="relation"):
         again.reserve(LaplaceEvent(5.0), relation="replace_one")

@@ -9,7 +9,9 @@ import pytest
 
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.accounting.budget.log import Log
-from skprivacy.exceptions import BudgetExceededError
+from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
+
+from .test_rollback import KILLS, charge_all, check_kill, check_rollback_is_refused
 
 psycopg = pytest.importorskip("psycopg", reason="the postgres extra is not installed")
 
@@ -28,14 +30,14 @@ def server():
 
 def test_the_whole_life_of_a_budget(server):
     budget = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
-    with budget.charge(LaplaceEvent(10.0), who="mean"):
+    with budget.reserve(LaplaceEvent(10.0), who="mean"):
         pass
     budget.scope("sweep").reserve(GaussianEvent(50.0))
     with pytest.raises(BudgetExceededError):
         budget.reserve(LaplaceEvent(1.0))
     again = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
     assert list(again.entries()["status"]) == ["commit", "reserved"]
-    assert again.verify() == budget.verify()
+    assert again.verify(budget.digest) == budget.verify()
     assert again.spent() == budget.spent() > 0.1
     with pytest.raises(ValueError, match="holds the budget"):
         PrivacyBudget(2.0, 1e-6, f"{server}#adult")
@@ -46,7 +48,7 @@ def _spend(address):
     budget, done = PrivacyBudget.open(address), 0
     while True:
         try:
-            with budget.charge(LaplaceEvent(100.0)):
+            with budget.reserve(LaplaceEvent(100.0)):
                 done += 1
         except BudgetExceededError:
             return done
@@ -72,6 +74,90 @@ def test_lines_cannot_be_altered(server):
         budget.reserve(LaplaceEvent(10.0))
 
 
+TAMPERINGS = {
+    "a trigger is dropped": "DROP TRIGGER guard ON log",
+    "a trigger is disabled": "ALTER TABLE log DISABLE TRIGGER guard",
+    "all triggers are disabled": "ALTER TABLE log DISABLE TRIGGER ALL",
+    "a trigger is off for replicas": "ALTER TABLE log ENABLE TRIGGER whole",
+    "the function does nothing": (
+        "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RETURN OLD; END $$"
+    ),
+    "a trigger has a condition": (
+        "DROP TRIGGER guard ON log; CREATE TRIGGER guard BEFORE UPDATE OR DELETE ON log FOR EACH "
+        "ROW WHEN (false) EXECUTE FUNCTION refuse(); ALTER TABLE log ENABLE ALWAYS TRIGGER guard"
+    ),
+    "a trigger guards one column": (
+        "DROP TRIGGER guard ON log; CREATE TRIGGER guard BEFORE UPDATE OF who OR DELETE ON log FOR "
+        "EACH ROW EXECUTE FUNCTION refuse(); ALTER TABLE log ENABLE ALWAYS TRIGGER guard"
+    ),
+    "a rule ignores inserts": "CREATE RULE other AS ON INSERT TO log DO INSTEAD NOTHING",
+}
+
+
+def test_a_ledger_with_other_triggers_refuses_every_charge(server):
+    for number, (how, statement) in enumerate(TAMPERINGS.items()):
+        budget = PrivacyBudget(1.0, path=f"{server}#tampered{number}")
+        budget.charge(LaplaceEvent(10.0))
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"SET search_path TO skprivacy_tampered{number}")
+            connection.execute(statement)
+        for use in (lambda one=budget: one.charge(LaplaceEvent(10.0)), budget.verify):
+            with pytest.raises(LedgerError, match="triggers that forbid changes"):
+                use()
+        assert len(budget.entries()) == 1, how
+
+
+def _roll_back(server, name, last):
+    """Bring a ledger back to an older state, with its triggers; return how to undo that."""
+    table = f"skprivacy_{name}.log"
+
+    def without_triggers(statement):
+        with psycopg.connect(server) as connection:
+            connection.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
+            connection.execute(statement)
+            connection.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER guard")
+            connection.execute(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER whole")
+
+    without_triggers(f"CREATE TABLE latest_{name} AS SELECT * FROM {table} WHERE seq > {last}")
+    without_triggers(f"DELETE FROM {table} WHERE seq > {last}")
+    return lambda: without_triggers(f"INSERT INTO {table} SELECT * FROM latest_{name}")
+
+
+@pytest.mark.parametrize("place", ["file", "server"])
+def test_an_older_copy_is_refused_with_a_counter(server, place, tmp_path):
+    counter = tmp_path / "counter" if place == "file" else f"{server}#counter_of_older"
+    budget = PrivacyBudget(1.0, path=f"{server}#older_{place}", counter=counter)
+    for _ in range(3):
+        budget.charge(LaplaceEvent(10.0))
+    last = budget._ledger.read().tail.seq
+    assert charge_all(budget) == 7
+    restore = _roll_back(server, f"older_{place}", last)
+    check_rollback_is_refused(budget.path, restore)
+
+
+def test_without_a_counter_an_older_copy_is_charged_and_verify_says_so(server):
+    budget = PrivacyBudget(1.0, path=f"{server}#unwatched")
+    last = budget.charge(LaplaceEvent(10.0)).charge_id + 1
+    digest = budget.charge(LaplaceEvent(2.0)).digest
+    _roll_back(server, "unwatched", last)
+    opened = PrivacyBudget.open(budget.path)
+    with pytest.warns(PrivacyWarning, match="rollback .* cannot be noticed"):
+        opened.verify()
+    with pytest.raises(LedgerError, match="restored from an older copy"):
+        opened.verify(digest[:16])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("place", ["file", "server"])
+def test_a_kill_leaves_a_counter_on_the_server_at_most_one_charge_behind(server, place, ledger):
+    for number, when in enumerate(KILLS):
+        path = f"{ledger}{number}" if place == "file" else f"{server}#killed{number}"
+        counter = f"{server}#counter_of_{place}{number}"
+        check_kill(PrivacyBudget(1.0, path=path, counter=counter), when)
+
+
 def test_no_server_no_release(server):
     ran = []
     budget = PrivacyBudget(1.0, path=f"{server}#gone")
@@ -79,7 +165,7 @@ def test_no_server_no_release(server):
         connection.execute("DROP SCHEMA skprivacy_gone CASCADE")
     with (
         pytest.raises(LedgerError, match="nothing was released"),
-        budget.charge(LaplaceEvent(10.0)),
+        budget.reserve(LaplaceEvent(10.0)),
     ):
         ran.append(1)
     with pytest.raises(LedgerError, match="cannot be used"):
@@ -122,7 +208,7 @@ def test_a_thread_keeps_its_connection(server):
 
 def _charged(budget, n):
     for _ in range(n):
-        with budget.charge(LaplaceEvent(100.0)):
+        with budget.reserve(LaplaceEvent(100.0)):
             pass
     return n
 

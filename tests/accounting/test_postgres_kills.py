@@ -9,6 +9,7 @@ import time
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
+from skprivacy.accounting.budget.counter import Counter
 
 from .test_budget import _hammer
 
@@ -32,7 +33,7 @@ while True:
     try:
         budget = PrivacyBudget.open(path)
         while True:
-            with budget.charge(LaplaceEvent(1000.0)):
+            with budget.reserve(LaplaceEvent(1000.0)):
                 os.write(out, b"x")  # the release
     except BudgetExceededError:
         break
@@ -54,10 +55,12 @@ def test_eight_processes_for_a_minute(server):
     assert _hammer(f"{server.url}#hammered", 8, 60.0, 0.1) == 100
 
 
-def test_a_killed_server_loses_no_charge(server, tmp_path):
+@pytest.mark.parametrize("has_counter", [False, True])
+def test_a_killed_server_loses_no_charge(server, tmp_path, has_counter):
     releases = tmp_path / "releases"
     releases.touch()
-    budget = PrivacyBudget(CHARGES / 1000, path=f"{server.url}#killed")
+    counter = tmp_path / "counter" if has_counter else None
+    budget = PrivacyBudget(CHARGES / 1000, path=f"{server.url}#killed", counter=counter)
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, budget.path, str(releases)])
         for _ in range(WRITERS)
@@ -77,3 +80,6 @@ def test_a_killed_server_loses_no_charge(server, tmp_path):
     assert CHARGES - WRITERS * KILLS <= releases.stat().st_size <= CHARGES
     assert budget.spent() == pytest.approx(CHARGES / 1000)
     budget.verify()
+    if has_counter:
+        line, _ = Counter(counter).read()
+        assert releases.stat().st_size <= sum(record.seq <= line for record in charged)

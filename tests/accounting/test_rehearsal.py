@@ -37,8 +37,7 @@ def refused_at(charge, planned):
 def test_it_says_what_the_charges_will_say(filter, n, tmp_path):
     planned = [stated(LaplaceEvent(4.0)), *[stated(STEPS)] * n, stated(GaussianEvent(2.0))]
     budget = PrivacyBudget(8.0, 1e-4, tmp_path / "ledger", filter=filter)
-    with budget.charge(LaplaceEvent(2.0)):
-        pass
+    budget.charge(LaplaceEvent(2.0))
     before = budget.verify()
     lengths = range(1, len(planned) + 1)
     told = refused_at(lambda length: rehearse_charges(budget, planned[:length]), lengths)

@@ -10,7 +10,6 @@ from skprivacy.accounting import (
     LaplaceEvent,
     LedgerError,
     PrivacyBudget,
-    charge,
 )
 from skprivacy.accounting.budget.ledger import ledger_at
 from skprivacy.exceptions import BudgetExceededError
@@ -63,8 +62,7 @@ def test_groups_without_the_name_of_the_unit_are_told_how_to_have_it():
 def test_the_first_charge_settles_the_unit_for_everybody(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger, relation="add_remove")
     assert budget.unit is None
-    with charge(budget, LaplaceEvent(10.0), unit="patient"):
-        pass
+    budget.charge(LaplaceEvent(10.0), unit="patient")
     other = PrivacyBudget.open(ledger)
     assert budget.unit == other.unit == "patient"
     for attempt in (other.reserve, other.scope("a").reserve, PrivacyBudget.open(ledger).reserve):
@@ -115,7 +113,7 @@ def test_a_ledger_from_before_there_were_units_is_of_records(ledger, relation):
     budget.reserve(LaplaceEvent(10.0), relation="zero_out")
     assert budget.spent() == pytest.approx(0.2)
     assert repr(budget) == "PrivacyBudget(epsilon=1, delta=0): 0.2 spent by 2 charges"
-    budget.verify()
+    budget.verify(budget.digest)
 
 
 def _from_before(path, event, count, delta=1e-5):
@@ -134,7 +132,7 @@ def test_a_ledger_from_before_goes_on_under_the_present_filter(tmp_path):
     fresh = PrivacyBudget(3.0, 1e-5)
     old = _from_before(tmp_path / "sgd", sgd(0.5), 5)
     assert old.remaining(sgd(0.5)) == fresh.remaining(sgd(0.5)) - 5
-    old.verify()
+    old.verify(old.digest)
     for event, count in ((LaplaceEvent(100.0), 310), (ApproxDP(1e-3, 4e-7), 26)):
         spent = _from_before(tmp_path / str(count), event, count)  # more than adding up allows
         assert spent.remaining(LaplaceEvent(1e4)) == 0

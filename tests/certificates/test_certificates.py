@@ -335,8 +335,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
     assert "this kind of file states no guarantee" in repr(found)
     # without the scaler's charge
     lone = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "lone")
-    with lone.charge(last.privacy_.event, who="the model alone", relation=last.privacy_.relation):
-        pass
+    lone.charge(last.privacy_.event, who="the model alone", relation=last.privacy_.relation)
     with pytest.raises(ValueError, match="no charge for all releases"):
         certificate(
             model, tmp_path / "d.json", key=issued / "key.pem",

@@ -156,7 +156,8 @@ def test_a_sweep_charges_a_budget_and_keeps_one_model(folder, capsys):
     assert len(charged()) == 5  # two splits at two epsilons, and the last model
     assert budget.guarantee().epsilon() == pytest.approx(11)
     told = json.loads((folder / "s.json").read_text())
-    assert told["about"]["ledger_digest"] == budget.verify()
+    assert told["about"]["ledger_digest"] == budget.digest
+    assert f"ledger digest: {budget.digest[:16]}\n" in out
     code, out, _ = run("verify c.json m.safetensors --key k.pem.pub --schema sold.json", capsys)
     assert code == 0
     assert "epsilon of all charges: 11" in out

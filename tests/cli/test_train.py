@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 
 from skprivacy import PrivacyBudget, attacks, load_model
+from skprivacy.accounting import LaplaceEvent
 from skprivacy.audit import claim_of
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.cli import _names, main
+from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.preprocessing import Schema
 
 N = 400
@@ -276,6 +278,47 @@ def test_a_mistyped_scope_is_no_new_one(folder, capsys):
     assert run(f"{line} --new-scope", capsys)[0] == 0
 
 
+def test_training_shows_the_digest_that_it_expects_next_time(folder, capsys):
+    run("budget create b.ledger --epsilon 9", capsys)
+    older = (folder / "b.ledger").read_bytes()
+    train = f"train patients.csv --schema schema.json {LINEAR} --budget b.ledger"
+    code, out, _ = run(train, capsys)
+    assert code == 0
+    digest = PrivacyBudget.open("b.ledger").digest[:16]
+    assert f"ledger digest: {digest}\n" in out
+    code, out, _ = run(f"{train} --set epochs=5 --expect {digest}", capsys)
+    assert (code, out) == (2, "")  # a mistake after the digest was accepted
+    (folder / "b.ledger").write_bytes(older)
+    for command in ("train", "audit", "sweep"):
+        line = f"{command} patients.csv --schema schema.json {LINEAR} --budget b.ledger"
+        line += " --epsilons 1" if command == "sweep" else ""
+        code, out, err = run(f"{line} --expect {digest}", capsys)
+        assert (code, out) == (2, "")
+        assert "restored from an older copy" in err
+    assert (folder / "b.ledger").read_bytes() == older
+    code, _, err = run(f"train patients.csv --schema schema.json {LINEAR} --expect x", capsys)
+    assert code == 2
+    assert "Pass --budget LEDGER as well" in err
+
+
+def test_a_failed_fit_that_was_charged_shows_the_digest(folder, capsys, monkeypatch):
+    run("budget create b.ledger --epsilon 9", capsys)
+
+    def fails(self, X, y):
+        with (
+            self._private_fit() as fit,
+            fit.charged(LaplaceEvent(1.0), relation="add_remove", at_delta=0.0),
+        ):
+            raise ValueError("no luck")
+
+    monkeypatch.setattr(ObjectivePerturbationClassifier, "fit", fails)
+    line = f"train patients.csv --schema schema.json {LINEAR} --budget b.ledger"
+    code, out, err = run(line, capsys)
+    assert code == 2
+    assert "no luck" in err
+    assert out == f"ledger digest: {PrivacyBudget.open('b.ledger').digest[:16]}\n"
+
+
 def test_a_model_without_privacy_claims_nothing(folder, capsys):
     line = "--model sklearn.linear_model.LogisticRegression --save m.safetensors"
     code, out, err = run(f"train patients.csv --schema schema.json {line}", capsys)
@@ -343,7 +386,7 @@ def test_an_audit_with_any_attack_is_certified(folder, capsys):
     assert code == 0
     read = json.loads((folder / "audit.json").read_text())
     assert {finding["attack"] for finding in read["attacks"]} == {"LossThreshold", "RMIA"}
-    assert read["about"]["ledger_digest"] == PrivacyBudget.open("b.ledger").verify()
+    assert read["about"]["ledger_digest"] == PrivacyBudget.open("b.ledger").digest
     code, out, _ = run("verify c.json m.safetensors --key k.pem.pub", capsys)
     assert code == 0
     assert "RMIA: AUC" in out

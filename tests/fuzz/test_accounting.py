@@ -21,8 +21,8 @@ from skprivacy.accounting import (
     PrivacyBudget,
     PrivacyGuarantee,
     Repeated,
-    charge,
 )
+from skprivacy.base import reserve_release
 
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_values
@@ -83,13 +83,14 @@ ASKED = {
     },
 }  # fmt: skip
 OF_BUDGETS = {
+    "charge": {"event": ONE, "who": "me", "relation": "add_remove", "unit": "record"},
     "reserve": {"event": ONE, "who": "me", "relation": "add_remove", "unit": "record"},
     "remaining": {"event": ONE},
     "scope": {"name": "adult", "epsilon": 1.0, "delta": 1e-6},
     "partition": {"key": "1"},
     "spent": {"delta": 1e-6},
-    "commit": {"charge": 2},
-    "fail": {"charge": 2},
+    "commit": {"charge_id": 2},
+    "fail": {"charge_id": 2},
     "verify": {"digest": None},
 }
 OF_GUARANTEES = {
@@ -162,7 +163,7 @@ def test_charges(data):
     given_ = data.draw(arguments(valid, least=1))
 
     def released():
-        with charge(**given_):
+        with reserve_release(**given_):
             pass
 
     attempt(released, given_, unchanged=lambda: len(budget.entries()))

@@ -40,6 +40,7 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.base import reserve_release
 from skprivacy.federated import FederatedPlan
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -248,8 +249,8 @@ FOUND = [
         TARGET, X, y, X + 1.0, y, attacks=[attacks.LossThreshold()], verbose=np.zeros(2))),
     ("n_starts", lambda: attacks.GradientInversion(NETWORK, n_starts=True).fit(X, y)),
     ("alpha", lambda: OutputPerturbationClassifier(alpha=True).fit(X, y)),
-    ("kind", lambda: accounting.charge(
-        PrivacyBudget(1.0), ONE, kind=np.zeros(2)).__enter__()),
+    ("kind", lambda: reserve_release(
+        PrivacyBudget(1.0), ONE, kind=np.zeros(2))),
     ("X", lambda: attacks.UpdatesAttack(raised(X, y)).fit(X, y).score_samples(
         np.where(np.arange(3) == 0, np.nan, X), y)),
     ("labels_known", lambda: INVERSION.evaluate(
@@ -503,8 +504,6 @@ HALF = "\ud800"  # half a character, which neither a file nor a table of Arrow's
 
 
 @pytest.mark.parametrize(("name", "call"), [
-    ("name", lambda: PrivacyBudget(1.0).scope(HALF, 0.5)),
-    ("key", lambda: PrivacyBudget(1.0).partition(HALF)),
     ("unit", lambda: PrivacyBudget(1.0).reserve(accounting.LaplaceEvent(9.0), unit=HALF)),
     ("values", lambda: preprocessing.Categories(["a", HALF])),
     ("columns", lambda: Schema({HALF: preprocessing.Bounded(0, 1)})),

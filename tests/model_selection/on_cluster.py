@@ -128,7 +128,7 @@ def what_came_of_it(folder, wait=None):
             (folder / name / "fuse").write_text(str(os.getpid()))
         with suppress(*(lost() if name == "killed" else [])):
             sweep(model)
-        budget.verify()
+        budget.verify(budget.digest)
         notes = (folder / name / "fits").read_text().splitlines()
         yield name, {"fits": len(notes), "charges": len(budget.entries())}
         yield f"{name}, workers", len({note.split()[0] for note in notes} - {str(os.getpid())})

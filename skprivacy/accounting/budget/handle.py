@@ -94,6 +94,7 @@ class Handle:
                 )
             # ledgers without a unit are from before units existed: all charges were for records
             known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
+            known["counter"] = terms.get("counter")
         except (json.JSONDecodeError, AttributeError, KeyError, TypeError):
             raise LedgerError(
                 f"{self.path} is not the ledger of a privacy budget. Check the path."
@@ -123,6 +124,17 @@ class Handle:
     def path(self) -> str:
         """The ledger file, or its address."""
         return self._ledger.address
+
+    @property
+    def counter(self) -> str | None:
+        """Address of the counter outside the ledger; ``None`` without one."""
+        address: str | None = self._terms["counter"]
+        return address
+
+    @property
+    def digest(self) -> str:
+        """Digest of the ledger's last line. Keep it elsewhere, for :meth:`verify`."""
+        return self._ledger.read().tail.digest
 
     @property
     def relation(self) -> str | None:

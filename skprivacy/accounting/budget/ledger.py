@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .log import COLUMNS, LedgerError, Log, Record
+from .log import COLUMNS, SCHEMA, LedgerError, Log, Record
+
+if TYPE_CHECKING:
+    from .counter import Counter
 
 __all__ = ["Ledger", "Seen", "ledger_at"]
 
@@ -29,13 +34,22 @@ class Ledger(ABC):
 
     address: str  # as passed to ledger_at()
     seen: Seen | None = None
+    is_witnessed = False  # whether an older copy would lack a line that is known from elsewhere
     _begin: tuple[str, ...]  # statements that take the only write lock
-    _guards: str  # query for the names of the triggers that forbid changes
-    _n_guards: int
+    _guards: tuple[str, ...] = ()  # statements that create the triggers that forbid changes
+    _guards_query = ""  # finds the triggers; empty where nobody else can write
+    _guards_found: frozenset[tuple[Any, ...]]  # what it finds in a ledger as it was created
 
-    @abstractmethod
     def create(self, body: str) -> None:
         """Create the log with ``body`` as its first line; FileExistsError if there is a log."""
+        self.create_tables(SCHEMA + self._guards, lambda connection: Log.begin(connection, body))
+        self.is_witnessed = True
+
+    @abstractmethod
+    def create_tables(
+        self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
+    ) -> None:
+        """Create tables in one transaction; FileExistsError if there is something."""
 
     @abstractmethod
     def _connection(self) -> AbstractContextManager[Any]:
@@ -54,14 +68,21 @@ class Ledger(ABC):
 
         **Guarantees.** On return, the new lines are on the disk. Outcomes too: budgets remember
         the last line that they have seen, and auditors its digest, and would take one that a power
-        failure undid for one that was cut off. They are in the file that stands at the address.
+        failure undid for one that was cut off. They are in the file that stands at the address. If
+        the ledger has a counter, it covers them.
         """
+        counter = self._counter
+        # Before the lock is taken: the counter stands at a line that was committed.
+        covered = None if counter is None else counter.read()
         place = self._place()
         with self._connection() as connection:
             try:
                 for statement in self._begin:
                     connection.execute(statement)
                 log = self._followed(connection)
+                self._check_guards(connection)
+                if counter is not None and covered is not None:
+                    self._check_covered(connection, counter, covered)
                 yield log
                 connection.execute("COMMIT")
             except BaseException:
@@ -75,6 +96,42 @@ class Ledger(ABC):
                 "such as a backup that restores it or a service that synchronises folders."
             )
         self._keep(log)  # only now: until then it held lines that were not yet written
+        if counter is not None and covered is not None:
+            self._move_counter(counter, covered, (log.tail.seq, log.tail.digest))
+
+    @cached_property
+    def _counter(self) -> Counter | None:
+        """The counter that the first line names, which never changes."""
+        from .counter import Counter
+
+        try:
+            address = json.loads(self.read().first).get("counter")
+        except (json.JSONDecodeError, AttributeError):  # Handle._terms refuses such a line
+            return None
+        return None if address is None else Counter(address)
+
+    def check_counter(self) -> None:
+        """Raise LedgerError if the ledger does not hold the line at which its counter stands."""
+        if (counter := self._counter) is not None:
+            covered = counter.read()
+            with self._connection() as connection:
+                self._check_covered(connection, counter, covered)
+
+    def _check_covered(self, connection: Any, counter: Counter, covered: Seen) -> None:
+        number, digest = covered
+        if number and not _holds_line(connection, number, digest):
+            raise LedgerError(
+                f"The privacy ledger {self.address} is behind its counter {counter.address}: it "
+                f"does not hold line {number} with the digest {digest[:16]}. It was restored from "
+                "an older copy, or another copy of it was charged. Restore the latest copy."
+            )
+
+    def _move_counter(self, counter: Counter, covered: Seen, last: Seen) -> None:
+        """Let the counter cover ``last``, unless it covers a later line of this ledger."""
+        while covered[0] < last[0] and not counter.move(covered, last):
+            covered = counter.read()
+            with self._connection() as connection:
+                self._check_covered(connection, counter, covered)
 
     def _place(self) -> Any:
         """Return what tells the file at the address from another one, if it is a file."""
@@ -113,8 +170,7 @@ class Ledger(ABC):
         if self.seen is None:
             return
         number, digest = self.seen
-        row = connection.execute("SELECT digest FROM log WHERE seq = ?", (number,)).fetchone()
-        if row is None or row[0] != digest:
+        if not _holds_line(connection, number, digest):
             raise LedgerError(
                 f"The privacy ledger {self.address} is not the one that this budget has used: its "
                 f"line {number} is another or is missing. It was replaced, cut, or restored from "
@@ -137,15 +193,27 @@ class Ledger(ABC):
         return [Record(*row) for row in rows]
 
     def check_guards(self) -> None:
-        """Raise LedgerError if the triggers that forbid changes are gone."""
+        """Raise LedgerError if the triggers that forbid changes are not those of its creation."""
         with self._connection() as connection:
-            found = len(connection.execute(self._guards).fetchall())
-        if found < self._n_guards:
+            self._check_guards(connection)
+
+    def _check_guards(self, connection: Any) -> None:
+        if not self._guards_query:
+            return
+        found = {tuple(row) for row in connection.execute(self._guards_query).fetchall()}
+        if found != self._guards_found:
+            kept = len(found & self._guards_found)
+            added = len(found - self._guards_found)
             raise LedgerError(
-                f"The privacy ledger {self.address} has {found} of the {self._n_guards} triggers "
-                "that forbid changes: somebody has removed them. Find out why, and restore the "
-                "ledger from a copy."
+                f"The privacy ledger {self.address} has {kept} of the {len(self._guards_found)} "
+                f"triggers that forbid changes, and {added} others: somebody has changed them. "
+                "Find out why, and restore the ledger from a copy."
             )
+
+
+def _holds_line(connection: Any, number: int, digest: str) -> bool:
+    row = connection.execute("SELECT digest FROM log WHERE seq = ?", (number,)).fetchone()
+    return row is not None and bool(row[0] == digest)
 
 
 _local = threading.local()
@@ -168,5 +236,5 @@ def ledger_at(address: str | Path, seen: Seen | None = None) -> Ledger:
         from .sqlite import SQLiteLedger
 
         ledger = SQLiteLedger(address)
-    ledger.seen = seen
+    ledger.seen, ledger.is_witnessed = seen, seen is not None
     return ledger

@@ -195,8 +195,8 @@ class Log:
         """Return the recorded outcome, 'commit' or 'fail', or None; ValueError without a charge."""
         if ref not in self._outcomes:
             raise ValueError(
-                f"charge={ref!r} is not a charge of this ledger. Pass a number that reserve() "
-                "returned."
+                f"charge_id={ref!r} is not a charge of this ledger. Pass the charge_id of a "
+                "receipt."
             )
         return self._outcomes[ref]
 

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
 
 from .ledger import Ledger
-from .log import SCHEMA, Log
 
 __all__ = ["PostgresLedger"]
 
+_REFUSAL = " BEGIN RAISE EXCEPTION 'append only'; END "
 _GUARDS = (
-    """
-    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN RAISE EXCEPTION 'append only'; END $$
-    """,
+    f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSAL}$$",
     "CREATE TRIGGER guard BEFORE UPDATE OR DELETE ON log FOR EACH ROW EXECUTE FUNCTION refuse()",
     "CREATE TRIGGER whole BEFORE TRUNCATE ON log FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
+    # session_replication_role turns off all other triggers
+    "ALTER TABLE log ENABLE ALWAYS TRIGGER guard",
+    "ALTER TABLE log ENABLE ALWAYS TRIGGER whole",
+)
+# Bits of tgtype: 1 for each row, 2 before, 8 delete, 16 update, 32 truncate. A rule could turn an
+# INSERT into nothing.
+_GUARDS_QUERY = """
+    SELECT tgname::text, tgenabled::text, tgtype::integer, tgqual IS NULL AND tgattr::text = '',
+        prosrc
+    FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid
+    WHERE tgrelid = 'log'::regclass AND NOT tgisinternal
+    UNION ALL
+    SELECT rulename::text, ev_enabled::text, NULL, NULL, 'a rule'
+    FROM pg_rewrite WHERE ev_class = 'log'::regclass
+"""
+_GUARDS_FOUND = frozenset(
+    {("guard", "A", 1 + 2 + 8 + 16, True, _REFUSAL), ("whole", "A", 2 + 32, True, _REFUSAL)}
 )
 
 
@@ -46,8 +60,9 @@ class PostgresLedger(Ledger):
 
     # EXCLUSIVE lets others read and makes every other writer wait.
     _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
-    _guards = "SELECT tgname FROM pg_trigger WHERE tgrelid = 'log'::regclass AND NOT tgisinternal"
-    _n_guards = 2
+    _guards = _GUARDS
+    _guards_query = _GUARDS_QUERY
+    _guards_found = _GUARDS_FOUND
 
     def __init__(self, address: str, timeout: float = 60.0) -> None:
         _check_no_password(address)
@@ -60,7 +75,9 @@ class PostgresLedger(Ledger):
             )
         self._schema = f"skprivacy_{name.lower()}"
 
-    def create(self, body: str) -> None:
+    def create_tables(
+        self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
+    ) -> None:
         with self._connection() as connection:
             # Of two concurrent processes, the one that creates the schema creates all of it.
             connection.execute("BEGIN")
@@ -72,9 +89,10 @@ class PostgresLedger(Ledger):
                 connection.execute("ROLLBACK")
                 raise FileExistsError(self.address)
             connection.execute(f"CREATE SCHEMA {self._schema}")
-            for statement in SCHEMA + _GUARDS:
+            for statement in statements:
                 connection.execute(statement)
-            Log.begin(connection, body)
+            if fill is not None:
+                fill(connection)
             connection.execute("COMMIT")
 
     @contextmanager

@@ -7,31 +7,31 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 from ..._config import warn_caller
 from ..._output import displayable
-from ..._validation import storable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
 from .._event import check_event
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
+from .counter import Counter
 from .filters import FILTERS
 from .handle import FORMAT
 from .ledger import ledger_at
 from .log import LedgerError, Log
+from .receipt import Receipt, Reservation
 from .refusals import before_release, explained, has_no_epsilon, no_epsilon
 from .rules import Cost, spent
+from .scope_names import check_scope_name
 from .scopes import along, check_partitions, inner
 from .statement import Statement
-from .terms import check_same_unit, check_unit, check_who
+from .terms import check_same_relation, check_same_unit, check_unit, check_who
 
-__all__ = ["PrivacyBudget", "charge"]
+__all__ = ["PrivacyBudget"]
 
 
 class PrivacyBudget(Statement):
@@ -58,6 +58,10 @@ class PrivacyBudget(Statement):
         How charges are composed; see Notes.
     n_records : int, default=None
         The public number of records. If given, ``delta`` must be below its inverse.
+    counter : str or Path, default=None
+        Where to keep the number of the last charge outside the ledger: another file, best on
+        another disk, or ``postgresql://user@host/database#name``. A ledger that is behind it, such
+        as an older copy, is refused. It is created with the ledger, which remembers it.
 
     Notes
     -----
@@ -84,12 +88,15 @@ class PrivacyBudget(Statement):
     --------
     >>> from skprivacy.accounting import LaplaceEvent, PrivacyBudget
     >>> budget = PrivacyBudget(epsilon=1.0)
-    >>> with budget.charge(LaplaceEvent(2.5), who="a mean"):
-    ...     pass  # release the mean
-    >>> budget.remaining(LaplaceEvent(2.5))
-    1
+    >>> receipt = budget.charge(LaplaceEvent(4.0), who="a mean")  # then release the mean
+    >>> print(receipt)
+    charge 3 to scope '/' for 'a mean': epsilon=0.25, delta=0
+    >>> with budget.reserve(LaplaceEvent(4.0), who="a median"):
+    ...     pass  # charged; release the median
+    >>> budget.remaining(LaplaceEvent(4.0))
+    2
     >>> budget
-    PrivacyBudget(epsilon=1, delta=0): 0.4 spent by 1 charge
+    PrivacyBudget(epsilon=1, delta=0): 0.5 spent by 2 charges
     """
 
     def __init__(
@@ -102,6 +109,7 @@ class PrivacyBudget(Statement):
         unit: str | None = None,
         filter: str = "adaptive",
         n_records: int | None = None,
+        counter: str | Path | None = None,
     ) -> None:
         positive("epsilon", epsilon)
         check_delta(delta, n_records)
@@ -112,23 +120,48 @@ class PrivacyBudget(Statement):
         if not isinstance(filter, str) or filter not in FILTERS:
             raise ValueError(f"filter={filter!r} must be one of {sorted(FILTERS)}.")
         terms: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
-        terms |= {"relation": relation, "filter": filter, "unit": unit}
+        terms |= {"relation": relation, "filter": filter, "unit": unit, "counter": None}
         if path is None:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
             _owned.add(folder)
             self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
             path = Path(folder) / "ledger"
         self._attach(ledger_at(path), "/")
+        if counter is not None:
+            terms["counter"] = self._create_counter(counter)
         try:
             self._ledger.create(json.dumps(terms | {"format": FORMAT}, sort_keys=True))
+            if counter is not None:
+                with self._ledger.transaction():
+                    pass  # the counter moves to the first line: it is no other ledger's any more
         except FileExistsError:
             known = self._terms
-            open_ones = {k: known[k] for k in ("relation", "unit") if terms[k] is None}
+            open_ones = {k: known[k] for k in ("relation", "unit", "counter") if terms[k] is None}
             if known != terms | open_ones:
                 raise ValueError(
                     f"The ledger {str(path)!r} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or pass another path."
                 ) from None
+
+    def _create_counter(self, address: str | Path) -> str:
+        """Create the counter before its ledger, so that no ledger is ever without it."""
+        counter = Counter(address)
+        if counter.address == self.path:
+            raise ValueError(
+                f"counter={counter.address!r} must not be the ledger: whoever restores one file "
+                "restores the other. Pass another path, best on another disk."
+            )
+        line, _ = counter.create()
+        if line:
+            try:
+                _ = self._terms
+            except LedgerError as error:
+                raise ValueError(
+                    f"counter={counter.address!r} stands at line {line} of a ledger, but the "
+                    f"ledger {self.path} cannot be read. Restore the ledger, or pass another place "
+                    "for the counter of a new one."
+                ) from error
+        return counter.address
 
     def scope(
         self, name: str, epsilon: float | None = None, delta: float | None = None
@@ -140,7 +173,9 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         name : str
-            Must not contain ``/`` or begin with ``=``.
+            Must not contain ``/`` or begin with ``=``. Must be in Unicode normal form NFC, without
+            invisible, control or bidirectional characters and without surrounding blanks: names
+            that look alike would have separate caps.
         epsilon, delta : float, default=None
             The cap of this scope, which is set once. Earlier charges must fit into it by the
             budget's filter, and the cap must not depend on what those charges released.
@@ -160,7 +195,7 @@ class PrivacyBudget(Statement):
                 f"name={name!r} must be a non-empty string without '/' that does not begin with "
                 "'='. Use partition() for a part of the records."
             )
-        storable("name", name)
+        check_scope_name("name", name)
         return self._inner(name, epsilon, delta)
 
     def partition(self, key: str) -> PrivacyBudget:
@@ -172,7 +207,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         key : str
-            The name of the part, not empty and without ``/``.
+            The name of the part, not empty and without ``/``; the rules of :meth:`scope` hold.
 
         Returns
         -------
@@ -189,7 +224,7 @@ class PrivacyBudget(Statement):
             raise ValueError(
                 f"key={key!r} must be a non-empty string without '/'. Pass the name of the part."
             )
-        storable("key", key)
+        check_scope_name("key", key)
         return self._inner(f"={key}", None, None)
 
     def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
@@ -227,11 +262,10 @@ class PrivacyBudget(Statement):
             "caps before the first charge where possible."
         )
 
-    @before_release()
-    def reserve(
+    def charge(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
-    ) -> int:
-        """Charge an event before the data is accessed, and return the number of the charge.
+    ) -> Receipt:
+        """Charge an event at once and return the receipt; access the data only after that.
 
         Parameters
         ----------
@@ -247,8 +281,8 @@ class PrivacyBudget(Statement):
 
         Returns
         -------
-        int
-            The number of the charge, for :meth:`commit` or :meth:`fail`.
+        Receipt
+            The number of the charge, its cost and the digest of the ledger after it.
 
         Raises
         ------
@@ -259,79 +293,17 @@ class PrivacyBudget(Statement):
         LedgerError
             If the ledger cannot be written. Nothing may be released.
         """
-        if not isinstance(event, Event):
-            raise TypeError(f"event={event!r} must be an Event.")
-        if relation is not None:
-            check_relation(relation)
-        check_unit(unit)
-        body = json.dumps(event.to_dict(), sort_keys=True)
-        _ = self._terms  # read before the lock is taken, and not again within it
-        with self._ledger.transaction() as log:
-            known = self._known(log)
-            settled = known[0] or relation or "add_remove"
-            if relation not in (None, settled):
-                either = "label" in (relation, settled)  # no parameter makes one of the other
-                restated = (
-                    ""
-                    if either
-                    else ", or set the estimator's n_records or relation (in a shell by --set) "
-                    f"so that it states {settled!r}"
-                )
-                raise ValueError(
-                    f"The event is stated for relation={relation!r} and the budget for "
-                    f"{settled!r}. Relations are never mixed. Create a budget with "
-                    f"relation={relation!r}{restated}."
-                )
-            check_same_unit(unit, known[1] or unit)
-            check_partitions(self._scope, settled)
-            terms = self._terms | {"relation": settled}
-            refusal = refusing(log, self._scope, event, terms)
-            if refusal is None:
-                if None in known:
-                    log.settle(settled, unit)
-                return log.append("reserve", self._scope, check_who(who), body)
-        message = explained(log, self._scope, refusal, event)  # after others may write again
-        raise BudgetExceededError(f"{displayable(str(who)) or 'A release'} was refused: {message}")
+        return self._admit(event, who, relation, unit, outcome="commit")
 
-    def commit(self, charge: int) -> None:
-        """Record that the release happened.
-
-        Parameters
-        ----------
-        charge : int
-            What :meth:`reserve` returned.
-        """
-        self._settle(charge, "commit")
-
-    def fail(self, charge: int) -> None:
-        """Record that the release failed. It stays charged, as the data may have been read.
-
-        Parameters
-        ----------
-        charge : int
-            What :meth:`reserve` returned.
-        """
-        self._settle(charge, "fail")
-
-    def _settle(self, charge: int, outcome: str) -> None:
-        whole("charge", charge)
-        charge = int(charge)  # numpy's integers have no place in a line
-        with self._ledger.transaction() as log:
-            before = log.outcome(charge)
-            if before is not None:
-                raise ValueError(
-                    f"charge={charge!r} is already settled as {before!r}. Settle each charge once."
-                )
-            log.append(outcome, self._scope, "", "", ref=charge)
-
-    @contextmanager
-    def charge(
+    def reserve(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
-    ) -> Iterator[int]:
-        """Reserve on entering, settle on leaving; access the data only inside the context.
+    ) -> Reservation:
+        """Charge an event at once, and let the outcome of its release be recorded later.
 
-        If the outcome cannot be recorded on leaving, a ``PrivacyWarning`` is issued: the charge
-        counts in full without one, and neither the release nor an error raised inside is lost.
+        ``with budget.reserve(event): ...`` records on leaving whether the release succeeded. The
+        charge stands in either case, and also if the result is never entered. If the outcome
+        cannot be recorded, a ``PrivacyWarning`` is issued: the charge counts in full without one,
+        and neither the release nor an error raised inside is lost.
 
         Parameters
         ----------
@@ -344,25 +316,89 @@ class PrivacyBudget(Statement):
         unit : str, default="record"
             The unit whose presence the event hides.
 
-        Yields
+        Returns
+        -------
+        Reservation
+            A context manager that yields the :class:`Receipt`. Without ``with``, pass
+            ``reservation.receipt.charge_id`` to :meth:`commit` or :meth:`fail`.
+
+        Raises
         ------
-        int
+        ValueError, BudgetExceededError, LedgerError
+            As :meth:`charge` does.
+        """
+        return Reservation(self._admit(event, who, relation, unit), self._record_outcome)
+
+    @before_release()
+    def _admit(
+        self, event: Event, who: str, relation: str | None, unit: str, outcome: str | None = None
+    ) -> Receipt:
+        """Write a charge into the ledger if every cap admits it, with its outcome if it has one."""
+        if not isinstance(event, Event):
+            raise TypeError(f"event={event!r} must be an Event.")
+        if relation is not None:
+            check_relation(relation)
+        check_unit(unit)
+        body, source = json.dumps(event.to_dict(), sort_keys=True), check_who(who)
+        _ = self._terms  # read before the lock is taken, and not again within it
+        with self._ledger.transaction() as log:
+            known = self._known(log)
+            settled = check_same_relation(relation, known[0])
+            check_same_unit(unit, known[1] or unit)
+            check_partitions(self._scope, settled)
+            terms = self._terms | {"relation": settled}
+            refusal = refusing(log, self._scope, event, terms)
+            if refusal is None:
+                if None in known:
+                    log.settle(settled, unit)
+                charge_id = log.append("reserve", self._scope, source, body)
+                if outcome is not None:
+                    log.append(outcome, self._scope, "", "", ref=charge_id)
+                return Receipt(
+                    charge_id, self._scope, source, event, settled, unit,
+                    terms["delta"], log.tail.digest,
+                )  # fmt: skip
+        message = explained(log, self._scope, refusal, event)  # after others may write again
+        raise BudgetExceededError(f"{displayable(source) or 'A release'} was refused: {message}")
+
+    def commit(self, charge_id: int) -> None:
+        """Record that the release of a reserved charge happened.
+
+        Parameters
+        ----------
+        charge_id : int
             The number of the charge.
         """
-        number = self.reserve(event, who, relation, unit)
-        try:
-            yield number
-        except BaseException:
-            self._note(number, "fail")
-            raise
-        self._note(number, "commit")
+        self._settle(charge_id, "commit")
 
-    def _note(self, number: int, outcome: str) -> None:
+    def fail(self, charge_id: int) -> None:
+        """Record that the release failed. It stays charged, as the data may have been read.
+
+        Parameters
+        ----------
+        charge_id : int
+            The number of the charge.
+        """
+        self._settle(charge_id, "fail")
+
+    def _settle(self, charge_id: int, outcome: str) -> None:
+        whole("charge_id", charge_id)
+        charge_id = int(charge_id)  # numpy's integers have no place in a line
+        with self._ledger.transaction() as log:
+            before = log.outcome(charge_id)
+            if before is not None:
+                raise ValueError(
+                    f"charge_id={charge_id!r} is already settled as {before!r}. Settle each charge "
+                    "once."
+                )
+            log.append(outcome, self._scope, "", "", ref=charge_id)
+
+    def _record_outcome(self, charge_id: int, outcome: str) -> None:
         try:
-            self._settle(number, outcome)
+            self._settle(charge_id, outcome)
         except (LedgerError, ValueError) as error:
             warn_caller(
-                f"Charge {number} of the ledger {self.path} was charged, but its outcome "
+                f"Charge {charge_id} of the ledger {self.path} was charged, but its outcome "
                 f"({outcome}) could not be recorded ({error.__cause__ or error}). Without one it "
                 "counts in full; check with entries() that the ledger still holds it.",
                 PrivacyWarning,
@@ -405,61 +441,3 @@ if hasattr(os, "register_at_fork"):
 def _remove(folder: str, owner: int) -> None:
     if folder in _owned and os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def charge(
-    budget: PrivacyBudget | None,
-    event: Event,
-    relation: str = "add_remove",
-    who: str = "",
-    kind: str = "proved",
-    unit: str = "record",
-) -> Iterator[int | None]:
-    """Charge ``budget`` for the enclosed code; without a budget, do nothing.
-
-    An estimator encloses the part of ``fit`` that accesses the data in this context.
-
-    Parameters
-    ----------
-    budget : PrivacyBudget or None
-        What is charged.
-    event : Event
-        What will be released.
-    relation : str, default="add_remove"
-        The relation that the event is stated for.
-    who : str, default=""
-        What the charge is for; public text.
-    kind : str, default="proved"
-        Kind of the guarantee; any other than ``"proved"`` is refused.
-    unit : str, default="record"
-        The unit whose presence the event hides: a record, or all records that share a value of the
-        column named here.
-
-    Yields
-    ------
-    int or None
-        The number of the charge; ``None`` without a budget.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import LaplaceEvent, charge
-    >>> with charge(None, LaplaceEvent(1.0)) as number:
-    ...     print(number)
-    None
-    """
-    if budget is None:
-        yield None
-        return
-    if not isinstance(budget, PrivacyBudget):
-        raise TypeError(
-            f"budget={budget!r} must be a PrivacyBudget or None. Create one with "
-            "PrivacyBudget(epsilon, delta)."
-        )
-    if not isinstance(kind, str) or kind != "proved":
-        raise ValueError(
-            f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up. "
-            "Fit with budget=None."
-        )
-    with budget.charge(event, who, relation, unit) as number:
-        yield number

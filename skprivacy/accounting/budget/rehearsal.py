@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Any
 
 from ..guarantee import PrivacyGuarantee
 from .exported import lines_of
@@ -19,12 +20,15 @@ class _CopiedLedger(Ledger):
     """The lines of a ledger in a database of its own, where more can be tried."""
 
     _begin = ("BEGIN",)
+    _counter = None  # trials do not count
 
     def __init__(self, address: str, connection: sqlite3.Connection) -> None:
         self.address, self._only = address, connection
         self.forget()
 
-    def create(self, body: str) -> None:
+    def create_tables(
+        self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
+    ) -> None:
         raise FileExistsError(self.address)
 
     @contextmanager

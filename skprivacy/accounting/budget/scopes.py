@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 
-from ..._validation import storable
 from .._checks import replaces
 from ..events import Event
 from .log import LedgerError, Log
+from .scope_names import check_scope_name
 
 __all__ = [
     "along",
@@ -39,7 +39,6 @@ def scope_of(path: str) -> str:
     """
     if not isinstance(path, str):
         raise TypeError(f"scope={path!r} must be a string, such as 'adult' or '/adult/sweep/'.")
-    storable("scope", path)
     scope = "/"
     if path == scope:
         return scope
@@ -49,6 +48,7 @@ def scope_of(path: str) -> str:
                 f"scope={path!r} must be '/' for the whole budget, or names of scopes separated by "
                 "'/', such as 'adult' or '/adult/sweep/'. No name may be empty."
             )
+        check_scope_name("scope", name.removeprefix("="))
         scope = inner(scope, name)
     return scope
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from ..._output import OF_SQLITE, is_database
 from .forks import no_fork
 from .ledger import Ledger
-from .log import SCHEMA, LedgerError, Log
+from .log import LedgerError
 
 __all__ = ["SQLiteLedger"]
 
@@ -45,8 +46,9 @@ class SQLiteLedger(Ledger):
     """
 
     _begin = ("PRAGMA journal_mode=DELETE", "BEGIN IMMEDIATE")
-    _guards = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'log'"
-    _n_guards = len(_GUARDS)
+    _guards = _GUARDS
+    _guards_query = "SELECT sql FROM sqlite_master WHERE type = 'trigger'"
+    _guards_found = frozenset((statement,) for statement in _GUARDS)
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
         self.path = _resolved(path)
@@ -60,7 +62,9 @@ class SQLiteLedger(Ledger):
             "path, or use a budget with another ledger. A missing ledger is never created again."
         )
 
-    def create(self, body: str) -> None:
+    def create_tables(
+        self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
+    ) -> None:
         if self.path.name.endswith(OF_SQLITE):
             raise ValueError(
                 f"path={self.address!r} is the name of a file that SQLite keeps beside another "
@@ -80,7 +84,7 @@ class SQLiteLedger(Ledger):
         draft = SQLiteLedger(self.path.with_name(f".{uuid.uuid4().hex}"))
         try:
             draft.path.touch(exist_ok=False)
-            draft._fill(body)
+            draft._fill(statements, fill)
             os.link(draft.path, self.path)
         except FileExistsError:
             raise
@@ -93,12 +97,13 @@ class SQLiteLedger(Ledger):
                 with suppress(OSError):  # such as a folder that cannot be
                     os.unlink(f"{draft.path}{rest}")
 
-    def _fill(self, body: str) -> None:
+    def _fill(self, statements: Sequence[str], fill: Callable[[Any], None] | None) -> None:
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA + _GUARDS:
+            for statement in statements:
                 connection.execute(statement)
-            Log.begin(connection, body)
+            if fill is not None:
+                fill(connection)
             connection.execute("COMMIT")
 
     def _place(self) -> tuple[int, int] | None:

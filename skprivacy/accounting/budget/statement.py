@@ -7,7 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..._config import warn_caller
 from ..._output import displayable, write_file
+from ...exceptions import PrivacyWarning
 from ..events import Event
 from ..guarantee import PrivacyGuarantee, check_delta
 from .admission import Terms, check_caps
@@ -16,7 +18,7 @@ from .log import LedgerError, Record
 from .plot import draw, moment, running
 from .rules import spent, together
 from .scopes import along, event_of, is_scope
-from .terms import check_terms
+from .terms import check_digest, check_terms
 
 __all__ = ["Statement"]
 
@@ -73,14 +75,18 @@ class Statement(Handle):
         Returns
         -------
         PrivacyGuarantee
-            Stated at the budget's delta, for its relation and unit.
+            Stated at the budget's delta, for its relation and unit. Where a rollback of the ledger
+            cannot be noticed, an assumption says so.
         """
         terms = self._current
+        assumptions = ["events settled before any answer was seen"]
+        if self._may_be_older_copy():
+            assumptions.append("the ledger was not restored from an older copy")
         return PrivacyGuarantee(
             together(self._charges()),
             terms["delta"] or None,
             terms["relation"],
-            assumptions=("events settled before any answer was seen",),
+            assumptions=tuple(assumptions),
             unit=terms["unit"],
         )
 
@@ -95,14 +101,32 @@ class Statement(Handle):
         """
         return table(self._ledger.records(), self._scope, self._current)
 
+    def _may_be_older_copy(self) -> bool:
+        return self.counter is None and not self._ledger.is_witnessed
+
+    @property
+    def rollback_notice(self) -> str:
+        """Sentence on whether a ledger that was restored from an older copy is noticed."""
+        if self.counter is not None:
+            return f"A rollback of the ledger is noticed by its counter {self.counter}."
+        if self._ledger.is_witnessed:
+            return "A rollback of the ledger is noticed by the digest that this budget knows."
+        return (
+            "A rollback of the ledger to an older copy cannot be noticed: it has no counter, and "
+            "no digest was compared."
+        )
+
     def verify(self, digest: str | None = None) -> str:
         """Check every line of the ledger and every cap, and return the last digest.
+
+        Without ``digest`` and without a counter, a ledger that was restored from an older copy
+        before this budget was opened cannot be noticed; a ``PrivacyWarning`` says so.
 
         Parameters
         ----------
         digest : str, default=None
-            What an earlier call returned, kept elsewhere: the ledger must continue from there. A
-            ledger whose last lines were cut off is found only in this way.
+            The digest of a receipt or of an earlier call, or at least its first 16 characters,
+            kept elsewhere: the ledger must hold that line.
 
         Returns
         -------
@@ -113,20 +137,16 @@ class Statement(Handle):
         ------
         LedgerError
             If a line was altered or lost, names no scope, mixes relations or units, the charges
-            exceed a cap, the triggers that forbid changes are gone, or ``digest`` is not among
-            the digests of the lines.
+            exceed a cap, the triggers that forbid changes are not those of its creation, the
+            ledger is behind its counter, or ``digest`` is not among the digests of the lines.
         """
-        if digest is not None and not isinstance(digest, str):
-            raise TypeError(
-                f"digest={digest!r} must be what an earlier verify() returned, or None."
-            )
+        if digest is not None:
+            check_digest(digest)
         records = self._ledger.records()
         self._ledger.check_guards()
-        if digest is not None and digest not in {record.digest for record in records}:
-            raise LedgerError(
-                f"The ledger {self.path} does not continue the one with digest={digest!r}: its "
-                "last lines were cut off, or it is another ledger. Restore it from a copy."
-            )
+        self._ledger.check_counter()
+        if digest is not None:
+            self._check_holds(records, digest)
         for record in records:
             if not is_scope(record.scope):
                 raise LedgerError(
@@ -137,7 +157,23 @@ class Statement(Handle):
         log = self._ledger.read()
         check_terms(records, self._terms, log.settled())
         check_caps(log, self._settled(log))
+        if self._may_be_older_copy():
+            warn_caller(
+                f"{self.rollback_notice} Pass a digest that was kept elsewhere to verify() (in a "
+                "shell by --expect), or create the budget with a counter.",
+                PrivacyWarning,
+            )
         return records[-1].digest
+
+    def _check_holds(self, records: list[Record], digest: str) -> None:
+        """Raise LedgerError unless one of the lines has a digest that begins with ``digest``."""
+        if not any(record.digest.startswith(digest) for record in records):
+            raise LedgerError(
+                f"The ledger {self.path} does not hold a line with digest={digest!r}: it was "
+                "restored from an older copy, its last lines were cut off, or it is another "
+                "ledger. Restore the latest copy."
+            )
+        self._ledger.is_witnessed = True
 
     def export(self, path: str | Path) -> None:
         """Write the checked ledger as JSON lines, which can be read and checked independently.

@@ -8,7 +8,29 @@ from ..._validation import storable
 from ..events import RELATIONS
 from .log import LedgerError, Record
 
-__all__ = ["check_same_unit", "check_terms", "check_unit", "check_who"]
+__all__ = [
+    "SHORTEST_DIGEST",
+    "check_digest",
+    "check_same_relation",
+    "check_same_unit",
+    "check_terms",
+    "check_unit",
+    "check_who",
+]
+
+
+SHORTEST_DIGEST = 16  # hexadecimal digits: another line with them takes 2**64 trials to find
+
+
+def check_digest(digest: Any) -> None:
+    """Raise an error unless ``digest`` is a digest, or enough of its beginning."""
+    if not isinstance(digest, str):
+        raise TypeError(f"digest={digest!r} must be the digest of a receipt or of verify().")
+    if len(digest) < SHORTEST_DIGEST or not set(digest) <= set("0123456789abcdef"):
+        raise ValueError(
+            f"digest={digest!r} must have at least {SHORTEST_DIGEST} hexadecimal digits. Copy it "
+            "from a receipt, from verify() or from the output of a command."
+        )
 
 
 def check_unit(unit: Any) -> str:
@@ -24,6 +46,24 @@ def check_who(who: Any) -> str:
     text = str(who)
     storable("who", text)
     return text
+
+
+def check_same_relation(relation: str | None, settled: str | None) -> str:
+    """Return the relation of a charge; refuse to add up guarantees of different relations."""
+    known = settled or relation or "add_remove"
+    if relation in (None, known):
+        return known
+    either = "label" in (relation, known)  # no parameter makes one of the other
+    restated = (
+        ""
+        if either
+        else ", or set the estimator's n_records or relation (in a shell by --set) so that it "
+        f"states {known!r}"
+    )
+    raise ValueError(
+        f"The event is stated for relation={relation!r} and the budget for {known!r}. Relations "
+        f"are never mixed. Create a budget with relation={relation!r}{restated}."
+    )
 
 
 def check_same_unit(unit: str, settled: str) -> None:

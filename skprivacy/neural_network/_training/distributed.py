@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from ..._groups import Groups, as_text
-from ...accounting import PrivacyBudget, charge
+from ...accounting import PrivacyBudget, Receipt
+from ...base import reserve_release
 from ...exceptions import BudgetExceededError
 from ...mechanisms import Mechanism, SecureRandom
 from .noise import Sampler
@@ -119,11 +120,11 @@ class ProcessGroup:
             self._meet(dist.broadcast, tensor.data, 0)
 
     @contextmanager
-    def charge(self, budget: PrivacyBudget | None, *terms: Any) -> Iterator[int | None]:
-        with charge(budget if self.rank == 0 else None, *terms) as number:
+    def reserve(self, budget: PrivacyBudget | None, *terms: Any) -> Iterator[Receipt | None]:
+        with reserve_release(budget if self.rank == 0 else None, *terms) as receipt:
             self._exchange(None)  # nobody looks at a record before the budget is charged
             self._training = True
-            yield number
+            yield receipt
 
     def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
         kept = np.arange(len(groups.codes))

@@ -19,7 +19,8 @@ from tqdm import tqdm
 
 from ..._blas import MUCH_WORK, one_blas_thread, one_torch_thread
 from ..._groups import Groups
-from ...accounting import PrivacyBudget, charge
+from ...accounting import PrivacyBudget, Receipt
+from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
 from ...mechanisms.ahead import DrawnAhead
 from .._gradients.adaptive import AdaptiveClippingOnDevice
@@ -393,9 +394,9 @@ class Peers(Protocol):
     def same(self, module: nn.Module) -> None:
         """Give all processes the same weights."""
 
-    def charge(
+    def reserve(
         self, budget: PrivacyBudget | None, *terms: Any
-    ) -> AbstractContextManager[int | None]:
+    ) -> AbstractContextManager[Receipt | None]:
         """Charge the budget, once for all processes."""
 
     def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
@@ -424,10 +425,10 @@ class Alone:
     def same(self, module: nn.Module) -> None:
         return None
 
-    def charge(
+    def reserve(
         self, budget: PrivacyBudget | None, *terms: Any
-    ) -> AbstractContextManager[int | None]:
-        return charge(budget, *terms)
+    ) -> AbstractContextManager[Receipt | None]:
+        return reserve_release(budget, *terms)
 
     def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
         return np.arange(len(groups.codes)) if most is None else groups.at_most(most, random)

@@ -1,0 +1,105 @@
+"""Receipts of charges, and the reservation that records the outcome of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from ..._output import displayable
+from ..events import Event
+from ..guarantee import PrivacyGuarantee
+
+__all__ = ["Receipt", "Reservation"]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One charge of a budget; returned by :meth:`~skprivacy.accounting.PrivacyBudget.charge`.
+
+    Parameters
+    ----------
+    charge_id : int
+        The number of the charge: its line in the ledger.
+    scope : str
+        The scope that was charged; every enclosing scope was charged with it.
+    who : str
+        What the charge is for.
+    event : Event
+        What was charged.
+    relation : str
+        The neighbouring relation of the charge.
+    unit : str
+        The unit whose presence the event hides.
+    delta : float
+        The budget's delta, at which ``epsilon`` is stated.
+    digest : str
+        The digest of the ledger's last line after the charge. Keep it in another place and pass it
+        to :meth:`~skprivacy.accounting.PrivacyBudget.verify`, or in a shell to ``--expect``: a
+        ledger that was restored from an older copy is then refused.
+    """
+
+    charge_id: int
+    scope: str
+    who: str
+    event: Event
+    relation: str
+    unit: str
+    delta: float
+    digest: str
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of this charge alone at ``delta``."""
+        return PrivacyGuarantee(self.event, self.delta or None, self.relation).epsilon()
+
+    def __str__(self) -> str:
+        source = f" for {self.who!r}" if self.who else ""
+        return displayable(
+            f"charge {self.charge_id} to scope {self.scope!r}{source}: "
+            f"epsilon={self.epsilon:.4g}, delta={self.delta:g}"
+        )
+
+
+class Reservation:
+    """A charge with an open outcome; see :meth:`~skprivacy.accounting.PrivacyBudget.reserve`.
+
+    The budget is charged when this object is created, not when it is entered. As a context manager
+    it yields the receipt, and records on leaving whether the release succeeded.
+
+    Parameters
+    ----------
+    receipt : Receipt
+        The charge.
+    record_outcome : callable
+        Called with the number of the charge and ``"commit"`` or ``"fail"``.
+
+    Notes
+    -----
+    **Guarantees.** It is entered once. A second release needs a second reservation.
+    """
+
+    def __init__(self, receipt: Receipt, record_outcome: Callable[[int, str], None]) -> None:
+        self.receipt = receipt
+        self._record_outcome = record_outcome
+        self._is_entered = False
+
+    def __enter__(self) -> Receipt:
+        if self._is_entered:
+            raise RuntimeError(
+                f"Charge {self.receipt.charge_id} was already used for a release. Call reserve() "
+                "once for each release."
+            )
+        self._is_entered = True
+        return self.receipt
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._record_outcome(self.receipt.charge_id, "commit" if kind is None else "fail")
+
+    def __repr__(self) -> str:
+        return f"Reservation({self.receipt})"

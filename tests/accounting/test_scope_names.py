@@ -1,0 +1,98 @@
+"""Names of scopes that look alike are refused, so that they cannot have separate caps."""
+
+import unicodedata
+
+import pytest
+
+from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
+from skprivacy.cli import main
+
+HOSTILE = {
+    "zero-width space": "adult\u200b",
+    "zero-width non-joiner": "ad\u200cult",
+    "zero-width joiner": "ad\u200dult",
+    "word joiner": "adult\u2060",
+    "byte order mark": "\ufeffadult",
+    "soft hyphen": "ad\u00adult",
+    "right-to-left override": "\u202etluda",
+    "left-to-right mark": "adult\u200e",
+    "first strong isolate": "\u2068adult\u2069",
+    "Arabic letter mark": "adult\u061c",
+    "null": "adult\0",
+    "escape": "\x1b[2Jadult",
+    "delete": "adult\x7f",
+    "control of ISO 8859": "adult\x9b",
+    "new line": "adult\n",
+    "tabulator": "ad\tult",
+    "line separator": "adult\u2028",
+    "space before": " adult",
+    "space behind": "adult ",
+    "no-break space": "ad\u00a0ult",
+    "thin space": "ad\u2009ult",
+    "ideographic space": "adult\u3000",
+    "Braille blank": "adult\u2800",
+    "Hangul filler": "adult\u3164",
+    "half-width Hangul filler": "adult\uffa0",
+    "combining grapheme joiner": "adult\u034f",
+    "variation selector": "adult\ufe0f",
+    "variation selector of plane 14": "adult\U000e0100",
+    "tag": "adult\U000e0061",
+    "private use": "adult\ue000",
+    "unassigned": "adult\uffff",
+    "surrogate": "adult\ud800",
+    "decomposed": unicodedata.normalize("NFD", "zürich"),
+    "angstrom sign": "\u212bngstrom",
+    "mark first": "\u0338adult",  # "=" before it would become U+2260
+    "only a blank": " ",
+    "only invisible": "\u200b",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_names_that_look_like_another_are_refused(kind):
+    name = HOSTILE[kind]
+    budget = PrivacyBudget(1.0)
+    budget.scope("adult", 0.1)
+    before = budget.digest
+    for give in (
+        lambda: budget.scope(name),
+        lambda: budget.scope(name, 0.5),
+        lambda: budget.partition(name),
+        lambda: PrivacyBudget.open(budget.path, name),
+        lambda: PrivacyBudget.open(budget.path, f"adult/={name}"),
+    ):
+        with pytest.raises(ValueError, match=r"Remove the character|Pass ") as refused:
+            give()
+        assert str(refused.value).isprintable()
+    assert budget.digest == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["adult", "zürich", "Å", "hospital 7", "患者", "Пациенты", "مرضى", "a.b-c_d", "p=2", "😀"],
+)
+def test_ordinary_names_are_scopes(name):
+    budget = PrivacyBudget(1.0)
+    for part in (budget.scope(name, 0.1), budget.partition(name)):
+        part.charge(LaplaceEvent(100.0))
+    assert PrivacyBudget.open(budget.path, f"/{name}/").cap == (0.1, 0.0)
+    budget.verify()
+
+
+def test_a_ledger_with_such_a_name_is_refused():
+    budget = PrivacyBudget(1.0, relation="add_remove", unit="record")
+    with budget._ledger.transaction() as log:
+        log.append("scope", "/adult\u200b/", "", '{"delta": 0.0, "epsilon": 0.5}')
+    with pytest.raises(LedgerError, match="which no cap covers"):
+        budget.verify()
+
+
+def test_the_shell_names_the_remedy(tmp_path, capsys):
+    ledger = str(tmp_path / "ledger")
+    PrivacyBudget(1.0, path=ledger)
+    spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--new-scope", "--scope"]
+    assert main([*spend, "adult\u200b"]) == 2
+    assert "U+200B (ZERO WIDTH SPACE)" in capsys.readouterr().err
+    assert main([*spend, " adult"]) == 2
+    assert "Pass 'adult'." in capsys.readouterr().err
+    assert len(PrivacyBudget.open(ledger).entries()) == 0
