@@ -4,6 +4,7 @@ from . import events
 from ._checks import RELATIONS
 from ._event import Event, NoLossDistributionError, flatten
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
+from .arithmetic import weakest_arithmetic
 from .budget import LedgerError, PrivacyBudget, charge
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
 from .divergence import renyi_divergence
@@ -57,6 +58,7 @@ __all__ = [
     "renyi_divergence",
     "smoothed_cost",
     "square_root_band",
+    "weakest_arithmetic",
     "zcdp",
 ]
 __all__ += events.__all__

@@ -19,6 +19,7 @@ from ..accounting import (
     VoteBlock,
     calibrate_noise_multiplier,
 )
+from ..accounting.arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
 __all__ = [
@@ -39,7 +40,7 @@ UNANSWERED = -1  # scikit-learn's mark of a record without a label
 Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
-class Aggregator(ABC):
+class Aggregator(StatesArithmetic, ABC):
     """Turns votes into labels, with noise.
 
     A small frozen object that knows its noise, or is given it by :meth:`calibrated`.
@@ -48,6 +49,8 @@ class Aggregator(ABC):
     ----------
     asks_student : bool
         Whether :meth:`release` asks a student, which then must tell probabilities.
+    arithmetic : {"exact", "floating_point", "unspecified"}
+        That of the noise. Each class states its own.
     """
 
     asks_student: ClassVar[bool] = False
@@ -200,6 +203,8 @@ class GNMax(Aggregator):
     0.74
     """
 
+    arithmetic = "exact"
+
     noise: float | None = None
 
     def __post_init__(self) -> None:
@@ -247,6 +252,8 @@ class LNMax(Aggregator):
     N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
     data", ICLR 2017.
     """
+
+    arithmetic = "exact"
 
     noise: float | None = None
 
@@ -361,6 +368,8 @@ class ConfidentGNMax(ThresholdedGNMax):
     ----------
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, algorithm 1.
     """
+
+    arithmetic = "exact"
 
     def release(
         self,

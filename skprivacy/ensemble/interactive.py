@@ -72,6 +72,8 @@ class InteractiveGNMax(ThresholdedGNMax):
     0.65
     """
 
+    arithmetic = "exact"
+
     reinforce: float = 0.9
     n_rounds: int = 4
 

@@ -13,7 +13,7 @@ from .._groups import Groups, check_order, protected
 from .._jobs import N_JOBS
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget, check_delta, weakest_arithmetic
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
@@ -274,7 +274,15 @@ no private record
             beside = None if marginals is None else marginals.mechanism.event
             self.aggregator_ = self._aggregator(len(queries), moved, relation, beside)
             event = together(beside, self.aggregator_.event(len(queries), moved))
-            with fit.charged(event, relation=relation, at_delta=self.delta, unit=who.unit):
+            noisy = [self.aggregator_.arithmetic]
+            noisy += [] if marginals is None else [marginals.mechanism.arithmetic]
+            with fit.charged(
+                event,
+                relation=relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=weakest_arithmetic(noisy),
+            ):
                 noise = SecureRandom(self.noise_seed)
                 if marginals is not None:
                     counts = marginals.counts(X, codes, who.exact_shares())

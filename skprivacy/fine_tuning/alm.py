@@ -25,7 +25,7 @@ from .._validation import (
     check_delta_is_small,
     is_number,
 )
-from ..accounting import Composed, PrivacyBudget, check_delta
+from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmetic
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from ..mechanisms.bounds import few_rows
@@ -238,6 +238,7 @@ the encoder treats each record by itself (tried on records that are not private)
                 relation=self.relation,
                 at_delta=self.delta,
                 unit=who.unit,
+                arithmetic=self.head_.arithmetic(task),
             ):
                 self.weights_ = _without_frames(self._released, task, X, labels, who)
         return self
@@ -295,16 +296,22 @@ the encoder treats each record by itself (tried on records that are not private)
             mechanisms = [head.mechanism(each) for each in tasks]
             events = tuple(mechanism.event for mechanism in mechanisms)
             with fit.charged(
-                Composed(events), relation=self.relation, at_delta=self.delta, unit=who.unit
+                Composed(events),
+                relation=self.relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=weakest_arithmetic(m.arithmetic for m in mechanisms),
             ):
                 weights = _without_frames(trained._released_often, head, tasks, X, labels, who)
         copies = []
-        for each, event, released in zip(tasks, events, weights, strict=True):
+        for each, mechanism, released in zip(tasks, mechanisms, weights, strict=True):
             copy: ALMFineTuner = clone(self).set_params(head=head, epsilon=each.epsilon)
             learned = {k: v for k, v in vars(trained).items() if k.endswith("_")}
             copy.__dict__.update(learned, weights_=released)
-            copy.privacy_ = replace(trained.privacy_, event=event)
-            copy.privacy_event_ = event
+            copy.privacy_ = replace(
+                trained.privacy_, event=mechanism.event, arithmetic=mechanism.arithmetic
+            )
+            copy.privacy_event_ = mechanism.event
             copy.epsilon_ = copy.privacy_.epsilon()
             copies.append(copy)
         return copies

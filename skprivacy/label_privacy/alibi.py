@@ -103,6 +103,8 @@ protected)
     True
     """
 
+    _arithmetic = Laplace.arithmetic
+
     def _event(self, n_classes: int) -> Event:
         return Laplace(1.0 / self.epsilon, _SENSITIVITY).event
 

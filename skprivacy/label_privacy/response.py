@@ -106,6 +106,8 @@ protected)
     True
     """
 
+    _arithmetic = RandomizedResponse.arithmetic
+
     def _event(self, n_classes: int) -> Event:
         return RandomizedResponse(self.epsilon, n_classes).event
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import safe_indexing
 from .._validation import Interval
-from ..accounting import ApproxDP, Event, PrivacyBudget
+from ..accounting import ApproxDP, Event, PrivacyBudget, weakest_arithmetic
 from ..mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
 from ._base import MOST, NoisyLabelClassifier
 from ._learning import believed, crossed, first_prior, fitted, heat, posterior, scores_of
@@ -109,6 +109,10 @@ protected)
     >>> model.score(X[3000:], y[3000:]) > 0.8
     True
     """
+
+    _arithmetic = weakest_arithmetic(
+        (RandomizedResponse.arithmetic, RandomizedResponseAmong.arithmetic)
+    )
 
     _parameter_constraints: dict = {
         **NoisyLabelClassifier._parameter_constraints,

@@ -241,7 +241,11 @@ default=None
             whole = search.plan.guarantee
             fit.assume(*whole.assumptions)
             with fit.charged(
-                whole.event, relation=whole.relation, at_delta=self.delta, unit=whole.unit
+                whole.event,
+                relation=whole.relation,
+                at_delta=self.delta,
+                unit=whole.unit,
+                arithmetic=whole.arithmetic,
             ):
                 best = search.best_of(drawn, random)
             self.plan_, self.candidates_ = search.plan, candidates.settings

@@ -159,6 +159,7 @@ def private_summary(
         with private_release(
             mechanism.event, relation=relation, at_delta=delta, who="private_summary",
             budget=budget, noise_seed=noise_seed, assumptions=assumptions, unit=person or "record",
+            arithmetic=mechanism.arithmetic,
         ) as privacy:  # fmt: skip
             n, sums, cells = scan.run(connection, folder)
             numbers = np.array([n, *(part / STEPS for part in sums)], dtype=np.float64)

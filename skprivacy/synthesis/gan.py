@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from .._groups import Groups, check_groups
 from .._torch import torch_is_named
 from .._validation import Interval, check_delta_is_small, check_random_state
-from ..accounting import Composed, Event, PrivacyBudget, calibrate_noise_multiplier, check_delta
+from ..accounting import (
+    Composed,
+    Event,
+    PrivacyBudget,
+    calibrate_noise_multiplier,
+    check_delta,
+    weakest_arithmetic,
+)
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
 from ._base import Synthesizer
@@ -276,6 +283,7 @@ class DPGANSynthesizer(Synthesizer):
             with fit.charged(
                 Composed((first.event, config.event)),
                 relation=config.relation, at_delta=self.delta, unit=config.unit,
+                arithmetic=weakest_arithmetic((first.arithmetic, config.noise_kind.arithmetic)),
             ):  # fmt: skip
                 random = SecureRandom(self.noise_seed)
                 codes, kept = domain.encoded(facts.series)

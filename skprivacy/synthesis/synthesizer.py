@@ -260,7 +260,11 @@ class PrivateSynthesizer(Synthesizer):
                 float(self.epsilon), float(self.delta), self.relation,
             )  # fmt: skip
             with fit.charged(
-                plan.event, relation=self.relation, at_delta=self.delta, unit=who.unit
+                plan.event,
+                relation=self.relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=plan.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
                 codes, kept = domain.encoded(facts.series)
