@@ -77,7 +77,7 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
     >>> from skprivacy.preprocessing import PrivateStandardScaler
     >>> scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1))
     >>> rehearsed(lambda: scaler.fit(np.zeros((10, 2))))
-    0.50-DP, add-remove, proved
+    0.50-DP, add-remove, exact noise, proved
     >>> hasattr(scaler, "privacy_")
     False
     """

@@ -213,7 +213,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     >>> model.score(X, y) > 0.9
     True
     >>> model.privacy_
-    1.00-DP, add-remove, proved
+    1.00-DP, add-remove, floating-point noise, proved
     """
 
     def _arithmetic(self) -> str:

@@ -161,7 +161,7 @@ default=None
     ...     model, {"outputperturbationclassifier__alpha": [0.001, 0.1, 10.0]}, epsilon=8.0
     ... )
     >>> search.fit(digits.data, digits.target).privacy_
-    (7.9..., 1e-06)-DP, zero-out, proved assuming ...
+    (7.9..., 1e-06)-DP, zero-out, exact noise, proved assuming ...
     >>> sorted(search.best_params_)
     ['outputperturbationclassifier__alpha']
     """

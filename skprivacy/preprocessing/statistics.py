@@ -148,7 +148,7 @@ def private_mean(
     >>> 30 < mean < 46
     True
     >>> privacy
-    1.00-DP, add-remove, proved
+    1.00-DP, add-remove, exact noise, proved
     """
     check_target(epsilon, delta, relation)
     columns = Columns(X, bounds, groups)

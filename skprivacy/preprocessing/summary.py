@@ -140,7 +140,7 @@ def private_summary(
     ...     person="patient", max_rows=5, epsilon=1.0,
     ... )
     >>> privacy  # doctest: +SKIP
-    1.00-DP per patient, add-remove, proved
+    1.00-DP per patient, add-remove, exact noise, proved
     """
     check_target(epsilon, delta, relation)
     scan = _checked(path, schema, marginals, means, person, max_rows)

@@ -154,7 +154,7 @@ class PrivateSynthesizer(Synthesizer):
     >>> schema = Schema({"age": Bounded(18, 90), "retired": Categories(["no", "yes"])})
     >>> synthesizer = PrivateSynthesizer(1.0, 1e-6, schema=schema).fit(X)
     >>> synthesizer.privacy_
-    (1.00, 1e-06)-DP, add-remove, proved assuming the types of the columns are public
+    (1.00, 1e-06)-DP, add-remove, exact noise, proved assuming the types of the columns are public
     >>> synthetic = synthesizer.sample(1000, random_state=0)
     >>> list(synthetic), synthetic["age"].dtype == X["age"].dtype
     (['age', 'retired'], True)
