@@ -147,8 +147,8 @@ class PATEClassifier(TaughtByVotes):
     >>> model = PATEClassifier(GaussianNB(), n_teachers=200, epsilon=5.0, classes=[False, True])
     >>> model = model.fit(X[:4000], y[:4000], X_public=X[4000:5000])
     >>> model.privacy_
-    (5.00, 1e-05)-DP, add-remove, exact noise, proved assuming the public records and their choice depend on \
-no private record
+    (5.00, 1e-05)-DP, add-remove, exact noise, proved assuming the public records and their
+    choice depend on no private record
     >>> model.score(X[5000:], y[5000:]) > 0.6
     True
     """

@@ -142,8 +142,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     >>> model = ALMFineTuner(PCA(16), epsilon=4.0, classes=range(10))
     >>> model = model.fit(X[:1000], y[:1000], X_public=X[1000:1400])
     >>> model.privacy_
-    (4.00, 1e-05)-DP, add-remove, exact noise, proved assuming the public records depend on no private record; \
-the encoder treats each record by itself (tried on records that are not private)
+    (4.00, 1e-05)-DP, add-remove, exact noise, proved assuming the public records depend on no
+    private record; the encoder treats each record by itself (tried on records that are not
+    private)
     >>> model.score(X[1400:], y[1400:]) > 0.6
     True
     """

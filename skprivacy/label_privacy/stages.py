@@ -104,8 +104,8 @@ class LP2STClassifier(NoisyLabelClassifier):
     >>> y = X[:, 0] > 0
     >>> model = LP2STClassifier(epsilon=1.0, classes=[False, True]).fit(X[:3000], y[:3000])
     >>> model.privacy_
-    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels alone are \
-protected)
+    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels
+    alone are protected)
     >>> model.score(X[3000:], y[3000:]) > 0.8
     True
     """

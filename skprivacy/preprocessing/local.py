@@ -94,8 +94,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     >>> local.fit_transform(X).shape
     (2, 3)
     >>> local.privacy_
-    4.00-DP, replace-one, exact noise, proved assuming one record per person, perturbed once; the number of
-    records is public
+    4.00-DP, replace-one, exact noise, proved assuming one record per person, perturbed once; the
+    number of records is public
     """
 
     def __init__(

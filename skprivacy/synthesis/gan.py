@@ -163,7 +163,8 @@ class DPGANSynthesizer(Synthesizer):
     >>> schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, classes=[0, 1])
     >>> synthesizer = DPGANSynthesizer(2.0, 1e-4, schema=schema, batch_size=50, epochs=2)
     >>> synthesizer.fit(X, X[:, 0] > 0.5).privacy_
-    (2.00, 0.0001)-DP, zero-out, floating-point noise, proved assuming the number of records is public
+    (2.00, 0.0001)-DP, zero-out, floating-point noise, proved assuming the number of records is
+    public
     >>> list(synthesizer.sample(10))
     ['a', 'b', 'target']
     """
