@@ -378,10 +378,12 @@ class ConfidentGNMax(ThresholdedGNMax):
         random: SecureRandom,
         student: Student | None = None,
     ) -> NDArray[np.int64]:
+        # Algorithm 1, line 1: is the largest count, plus noise, at least the threshold?
         passed = np.flatnonzero(self._passed(votes.max(axis=1), moved, random))
         answered = passed[: self.max_answers]
-        labels = np.full(len(votes), UNANSWERED, np.int64)
+        labels = np.full(len(votes), UNANSWERED, np.int64)  # Algorithm 1, line 4: no answer
         n_rows = min(self.max_answers, len(votes))
+        # Algorithm 1, line 2: the noisy arg-max
         labels[answered] = self._winners(votes, answered, n_rows, moved, random)
         return labels
 

@@ -339,6 +339,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
                 "encoder on. Pass X_public=..., a few are enough, or make numbers of them before "
                 "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
             )
+        # Algorithm 1, line 1: train the base encoder, on public records alone
         self.encoder_, self.whitening_, width = fitted_to_public(
             self.encoder, public, self.n_features_in_, fit, shared_by(X_public)
         )
@@ -416,8 +417,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         return Records(rows, counts, labels, len(self.classes_), groups)
 
     def _released(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
-        records = self._records(X, labels, who)
+        records = self._records(X, labels, who)  # Algorithm 1, line 2: outputs of the encoder
         [task] = self._with_sampled([task], records)
+        # Algorithm 1, line 3: train the projection head and add noise to its weights
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
     def _released_often(
@@ -438,6 +440,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             X = validate_data(
                 self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
             )
+        # Algorithm 1, line 4: the noisy head on the encoder's outputs
         return self.head_.scores(self._rows(X)[0], self.weights_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
