@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 import skprivacy
 from skprivacy import audit, load_model, save_model
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee, weakest_arithmetic
-from skprivacy.accounting.arithmetic import ARITHMETIC_IN_WORDS, StatesArithmetic
+from skprivacy.accounting.noise_arithmetic import ARITHMETIC_IN_WORDS, StatesArithmetic
 from skprivacy.audit import claim_of
 from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,

@@ -4,7 +4,6 @@ from . import events
 from ._checks import RELATIONS
 from ._event import Event, NoLossDistributionError, flatten
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
-from .arithmetic import weakest_arithmetic
 from .budget import LedgerError, PrivacyBudget, charge
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
 from .divergence import renyi_divergence
@@ -25,6 +24,7 @@ from .events.vote_block import *
 from .events.votes import *
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .matrix import square_root_band
+from .noise_arithmetic import weakest_arithmetic
 from .pld import PrivacyLossDistribution, pld
 from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
 from .smooth import Smoothed, local_sensitivity, smoothed_cost

@@ -18,8 +18,8 @@ from ._chained import chained_epsilon
 from ._checks import check_delta, check_relation, not_negative, positive, sequence, whole
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
-from .arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED, check_arithmetic
 from .events import ApproxDP, NonPrivate
+from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED, check_arithmetic
 
 __all__ = ["KINDS", "PrivacyGuarantee", "check_delta", "delta_of", "epsilon_of"]
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .._sklearn import is_search
 from ..accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated, weakest_arithmetic
-from ..accounting.arithmetic import UNSPECIFIED
+from ..accounting.noise_arithmetic import UNSPECIFIED
 from ._composition import composed
 from ._private import guarantee_in, holds_private
 

@@ -19,7 +19,7 @@ from ..accounting import (
     VoteBlock,
     calibrate_noise_multiplier,
 )
-from ..accounting.arithmetic import StatesArithmetic
+from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
 __all__ = [

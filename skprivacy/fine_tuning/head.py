@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .._groups import Groups
 from .._validation import PlainNumbers
 from ..accounting import Event
-from ..accounting.arithmetic import UNSPECIFIED
+from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
 from .release import Sensitivity, noise_for

@@ -29,7 +29,7 @@ from .._validation import (
     check_random_state,
 )
 from ..accounting import Event, NonPrivate, PrivacyBudget
-from ..accounting.arithmetic import UNSPECIFIED
+from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._validation import PlainNumbers, is_tensor
-from ..accounting.arithmetic import StatesArithmetic
+from ..accounting.noise_arithmetic import StatesArithmetic
 from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers", "check_random"]
