@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from ._checks import sequence
+
 __all__ = [
     "ARITHMETIC_IN_WORDS",
     "UNSPECIFIED",
@@ -65,4 +67,5 @@ def weakest_arithmetic(parts: Iterable[str]) -> str:
         "floating_point" if one part is in floating point, else "unspecified" if one part is.
     """
     order = list(ARITHMETIC_IN_WORDS)
-    return max((check_arithmetic(part) for part in parts), key=order.index, default=UNSPECIFIED)
+    stated = [check_arithmetic(part) for part in sequence("parts", parts)]
+    return max(stated, key=order.index, default=UNSPECIFIED)
