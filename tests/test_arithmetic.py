@@ -25,10 +25,15 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
 )
 from skprivacy.mechanisms import (
+    DistributedGaussian,
+    Exponential,
     Gaussian,
     Laplace,
     Logistic,
     Mechanism,
+    RandomizedResponse,
+    RandomizedResponseAmong,
+    ReportNoisyMax,
     RoundedGaussian,
     SecureRandom,
 )
@@ -77,16 +82,32 @@ def test_a_subclass_is_not_exact_because_its_base_is():
     assert (Laplace.arithmetic, Mine.arithmetic) == ("exact", "unspecified")
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [Laplace(1.0, 1.0), Gaussian(1.0, 1.0), Logistic(1.0, 1.0), RoundedGaussian(1.0, 1.0)],
-    ids=lambda mechanism: type(mechanism).__name__,
-)
-def test_exact_noise_leaves_nothing_below_the_grid(mechanism):
-    assert mechanism.arithmetic == "exact"
-    value = np.full(100, mechanism.grid / 3)
-    released = mechanism.release(value, SecureRandom())
-    assert (np.asarray(released) % mechanism.grid == 0).all()
+# Every exact mechanism, a value that it takes, and the step of which all its results are multiples.
+EXACT = {
+    "DistributedGaussian": (DistributedGaussian(1.0, 3), np.zeros((3, 50), np.int64), 1.0),
+    "Exponential": (Exponential(1.0, 1.0), [0.0, 1 / 3], 1.0),
+    "Gaussian": (Gaussian(1.0, 1.0), np.full(50, 1 / 3), Gaussian(1.0, 1.0).grid),
+    "Laplace": (Laplace(1.0, 1.0), np.full(50, 1 / 3), Laplace(1.0, 1.0).grid),
+    "Logistic": (Logistic(1.0, 1.0), np.full(50, 1 / 3), Logistic(1.0, 1.0).grid),
+    "RandomizedResponse": (RandomizedResponse(1.0, 3), [0, 1, 2], 1.0),
+    "RandomizedResponseAmong": (RandomizedResponseAmong(1.0, 3), [0, -1, 2], 1.0),
+    "ReportNoisyMax": (ReportNoisyMax(1.0, 1.0), [0.0, 1 / 3], 1.0),
+    "RoundedGaussian": (
+        RoundedGaussian(1.0, 1.0), np.full(50, 1 / 3), RoundedGaussian(1.0, 1.0).grid,
+    ),
+}  # fmt: skip
+
+
+def test_no_mechanism_is_exact_without_a_case():
+    kinds = [kind for kind in classes_with_noise() if issubclass(kind, Mechanism)]
+    assert {kind.__name__ for kind in kinds if kind.arithmetic == "exact"} == set(EXACT)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_an_exact_mechanism_releases_multiples_of_a_public_step(name):
+    mechanism, value, step = EXACT[name]
+    released = np.asarray(mechanism.release(value, SecureRandom()), np.float64)
+    assert (released % step == 0).all()
 
 
 def used_by(make):
@@ -146,7 +167,7 @@ def test_a_pipeline_has_the_weakest_arithmetic_of_its_steps():
 
 def test_a_step_that_does_not_state_it_makes_no_exact_pipeline():
     model = pipeline(OutputPerturbationClassifier).fit(X, Y)
-    model[0].privacy_ = replace(model[0].privacy_, arithmetic="unspecified")
+    model[1].privacy_ = replace(model[1].privacy_, arithmetic="unspecified")
     assert claim_of(model).guarantee.arithmetic == "unspecified"
 
 
