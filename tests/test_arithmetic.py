@@ -215,7 +215,7 @@ def test_a_statistic_states_it():
 
 
 def test_an_unknown_arithmetic_is_refused():
-    with pytest.raises(ValueError, match=r"arithmetic='fixed' must be one of \['exact'"):
+    with pytest.raises(ValueError, match=r"arithmetic='fixed' must be one of \('exact'"):
         PrivacyGuarantee(GaussianEvent(2.0), arithmetic="fixed")
 
 

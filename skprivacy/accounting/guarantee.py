@@ -15,11 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 from .._config import leak
 from .._output import displayable
 from ._chained import chained_epsilon
-from ._checks import check_delta, check_relation, not_negative, positive, sequence, whole
+from ._checks import (
+    check_arithmetic,
+    check_delta,
+    check_relation,
+    not_negative,
+    positive,
+    sequence,
+    whole,
+)
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
-from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED, check_arithmetic
+from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
 
 __all__ = ["KINDS", "PrivacyGuarantee", "check_delta", "delta_of", "epsilon_of"]
 

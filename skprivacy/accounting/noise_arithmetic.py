@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from ._checks import sequence
+from ._checks import ARITHMETICS, check_arithmetic, sequence
 
 __all__ = [
     "ARITHMETIC_IN_WORDS",
     "UNSPECIFIED",
     "StatesArithmetic",
-    "check_arithmetic",
     "weakest_arithmetic",
 ]
 
 UNSPECIFIED = "unspecified"
-# From the strongest to the weakest.
 ARITHMETIC_IN_WORDS = {
     "exact": "exact noise: hardened against reading the lowest bits of what is released",
     UNSPECIFIED: "noise of unspecified arithmetic: assume floating point, not hardened against "
@@ -46,13 +44,6 @@ class StatesArithmetic:
             cls.arithmetic = UNSPECIFIED
 
 
-def check_arithmetic(arithmetic: Any) -> str:
-    """Return a valid arithmetic; raise ValueError for any other value."""
-    if not isinstance(arithmetic, str) or arithmetic not in ARITHMETIC_IN_WORDS:
-        raise ValueError(f"arithmetic={arithmetic!r} must be one of {list(ARITHMETIC_IN_WORDS)}.")
-    return arithmetic
-
-
 def weakest_arithmetic(parts: Iterable[str]) -> str:
     """Return the arithmetic of several releases together; "unspecified" for none.
 
@@ -66,6 +57,5 @@ def weakest_arithmetic(parts: Iterable[str]) -> str:
     str
         "floating_point" if one part is in floating point, else "unspecified" if one part is.
     """
-    order = list(ARITHMETIC_IN_WORDS)
     stated = [check_arithmetic(part) for part in sequence("parts", parts)]
-    return max(stated, key=order.index, default=UNSPECIFIED)
+    return max(stated, key=ARITHMETICS.index, default=UNSPECIFIED)
