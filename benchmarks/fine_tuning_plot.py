@@ -35,7 +35,7 @@ COLOURS = dict(zip(LABELS, plt.get_cmap("tab10").colors, strict=False))  # type:
 MARKERS = dict(zip(LABELS, "osD^vPX", strict=True))
 AXES = {
     "epsilon": "epsilon (smaller is more private)",
-    "loss": "utility loss (accuracy given up)",
+    "loss": "utility loss (share of the accuracy)",
     "attack": "accuracy of the attack",
 }
 PANELS = (("epsilon", "loss"), ("epsilon", "attack"), ("loss", "attack"))

@@ -16,7 +16,14 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from ._config import leak, warn_caller
 from ._frozen import of_frozen_parts
 from ._identifiers import ask_whose
-from .accounting import Composed, Event, PrivacyBudget, PrivacyGuarantee, Receipt
+from .accounting import (
+    Composed,
+    Event,
+    PrivacyBudget,
+    PrivacyGuarantee,
+    Receipt,
+    weakest_arithmetic,
+)
 from .accounting._checks import check_relation
 from .exceptions import PrivacyWarning
 
@@ -71,7 +78,7 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
     >>> from skprivacy.preprocessing import PrivateStandardScaler
     >>> scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1))
     >>> rehearsed(lambda: scaler.fit(np.zeros((10, 2))))
-    0.50-DP, add-remove, proved
+    0.50-DP, add-remove, exact noise, proved
     >>> hasattr(scaler, "privacy_")
     False
     """
@@ -196,6 +203,7 @@ def private_release(
     before: PrivacyGuarantee | None = None,
     charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
     kind: str = "proved",
+    arithmetic: str = "unspecified",
 ) -> Iterator[PrivacyGuarantee]:
     """State the guarantee of a release and charge it; the data may be touched only inside.
 
@@ -225,6 +233,8 @@ def private_release(
         Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         What is known of the guarantee, apart from ``noise_seed``.
+    arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
+        That of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several.
 
     Yields
     ------
@@ -252,7 +262,9 @@ def private_release(
         stated.append(_SEED_IS_SECRET)
         kind = "estimate"
     stated = list(dict.fromkeys(stated))
-    guarantee = PrivacyGuarantee(event, float(at_delta), relation, kind, tuple(stated), unit)
+    guarantee = PrivacyGuarantee(
+        event, float(at_delta), relation, kind, tuple(stated), unit, arithmetic
+    )
     if before is not None:
         guarantee = _composed(before, guarantee)
     if _rehearsing.get():
@@ -280,6 +292,7 @@ def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarant
         kind=_weaker(before.kind, now.kind),
         assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
         unit=now.unit,
+        arithmetic=weakest_arithmetic((before.arithmetic, now.arithmetic)),
     )
 
 
@@ -355,6 +368,7 @@ class PrivateFit:
         unit: str = "record",
         before: PrivacyGuarantee | None = None,
         charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
+        arithmetic: str = "unspecified",
     ) -> Iterator[None]:
         """State the guarantee and charge the budget; the data may be touched only inside.
 
@@ -376,6 +390,8 @@ class PrivateFit:
             The guarantee of earlier releases, with which this one is composed.
         charging : callable, default=reserve_release
             As in :func:`private_release`.
+        arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
+            That of the noise, as in :func:`private_release`.
         """
         model: Any = self._estimator
         if unit == "record":
@@ -393,6 +409,7 @@ class PrivateFit:
             before=before,
             charging=charging,
             kind=self._kind,
+            arithmetic=arithmetic,
         ) as guarantee:
             yield
         model.privacy_ = guarantee
@@ -413,7 +430,12 @@ class PrivateEstimatorMixin:
                 rows, target = validate_data(self, X, y)
                 classes = public_classes(fit, target, self.classes)
                 mechanism = Laplace(1 / self.epsilon, sensitivity=2.0)
-                with fit.charged(mechanism.event, relation=self.relation, at_delta=0.0):
+                with fit.charged(
+                    mechanism.event,
+                    relation=self.relation,
+                    at_delta=0.0,
+                    arithmetic=mechanism.arithmetic,
+                ):
                     noisy = mechanism.release(statistic(rows), SecureRandom(self.noise_seed))
                 self.coef_ = ...
             return self

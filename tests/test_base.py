@@ -180,7 +180,7 @@ def test_the_unit_is_stated_charged_and_never_changed_on_the_way():
     budget = PrivacyBudget(5.0)
     with private_release(LaplaceEvent(1.0), budget=budget, **terms) as first:
         pass
-    assert repr(first) == "1.00-DP per patient, add-remove, proved"
+    assert repr(first) == "1.00-DP per patient, add-remove, unspecified noise, proved"
     assert budget.entries()["unit"].tolist() == ["patient"]
     with private_release(LaplaceEvent(1.0), budget=budget, before=first, **terms) as second:
         pass

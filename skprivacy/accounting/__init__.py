@@ -24,6 +24,7 @@ from .events.vote_block import *
 from .events.votes import *
 from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
 from .matrix import square_root_band
+from .noise_arithmetic import weakest_arithmetic
 from .pld import PrivacyLossDistribution, pld
 from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
 from .smooth import Smoothed, local_sensitivity, smoothed_cost
@@ -58,6 +59,7 @@ __all__ = [
     "renyi_divergence",
     "smoothed_cost",
     "square_root_band",
+    "weakest_arithmetic",
     "zcdp",
 ]
 __all__ += events.__all__

@@ -1,4 +1,4 @@
-"""Validation of relations and numbers for the accountants."""
+"""Validation of relations, arithmetics and numbers for the accountants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, TypeVar, cast
 from .._validation import is_number, not_negative, number, positive, probability, sequence, whole
 
 __all__ = [
+    "ARITHMETICS",
     "RELATIONS",
+    "check_arithmetic",
     "check_delta",
     "check_relation",
     "not_negative",
@@ -24,6 +26,7 @@ __all__ = [
 ]
 
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
+ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, the strongest first
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -56,6 +59,13 @@ def check_relation(relation: str) -> str:
     if not isinstance(relation, str) or relation not in RELATIONS:
         raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
     return relation
+
+
+def check_arithmetic(arithmetic: Any) -> str:
+    """Return a valid arithmetic; raise ValueError for any other value."""
+    if not isinstance(arithmetic, str) or arithmetic not in ARITHMETICS:
+        raise ValueError(f"arithmetic={arithmetic!r} must be one of {ARITHMETICS}.")
+    return arithmetic
 
 
 def replaces(relation: str) -> bool:

@@ -15,10 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 from .._config import leak
 from .._output import displayable
 from ._chained import chained_epsilon
-from ._checks import check_delta, check_relation, not_negative, positive, sequence, whole
+from ._checks import (
+    check_arithmetic,
+    check_delta,
+    check_relation,
+    not_negative,
+    positive,
+    sequence,
+    whole,
+)
 from ._event import Event, check_known, flatten
 from ._proved import delta_of, epsilon_of, privacy_curve
 from .events import ApproxDP, NonPrivate
+from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
 
 __all__ = ["KINDS", "PrivacyGuarantee", "check_delta", "delta_of", "epsilon_of"]
 
@@ -46,6 +55,9 @@ class PrivacyGuarantee:
     unit : str, default="record"
         The unit whose presence is hidden: one record, or all records that share a value of the
         column named here, such as a patient's.
+    arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
+        That of the noise, as each mechanism states it. Noise in floating point, and noise of
+        unspecified arithmetic, is not hardened against reading the lowest bits of what is released.
 
     Notes
     -----
@@ -57,11 +69,13 @@ class PrivacyGuarantee:
     >>> from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
     >>> guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), at_delta=1e-6, relation="zero_out")
     >>> guarantee
-    (1.00, 1e-06)-DP, zero-out, proved
+    (1.00, 1e-06)-DP, zero-out, unspecified noise, proved
     >>> round(float(guarantee.tpr_bound(0.01)), 3)
     0.018
-    >>> PrivacyGuarantee(GaussianEvent(4.2246789), at_delta=1e-6, unit="patient_id")
-    (1.00, 1e-06)-DP per patient_id, add-remove, proved
+    >>> PrivacyGuarantee(
+    ...     GaussianEvent(4.2246789), at_delta=1e-6, unit="patient_id", arithmetic="exact"
+    ... )
+    (1.00, 1e-06)-DP per patient_id, add-remove, exact noise, proved
     """
 
     event: Event
@@ -70,6 +84,7 @@ class PrivacyGuarantee:
     kind: str = "proved"
     assumptions: tuple[str, ...] = ()
     unit: str = "record"
+    arithmetic: str = UNSPECIFIED
 
     def __post_init__(self) -> None:
         if not isinstance(self.event, Event):
@@ -82,7 +97,13 @@ class PrivacyGuarantee:
             raise ValueError(f"kind={self.kind!r} must be one of {KINDS}.")
         if not isinstance(self.unit, str) or not self.unit:
             raise ValueError(f"unit={self.unit!r} must be 'record' or the name of a column.")
+        check_arithmetic(self.arithmetic)
         object.__setattr__(self, "assumptions", sequence("assumptions", self.assumptions))
+
+    @property
+    def noise_in_words(self) -> str:
+        """What the arithmetic of the noise covers, in one line."""
+        return ARITHMETIC_IN_WORDS[self.arithmetic]
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return the smallest epsilon that is proved at ``delta`` (default: ``at_delta``).
@@ -218,7 +239,8 @@ class PrivacyGuarantee:
         ...     GaussianEvent, PoissonSampled, PrivacyGuarantee, Repeated)
         >>> visit = PrivacyGuarantee(Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 1000), 1e-5)
         >>> visit, visit.group(3, unit="patient")
-        ((0.63, 1e-05)-DP, add-remove, proved, (2.10, 1e-05)-DP per patient, add-remove, proved \
+        ((0.63, 1e-05)-DP, add-remove, unspecified noise, proved, \
+(2.10, 1e-05)-DP per patient, add-remove, unspecified noise, proved \
 assuming no patient has more than 3 records)
         """
         whole("k", k)
@@ -297,11 +319,14 @@ assuming no patient has more than 3 records)
             "kind": self.kind,
             "assumptions": list(self.assumptions),
             "unit": self.unit,
+            "arithmetic": self.arithmetic,
         }
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
-        """Rebuild the guarantee that :meth:`to_dict` described; the unit defaults to a record.
+        """Rebuild the guarantee that :meth:`to_dict` described.
+
+        The unit defaults to a record, and the arithmetic of the noise to "unspecified".
 
         Parameters
         ----------
@@ -346,15 +371,17 @@ assuming no patient has more than 3 records)
         claim = f"({shown}, {_delta_rounded_up(delta)})-DP" if delta else f"{shown}-DP"
         if self.unit != "record":
             claim += f" per {self.unit}"
-        relation, kind = (word.replace("_", "-") for word in (self.relation, self.kind))
+        words = (self.relation, f"{self.arithmetic} noise", self.kind)
+        stated = ", ".join(word.replace("_", "-") for word in words)
         given = f" assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
-        return displayable(f"{claim}, {relation}, {kind}{given}")
+        return displayable(f"{claim}, {stated}{given}")
 
     def _repr_html_(self) -> str:
         private = self.event.data_dependent
         rows = [
             ("unit", self.unit),
             ("relation", self.relation),
+            ("noise", self.noise_in_words),
             ("kind", self.kind),
             ("assumptions", "; ".join(self.assumptions) or "none"),
             ("event", "withheld" if private else json.dumps(self.event.to_dict())),

@@ -116,7 +116,9 @@ class ShokriAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
+        # steps 1 to 4: shadow models, and their answers for members and for others
         features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
+        # step 5: attack models that tell members from others by these answers
         self._models: dict[int, Any] = {
             ALL_CLASSES: self._train(self._labelled(features, label), trained)
         }
@@ -148,6 +150,7 @@ class ShokriAttack(ShadowedAttack):
         return np.column_stack([features, indicator, own])
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        # steps 6 and 7: the target's answers, judged by the attack models
         proba, label = self._target_proba(X, y)
         features = self._view(proba, label)
         values = np.empty(len(label))

@@ -86,28 +86,32 @@ def from_model(
     classes = np.asarray(target.classes_)
     goal = np.repeat(np.arange(len(classes)), n_per_class)
     n_features = len(choices)
-    best = _draw(choices, len(goal), rng)
+    best = _draw(choices, len(goal), rng)  # Algorithm 1, line 2
     reached = np.full(len(goal), -1.0)
     changed = np.full(len(goal), n_features)
     rejected = np.zeros(len(goal), dtype=int)
     searching, accepted = np.ones(len(goal), dtype=bool), np.zeros(len(goal), dtype=bool)
     trial = best.copy()
-    for _ in range(max_queries):
+    for _ in range(max_queries):  # Algorithm 1, line 6
         here = np.flatnonzero(searching)
         if not here.size:
             break
-        proba = predict_aligned(target, trial[here], classes)
+        proba = predict_aligned(target, trial[here], classes)  # Algorithm 1, line 7: query
         of_goal = proba[np.arange(len(here)), goal[here]]
         better = of_goal >= reached[here]
         up, down = here[better], here[~better]
+        # Algorithm 1, lines 14 to 16: keep what is no worse
         best[up], reached[up], rejected[up] = trial[up], of_goal[better], 0
+        # Algorithm 1, lines 9 to 11: accept with the probability of the class
         sure = better & (of_goal > confidence) & (proba.argmax(axis=1) == goal[here])
         taken = here[sure & (rng.uniform(size=len(here)) < of_goal)]
         accepted[taken], searching[taken] = True, False
         rejected[down] += 1
         stuck = down[rejected[down] > patience]
         floor = min(least_changed, n_features)
-        changed[stuck], rejected[stuck] = np.maximum(changed[stuck] // 2, floor), 0
+        # Algorithm 1, lines 19 to 21: redraw half as many features, rounded up
+        changed[stuck], rejected[stuck] = np.maximum((changed[stuck] + 1) // 2, floor), 0
+        # Algorithm 1, line 24: redraw some features of the best record so far
         trial[here] = _redraw(best[here], changed[here], choices, rng)
     return best[accepted], classes[goal[accepted]]
 

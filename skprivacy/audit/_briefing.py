@@ -7,7 +7,7 @@ from typing import Any
 
 from .about import About
 
-__all__ = ["briefing", "kind_in_words", "relation_in_words", "unit_in_words"]
+__all__ = ["briefing", "kind_in_words", "noise_in_words", "relation_in_words", "unit_in_words"]
 
 WIDE = 10.0  # an epsilon beyond which a limit hardly limits anything
 
@@ -63,6 +63,12 @@ def kind_in_words(report: Any) -> str:
             "trained as it claims, an assumption is false, or the software is wrong."
         )
     return _KINDS[report.guarantee.kind]
+
+
+def noise_in_words(report: Any) -> str:
+    """Return what the arithmetic of the noise covers, as a sentence."""
+    words: str = report.guarantee.noise_in_words
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..accounting import Composed, PrivacyGuarantee
+from ..accounting import Composed, PrivacyGuarantee, weakest_arithmetic
 
 __all__ = ["composed"]
 
@@ -36,6 +36,7 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
         at_delta=math.fsum(deltas) if deltas else None,
         kind="proved" if all(g.kind == "proved" for g in guarantees) else "estimate",
         assumptions=tuple(dict.fromkeys(a for g in guarantees for a in g.assumptions)),
+        arithmetic=weakest_arithmetic(g.arithmetic for g in guarantees),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _html
-from ._briefing import briefing, kind_in_words, relation_in_words, unit_in_words
+from ._briefing import briefing, kind_in_words, noise_in_words, relation_in_words, unit_in_words
 from .about import About
 from .disclosure import SIGNS
 
@@ -21,7 +21,9 @@ def page(report: Any, about: About, *, records: bool) -> str:
         about=about,
         briefing=briefing(report, about),
         unit=unit_in_words(report.unit, about, of_labels=report.of_labels),
-        meaning=[relation_in_words(report, about), kind_in_words(report)] if report.claims else [],
+        meaning=[relation_in_words(report, about), kind_in_words(report), noise_in_words(report)]
+        if report.claims
+        else [],
         figure=_html.roc_figure(report),
         signs=SIGNS,
         exposed=exposed,

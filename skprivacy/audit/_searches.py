@@ -13,7 +13,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .._sklearn import is_search
-from ..accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated
+from ..accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated, weakest_arithmetic
+from ..accounting.noise_arithmetic import UNSPECIFIED
 from ._composition import composed
 from ._private import guarantee_in, holds_private
 
@@ -67,6 +68,8 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
                 at_delta=delta or None,
                 kind="estimate",
                 assumptions=(*refitted.assumptions, _REQUESTED, _CHOICE),
+                # other parameters may mean another mechanism
+                arithmetic=weakest_arithmetic((refitted.arithmetic, UNSPECIFIED)),
             )
         )
     try:

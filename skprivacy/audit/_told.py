@@ -34,6 +34,7 @@ def in_words(report: Any) -> str:
         f"Audit: {report.verdict}",
         *(f"  ! {caveat}" for caveat in first),
         f"  claimed:  {bare(report.guarantee)}",
+        *([] if shown is None else [f"            {shown.noise_in_words}"]),
         *_charged(report),
         *(f"            if {assumption}" for assumption in assumed),
         f"  measured: epsilon of at least {report.epsilon_lower_bound:.3g} at delta "

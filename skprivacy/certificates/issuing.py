@@ -123,6 +123,7 @@ def certificate(
             "epsilon": _plain(guarantee.epsilon()),
             "delta": guarantee.at_delta or 0.0,
             "words": repr(guarantee),
+            "noise": guarantee.noise_in_words,
         },
         None if budget is None else _ledger(budget, guarantee),
         None if report is None else report.to_dict(),

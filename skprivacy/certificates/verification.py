@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from .._output import displayable
 from .._validation import as_path
-from ..accounting import LedgerError, PrivacyGuarantee
+from ..accounting import LedgerError, PrivacyGuarantee, weakest_arithmetic
 from ..accounting.budget.exported import statement_of
 from ..accounting.events import flatten
 from ..preprocessing import Schema
@@ -215,7 +215,8 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
     assumed = set(own.assumptions) <= set(whole.assumptions)
     terms = (own.relation, own.unit, own.kind) == (whole.relation, whole.unit, whole.kind)
     words = f"another guarantee, {own!r}"
-    if within and assumed and terms:
+    noise = weakest_arithmetic((own.arithmetic, whole.arithmetic)) == whole.arithmetic
+    if within and assumed and terms and noise:
         words = "part of the certificate's guarantee"
         words = "the certificate's guarantee" if own.event == whole.event else words
     yield Check("what the file states", HOLDS if "another" not in words else FAILED, words)
@@ -225,6 +226,8 @@ def _claim(claim: dict[str, Any]) -> Iterator[Check]:
     guarantee = PrivacyGuarantee.from_dict(claim["guarantee"])
     if claim["words"] != repr(guarantee):
         yield Check("the words", FAILED, f"the guarantee reads {guarantee!r}")
+    if claim["noise"] != guarantee.noise_in_words:
+        yield Check("the noise", FAILED, f"the guarantee has {guarantee.noise_in_words}")
     if guarantee.kind != "proved":
         yield Check("the kind", FAILED, f"the guarantee is of kind {guarantee.kind!r}, not proved")
     if claim["delta"] != (guarantee.at_delta or 0.0):
@@ -310,7 +313,8 @@ def _told(sections: dict[str, Any]) -> tuple[str, tuple[str, ...], tuple[str, ..
     """Return the statement in words, the assumptions, and what was measured."""
     about, model, claim = (sections[name] for name in ("about", "model", "claim"))
     statement = (
-        f"It states of {model['name']}, a {model['class']}: {claim['words']}. Issued "
+        f"It states of {model['name']}, a {model['class']}: {claim['words']}. "
+        f"{claim['noise'].capitalize()}. Issued "
         f"{about['issued']} by {about['issuer'] or 'somebody who gives no name'}."
     )
     assumed = (

@@ -19,6 +19,7 @@ from ..accounting import (
     VoteBlock,
     calibrate_noise_multiplier,
 )
+from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
 __all__ = [
@@ -39,7 +40,7 @@ UNANSWERED = -1  # scikit-learn's mark of a record without a label
 Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
-class Aggregator(ABC):
+class Aggregator(StatesArithmetic, ABC):
     """Turns votes into labels, with noise.
 
     A small frozen object that knows its noise, or is given it by :meth:`calibrated`.
@@ -48,6 +49,8 @@ class Aggregator(ABC):
     ----------
     asks_student : bool
         Whether :meth:`release` asks a student, which then must tell probabilities.
+    arithmetic : {"exact", "floating_point", "unspecified"}
+        That of the noise. Each class states its own.
     """
 
     asks_student: ClassVar[bool] = False
@@ -200,6 +203,8 @@ class GNMax(Aggregator):
     0.74
     """
 
+    arithmetic = "exact"
+
     noise: float | None = None
 
     def __post_init__(self) -> None:
@@ -247,6 +252,8 @@ class LNMax(Aggregator):
     N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
     data", ICLR 2017.
     """
+
+    arithmetic = "exact"
 
     noise: float | None = None
 
@@ -362,6 +369,8 @@ class ConfidentGNMax(ThresholdedGNMax):
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, algorithm 1.
     """
 
+    arithmetic = "exact"
+
     def release(
         self,
         votes: NDArray[np.int64],
@@ -369,10 +378,12 @@ class ConfidentGNMax(ThresholdedGNMax):
         random: SecureRandom,
         student: Student | None = None,
     ) -> NDArray[np.int64]:
+        # Algorithm 1, line 1: is the largest count, plus noise, at least the threshold?
         passed = np.flatnonzero(self._passed(votes.max(axis=1), moved, random))
         answered = passed[: self.max_answers]
-        labels = np.full(len(votes), UNANSWERED, np.int64)
+        labels = np.full(len(votes), UNANSWERED, np.int64)  # Algorithm 1, line 4: no answer
         n_rows = min(self.max_answers, len(votes))
+        # Algorithm 1, line 2: the noisy arg-max
         labels[answered] = self._winners(votes, answered, n_rows, moved, random)
         return labels
 

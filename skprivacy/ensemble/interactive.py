@@ -72,6 +72,8 @@ class InteractiveGNMax(ThresholdedGNMax):
     0.65
     """
 
+    arithmetic = "exact"
+
     reinforce: float = 0.9
     n_rounds: int = 4
 
@@ -95,12 +97,15 @@ class InteractiveGNMax(ThresholdedGNMax):
         labels = np.full(len(votes), UNANSWERED, np.int64)
         left = self.max_answers
         for asked in np.array_split(np.arange(len(votes)), min(self.n_rounds, len(votes))):
+            # Algorithm 2, line 1: ask the student
             expected = student(labels.copy())[asked]
             excess = (votes[asked] - np.rint(expected).astype(np.int64)).max(axis=1)
-            passed = self._passed(excess, moved, random)
+            passed = self._passed(excess, moved, random)  # Algorithm 2, line 2
+            # Algorithm 2, lines 4 to 7: the student's own label where it is sure enough
             labels[asked] = np.where(passed, UNANSWERED, self._own_labels(expected))
             # As many rows as there are queries: how many are answered is told by their labels.
             answered = asked[passed][:left]
+            # Algorithm 2, line 3: the noisy arg-max
             labels[answered] = self._winners(votes, answered, len(asked), moved, random)
             left -= len(answered)
         return labels

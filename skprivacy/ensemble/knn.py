@@ -222,7 +222,13 @@ class PrivateKNNClassifier(TaughtByVotes):
             asked = np.asarray(safe_indexing(public, queries), dtype=np.float64)
             self.noise_ = self._calibrated(len(queries))
             event = self._event(self.noise_ / _MOVED, len(queries))
-            with fit.charged(event, relation=self.relation, at_delta=self.delta, unit=who.unit):
+            with fit.charged(
+                event,
+                relation=self.relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=Gaussian.arithmetic,  # see _answers
+            ):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
                 answers = self._answers(rows, codes, drawn, asked, noise)

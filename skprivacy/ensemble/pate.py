@@ -13,7 +13,7 @@ from .._groups import Groups, check_order, protected
 from .._jobs import N_JOBS
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
-from ..accounting import PrivacyBudget, check_delta
+from ..accounting import PrivacyBudget, check_delta, weakest_arithmetic
 from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
@@ -147,8 +147,8 @@ class PATEClassifier(TaughtByVotes):
     >>> model = PATEClassifier(GaussianNB(), n_teachers=200, epsilon=5.0, classes=[False, True])
     >>> model = model.fit(X[:4000], y[:4000], X_public=X[4000:5000])
     >>> model.privacy_
-    (5.00, 1e-05)-DP, add-remove, proved assuming the public records and their choice depend on \
-no private record
+    (5.00, 1e-05)-DP, add-remove, exact noise, proved assuming the public records and their
+    choice depend on no private record
     >>> model.score(X[5000:], y[5000:]) > 0.6
     True
     """
@@ -274,7 +274,15 @@ no private record
             beside = None if marginals is None else marginals.mechanism.event
             self.aggregator_ = self._aggregator(len(queries), moved, relation, beside)
             event = together(beside, self.aggregator_.event(len(queries), moved))
-            with fit.charged(event, relation=relation, at_delta=self.delta, unit=who.unit):
+            noisy = [self.aggregator_.arithmetic]
+            noisy += [] if marginals is None else [marginals.mechanism.arithmetic]
+            with fit.charged(
+                event,
+                relation=relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=weakest_arithmetic(noisy),
+            ):
                 noise = SecureRandom(self.noise_seed)
                 if marginals is not None:
                     counts = marginals.counts(X, codes, who.exact_shares())

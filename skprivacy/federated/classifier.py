@@ -277,7 +277,13 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             fit.assume(*self._assumptions(who.n))
             relation = "zero_out" if self.n_records is None else "add_remove"
             unit = who.unit if plan.of_parties else "record"
-            with fit.charged(plan.event, relation=relation, at_delta=self.delta, unit=unit):
+            with fit.charged(
+                plan.event,
+                relation=relation,
+                at_delta=self.delta,
+                unit=unit,
+                arithmetic=plan.mechanism.arithmetic,
+            ):
                 random = SecureRandom(self.noise_seed)
                 weights = train(plan, rows, codes, who.codes, random, self.n_jobs)
             self.coef_, self.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()

@@ -25,7 +25,7 @@ from .._validation import (
     check_delta_is_small,
     is_number,
 )
-from ..accounting import Composed, PrivacyBudget, check_delta
+from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmetic
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
@@ -141,8 +141,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     >>> model = ALMFineTuner(PCA(16), epsilon=4.0, classes=range(10))
     >>> model = model.fit(X[:1000], y[:1000], X_public=X[1000:1400])
     >>> model.privacy_
-    (4.00, 1e-05)-DP, add-remove, proved assuming the public records depend on no private record; \
-the encoder treats each record by itself (tried on records that are not private)
+    (4.00, 1e-05)-DP, add-remove, exact noise, proved assuming the public records depend on no
+    private record; the encoder treats each record by itself (tried on records that are not
+    private)
     >>> model.score(X[1400:], y[1400:]) > 0.6
     True
     """
@@ -237,6 +238,7 @@ the encoder treats each record by itself (tried on records that are not private)
                 relation=self.relation,
                 at_delta=self.delta,
                 unit=who.unit,
+                arithmetic=self.head_.arithmetic(task),
             ):
                 self.weights_ = _without_frames(self._released, task, X, labels, who)
         return self
@@ -294,16 +296,22 @@ the encoder treats each record by itself (tried on records that are not private)
             mechanisms = [head.mechanism(each) for each in tasks]
             events = tuple(mechanism.event for mechanism in mechanisms)
             with fit.charged(
-                Composed(events), relation=self.relation, at_delta=self.delta, unit=who.unit
+                Composed(events),
+                relation=self.relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=weakest_arithmetic(m.arithmetic for m in mechanisms),
             ):
                 weights = _without_frames(trained._released_often, head, tasks, X, labels, who)
         copies = []
-        for each, event, released in zip(tasks, events, weights, strict=True):
+        for each, mechanism, released in zip(tasks, mechanisms, weights, strict=True):
             copy: ALMFineTuner = clone(self).set_params(head=head, epsilon=each.epsilon)
             learned = {k: v for k, v in vars(trained).items() if k.endswith("_")}
             copy.__dict__.update(learned, weights_=released)
-            copy.privacy_ = replace(trained.privacy_, event=event)
-            copy.privacy_event_ = event
+            copy.privacy_ = replace(
+                trained.privacy_, event=mechanism.event, arithmetic=mechanism.arithmetic
+            )
+            copy.privacy_event_ = mechanism.event
             copy.epsilon_ = copy.privacy_.epsilon()
             copies.append(copy)
         return copies
@@ -330,6 +338,7 @@ the encoder treats each record by itself (tried on records that are not private)
                 "encoder on. Pass X_public=..., a few are enough, or make numbers of them before "
                 "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
             )
+        # Algorithm 1, line 1: train the base encoder, on public records alone
         self.encoder_, self.whitening_, width = fitted_to_public(
             self.encoder, public, self.n_features_in_, fit, shared_by(X_public)
         )
@@ -388,8 +397,9 @@ the encoder treats each record by itself (tried on records that are not private)
         return Records(rows, counts, labels, len(self.classes_), groups)
 
     def _released(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
-        records = self._records(X, labels, who)
+        records = self._records(X, labels, who)  # Algorithm 1, line 2: outputs of the encoder
         [task] = self._with_sampled([task], records)
+        # Algorithm 1, line 3: train the projection head and add noise to its weights
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
     def _released_often(
@@ -410,6 +420,7 @@ the encoder treats each record by itself (tried on records that are not private)
             X = validate_data(
                 self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
             )
+        # Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
         return self.head_.scores(rows, self.weights_)
 

@@ -70,6 +70,9 @@ class GradientHead(Head):
         multiplier = self._multiplier(task)
         return Repeated(GaussianEvent(multiplier), self.steps) if multiplier else NonPrivate()
 
+    def arithmetic(self, task: Task) -> str:
+        return Gaussian.arithmetic
+
     def _multiplier(self, task: Task) -> float:
         if task.delta == 0:
             raise ValueError(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._groups import Groups
 from .._validation import PlainNumbers
 from ..accounting import Event
+from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
 from .release import Sensitivity, noise_for
@@ -151,6 +152,21 @@ class Head(PlainNumbers, ABC):
             If the head does not fit the task.
         """
 
+    def arithmetic(self, task: Task) -> str:
+        """Return the arithmetic of the noise of :meth:`release`.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        {"exact", "floating_point", "unspecified"}
+            "unspecified" unless the head states it.
+        """
+        return UNSPECIFIED
+
     @abstractmethod
     def release(self, task: Task, records: Records, random: SecureRandom) -> Any:
         """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes.
@@ -229,6 +245,9 @@ class OneRelease(Head):
 
     def event(self, task: Task) -> Event:
         return self.mechanism(task).event
+
+    def arithmetic(self, task: Task) -> str:
+        return self.mechanism(task).arithmetic
 
     def release(self, task: Task, records: Records, random: SecureRandom) -> NDArray[np.float64]:
         return self.noised(task, self.statistic(task, records), random)

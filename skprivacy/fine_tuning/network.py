@@ -71,6 +71,15 @@ class NetworkHead(Head):
             )
 
     def event(self, task: Task) -> Event:
+        event: Event = self._config(task).event
+        return event
+
+    def arithmetic(self, task: Task) -> str:
+        arithmetic: str = self._config(task).noise_kind.arithmetic
+        return arithmetic
+
+    def _config(self, task: Task) -> Any:
+        """Return the configuration of the training, from public facts alone."""
         if task.mechanism not in ("auto", "gaussian"):
             raise ValueError(
                 f"mechanism={task.mechanism!r} does not fit head='dpsgd', which adds Gaussian "
@@ -98,9 +107,7 @@ class NetworkHead(Head):
         # how many features there are changes the step size alone, which costs nothing
         recipe = classifier._recipe(task.n_records, 1, task.n_classes)
         plan = classifier._plan(task.n_records, recipe)
-        config: Any = plan.with_noise_for(task.epsilon, task.delta, None)
-        event: Event = config.event
-        return event
+        return plan.with_noise_for(task.epsilon, task.delta, None)
 
     def _classifier(self, task: Task) -> DPSGDClassifier:
         from ..neural_network import DPSGDClassifier

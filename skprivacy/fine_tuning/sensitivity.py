@@ -226,7 +226,7 @@ def random_gamma(n_pairs: int) -> float:
 def sampled_on(
     head: OneRelease, task: Task, records: Records, n_pairs: int, random: np.random.Generator
 ) -> Sensitivity:
-    """Return the largest movements between heads without one record and without another.
+    """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), in L2 and L1.
 
     An estimate, computed from the records and private as they are.
 
@@ -237,8 +237,11 @@ def sampled_on(
     """
     if len(records.rows) < 2:
         raise ValueError("sensitivity='sampled' needs at least two records.")
+    # Algorithm 2, lines 2 and 3: m pairs of records
     first, second = _pairs(len(records.rows), n_pairs, random)
+    # Algorithm 2, lines 4 and 5: heads of the data sets without the first and without the second
     heads = left_out(head, task, records, np.concatenate([first, second]))
+    # Algorithm 2, lines 6 and 8: the largest distance
     return _largest(heads[:n_pairs] - heads[n_pairs:])
 
 
@@ -316,7 +319,7 @@ def _tables(
 
 
 def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return two different records of n for each pair."""
+    """Return two different records of n for each pair; the paper's may be the same record."""
     first = random.integers(n, size=n_pairs)
     return first, (first + random.integers(1, n, size=n_pairs)) % n
 

@@ -29,6 +29,7 @@ from .._validation import (
     check_random_state,
 )
 from ..accounting import Event, NonPrivate, PrivacyBudget
+from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
@@ -66,6 +67,7 @@ class NoisyLabelClassifier(
         "noise_seed": [Integral, None],
     }
 
+    _arithmetic = UNSPECIFIED  # of the noise; a subclass states it
     _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
 
     def __init__(
@@ -134,7 +136,13 @@ class NoisyLabelClassifier(
             self._try_estimator(X)
             k = len(self.classes_)
             event = NonPrivate() if np.isinf(self.epsilon) else self._event(k)
-            with fit.charged(event, relation="label", at_delta=0.0, unit=who.unit):
+            with fit.charged(
+                event,
+                relation="label",
+                at_delta=0.0,
+                unit=who.unit,
+                arithmetic=self._arithmetic,
+            ):
                 noise = SecureRandom(self.noise_seed)
                 labels, likelihood, prior = self._released(X, codes, random, noise)
             self.estimator_ = learned(

@@ -97,11 +97,13 @@ class ALIBIClassifier(NoisyLabelClassifier):
     >>> y = X[:, 0] > 0
     >>> model = ALIBIClassifier(epsilon=1.0, classes=[False, True]).fit(X[:3000], y[:3000])
     >>> model.privacy_
-    1.00-DP, label, proved assuming the features of all records are public (labels alone are \
-protected)
+    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels
+    alone are protected)
     >>> model.score(X[3000:], y[3000:]) > 0.8
     True
     """
+
+    _arithmetic = Laplace.arithmetic
 
     def _event(self, n_classes: int) -> Event:
         return Laplace(1.0 / self.epsilon, _SENSITIVITY).event

@@ -212,7 +212,13 @@ class LabelPATEClassifier(TaughtByVotes):
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             self.aggregator_ = self._aggregator(len(queries), _MOVED, "label")
             event = self.aggregator_.event(len(queries), _MOVED)
-            with fit.charged(event, relation="label", at_delta=self.delta, unit=who.unit):
+            with fit.charged(
+                event,
+                relation="label",
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=self.aggregator_.arithmetic,
+            ):
                 parts = parts_by_index(who.n, self.n_teachers, random)[who.codes]
                 votes = count_votes(
                     teacher, X, y, parts, self.n_teachers,

@@ -100,11 +100,13 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     >>> model = RandomizedResponseClassifier(epsilon=1.0, classes=[False, True])
     >>> model = model.fit(X[:3000], y[:3000])
     >>> model.privacy_
-    1.00-DP, label, proved assuming the features of all records are public (labels alone are \
-protected)
+    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels
+    alone are protected)
     >>> model.score(X[3000:], y[3000:]) > 0.8
     True
     """
+
+    _arithmetic = RandomizedResponse.arithmetic
 
     def _event(self, n_classes: int) -> Event:
         return RandomizedResponse(self.epsilon, n_classes).event

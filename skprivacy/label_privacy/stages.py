@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn import safe_indexing
 from .._validation import Interval
-from ..accounting import ApproxDP, Event, PrivacyBudget
+from ..accounting import ApproxDP, Event, PrivacyBudget, weakest_arithmetic
 from ..mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
 from ._base import MOST, NoisyLabelClassifier
 from ._learning import believed, crossed, first_prior, fitted, heat, posterior, scores_of
@@ -104,11 +104,15 @@ class LP2STClassifier(NoisyLabelClassifier):
     >>> y = X[:, 0] > 0
     >>> model = LP2STClassifier(epsilon=1.0, classes=[False, True]).fit(X[:3000], y[:3000])
     >>> model.privacy_
-    1.00-DP, label, proved assuming the features of all records are public (labels alone are \
-protected)
+    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels
+    alone are protected)
     >>> model.score(X[3000:], y[3000:]) > 0.8
     True
     """
+
+    _arithmetic = weakest_arithmetic(
+        (RandomizedResponse.arithmetic, RandomizedResponseAmong.arithmetic)
+    )
 
     _parameter_constraints: dict = {
         **NoisyLabelClassifier._parameter_constraints,

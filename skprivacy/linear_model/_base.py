@@ -100,9 +100,17 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
-    def _charged(self, fit: PrivateFit, event: Event, who: Groups) -> AbstractContextManager[None]:
+    def _charged(
+        self, fit: PrivateFit, event: Event, who: Groups, arithmetic: str
+    ) -> AbstractContextManager[None]:
         """State the guarantee and charge the budget for the release made inside."""
-        return fit.charged(event, relation=self.relation, at_delta=self.delta, unit=who.unit)
+        return fit.charged(
+            event,
+            relation=self.relation,
+            at_delta=self.delta,
+            unit=who.unit,
+            arithmetic=arithmetic,
+        )
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")

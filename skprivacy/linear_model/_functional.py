@@ -40,7 +40,7 @@ class FunctionalMechanism(PrivateLinearModel):
                 self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
             )
         )
-        with self._charged(fit, mechanism.event, who):
+        with self._charged(fit, mechanism.event, who, mechanism.arithmetic):
             rows, weights = self._ball_.transform(X, who.exact_shares())
             self.polynomial_ = objective.release(
                 rows, weights, target, mechanism, SecureRandom(self.noise_seed)

@@ -115,7 +115,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     >>> model.fit(X, y).score(X, y) > 0.3
     True
     >>> model.privacy_
-    1.00-DP, add-remove, proved
+    1.00-DP, add-remove, exact noise, proved
     """
 
     # Beside features of norm 1: where records are few, the mean, which the constant finds, is worth

@@ -72,6 +72,8 @@ class ObjectivePerturbation(Mechanism):
     perturbation for differentially private linear learners", NeurIPS 2023.
     """
 
+    arithmetic = "floating_point"
+
     epsilon: float
     delta: float
     n_classes: int

@@ -89,7 +89,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
             self.classes_, labels = public_classes(fit, y, self.classes)
             ball = self._ball(fit, X)
             k = len(self.classes_)
-            with self._charged(fit, self._event(), who):
+            with self._charged(fit, self._event(), who, self._arithmetic()):
                 rows, weights = ball.transform(X, self._shares(who))
                 targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
                 solution = self._solve(
@@ -102,6 +102,10 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         if math.isinf(self.epsilon):
             return NonPrivate()
         return ApproxDP(float(self.epsilon), float(self.delta))
+
+    @abstractmethod
+    def _arithmetic(self) -> str:
+        """Return the arithmetic of the noise."""
 
     @abstractmethod
     def _shares(self, who: Groups) -> NDArray[np.float64]:
@@ -209,8 +213,11 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     >>> model.score(X, y) > 0.9
     True
     >>> model.privacy_
-    1.00-DP, add-remove, proved
+    1.00-DP, add-remove, floating-point noise, proved
     """
+
+    def _arithmetic(self) -> str:
+        return ObjectivePerturbation.arithmetic
 
     def _target(self) -> tuple[float, float]:
         """Return the epsilon and delta under add/remove that give those of ``relation``."""
@@ -331,6 +338,9 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
 
     def _event(self) -> Event:
         return self._noise_for(1.0, 1).event if self.delta else super()._event()
+
+    def _arithmetic(self) -> str:
+        return self._noise_for(1.0, 1).arithmetic
 
     def _noise_for(self, l2: float, size: int) -> Laplace | Gaussian:
         return _additive(float(self.epsilon), float(self.delta), l2, size)

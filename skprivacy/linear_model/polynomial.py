@@ -155,6 +155,7 @@ class PolynomialObjective:
         For order 1 the diagonal has ``sum x_i**2 <= 1`` in L1, hence in L2; two records with
         disjoint support differ by 2 in L1 and by sqrt(2) in L2.
         """
+        # Algorithm 1 [Zhang et al. 2012], line 1: the sensitivity Delta
         a, r, p = self._balance(pure), l1_radius, size
         if relation == "replace_one":
             if not pure:
@@ -206,6 +207,7 @@ class PolynomialObjective:
         a, p = self._balance(pure), rows.shape[1]
         slopes = self._bounded_slopes(target, pure)
         slopes *= weights[:, None]
+        # Algorithm 1, lines 2 to 4: the coefficients of degree 1 and 2, with noise
         linear = exact_product(rows, quantize(slopes))
         quadratic = exact_product(rows, rows)
         entries = self._entries(p, pure)
@@ -217,7 +219,7 @@ class PolynomialObjective:
         halved = self.order == 2 and not pure
         std = mechanism.std / math.sqrt(2.0) if halved else mechanism.std
         bound = self.slope_l1 if pure else self.slope_l2
-        return NoisyPolynomial(
+        return NoisyPolynomial(  # Algorithm 1, line 5: the noisy objective
             linear=noisy[: linear.size].reshape(linear.shape) / a,
             quadratic=quadratic,
             linear_std=mechanism.std / a,
@@ -316,6 +318,7 @@ class NoisyPolynomial:
         noisy measure of the number of records. So if everything is noise, the midpoint is
         predicted. All of this depends on the records only through the released numbers.
         """
+        # Algorithm 1, line 6: minimise, with the regularisation and trimming of section 6
         solve = self._around_the_constant if constant else self._of_all
         return np.stack([-self.unit * solve(alpha) for alpha in np.asarray(alphas, np.float64)])
 

@@ -169,7 +169,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             # Adding a record changes each of the three by at most 1; replacing one changes them by
             # at most sqrt(2), 2 and 1.
             mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
-            with self._charged(fit, mechanism.event, who):
+            with self._charged(fit, mechanism.event, who, mechanism.arithmetic):
                 statistics = self._statistics(ball, X, y, who.exact_shares())
                 noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
             self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)

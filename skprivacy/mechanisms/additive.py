@@ -164,6 +164,8 @@ class Laplace(_GridNoise):
     True
     """
 
+    arithmetic = "exact"
+
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Laplace:
         """Return the mechanism of pure ``epsilon`` differential privacy.
@@ -237,6 +239,8 @@ class Gaussian(_GridNoise):
     >>> mechanism.release(np.zeros(3), SecureRandom()).shape
     (3,)
     """
+
+    arithmetic = "exact"
 
     @classmethod
     def calibrated(
@@ -325,6 +329,8 @@ class Logistic(_GridNoise):
     >>> isinstance(Logistic(1.0, sensitivity=2.0).release(0.5, SecureRandom()), float)
     True
     """
+
+    arithmetic = "exact"
 
     norm: Literal["l1", "l2"] = "l1"
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._validation import PlainNumbers, is_tensor
+from ..accounting.noise_arithmetic import StatesArithmetic
 from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers", "check_random"]
@@ -39,13 +40,16 @@ def check_random(random: Any) -> None:
         raise TypeError(f"random={random!r} must be a SecureRandom, the source of all noise.")
 
 
-class Mechanism(PlainNumbers, ABC):
+class Mechanism(PlainNumbers, StatesArithmetic, ABC):
     """A randomised function of a value computed from private data.
 
     Concrete mechanisms are small frozen dataclasses with a declared ``sensitivity``: the largest
     distance between the ``value`` of two neighbouring data sets, in the norm that the mechanism
     names. Every release of the library passes through :meth:`release`, so that a test can record
     the inputs and replay the outputs.
+
+    ``arithmetic`` is that of the noise. Each class states its own: ``"exact"`` only if its proof
+    covers every bit of what it releases. A class that states nothing has ``"unspecified"`` noise.
     """
 
     sensitivity: float

@@ -66,6 +66,8 @@ class MatrixGaussian(Mechanism):
     [(3,), (3,)]
     """
 
+    arithmetic = "floating_point"
+
     run: MatrixFactorization
     sensitivity: float
     _noise: _CorrelatedNoise = field(init=False, repr=False, compare=False)

@@ -92,6 +92,8 @@ class DistributedGaussian(Mechanism):
     (4,)
     """
 
+    arithmetic = "exact"
+
     sensitivity: ClassVar[float] = float(_STEPS)  # type: ignore[misc]  # the same for all
 
     noise_multiplier: float

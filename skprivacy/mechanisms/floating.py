@@ -63,6 +63,8 @@ class FloatGaussian(Mechanism):
     True
     """
 
+    arithmetic = "floating_point"
+
     noise_multiplier: float
     sensitivity: float
 

@@ -66,6 +66,8 @@ class KNorm(_GridNoise):
     4.0
     """
 
+    arithmetic = "floating_point"
+
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> KNorm:
         """Return the mechanism of pure ``epsilon`` differential privacy.

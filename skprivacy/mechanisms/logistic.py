@@ -59,6 +59,8 @@ class FloatLogistic(Mechanism):
     True
     """
 
+    arithmetic = "floating_point"
+
     noise_multiplier: float
     sensitivity: float
     norm: ClassVar[str] = "l2"

@@ -57,6 +57,8 @@ class RandomizedResponse(Mechanism):
     (3,)
     """
 
+    arithmetic = "exact"
+
     epsilon: float
     n_categories: int
     sensitivity: float = 1.0
@@ -163,6 +165,8 @@ class RandomizedResponseAmong(RandomizedResponse):
     >>> responses.release([0, -1, 1], SecureRandom()).shape
     (3,)
     """
+
+    arithmetic = "exact"
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
         codes = unrounded(value)

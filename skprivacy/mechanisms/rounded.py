@@ -84,6 +84,8 @@ class RoundedGaussian(Mechanism):
     True
     """
 
+    arithmetic = "exact"
+
     noise_multiplier: float
     sensitivity: float
 

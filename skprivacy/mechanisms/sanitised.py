@@ -54,6 +54,8 @@ class SmoothGaussian(Mechanism):
     smooth sensitivity of 0 too.
     """
 
+    arithmetic = "floating_point"
+
     noise_multiplier: float
     smoothness: float
     lift: float = 0.0
@@ -220,7 +222,7 @@ def sanitised_cost(
         )
     with private_release(
         mechanism.event, relation=relation, at_delta=0.0, who="sanitised_cost", budget=budget,
-        noise_seed=noise_seed,
+        noise_seed=noise_seed, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         value = smoothed_cost(event, order, smoothness)
         published = mechanism.release(value, random)

@@ -96,6 +96,8 @@ class Exponential(_Selection):
     1
     """
 
+    arithmetic = "exact"
+
     @property
     def event(self) -> Event:
         """``Exponential(epsilon)``, which composes better than pure privacy alone."""
@@ -148,6 +150,8 @@ class ReportNoisyMax(_Selection):
     >>> ReportNoisyMax(epsilon=1.0, sensitivity=1.0).release([0, 300, 10], SecureRandom())
     1
     """
+
+    arithmetic = "exact"
 
     @property
     def event(self) -> Event:

@@ -1,62 +1,82 @@
-"""What protection costs in accuracy."""
+"""Utility loss: the share of a model's score that protection costs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from .._validation import as_array, check_one_type
+from .._validation import as_array, check_one_type, is_number
 
 __all__ = ["UtilityLoss", "utility_loss"]
+
+Metric = Callable[[Any, Any], float]
+_GROUPS = 50  # of records that the jackknife leaves out in turn: the error is known to 10 %
 
 
 @dataclass(frozen=True)
 class UtilityLoss:
-    """Accuracy that protection costs; returned by :func:`utility_loss`.
+    """Score that protection costs; returned by :func:`utility_loss`.
 
     Attributes
     ----------
     loss : float
-        Accuracy without protection less that with it; negative if protection has gained.
-    relative : float
-        The loss as a share of the accuracy without protection; NaN if that is 0.
+        1 - M(protected) / M(unprotected) for the metric M; negative if protection has gained. NaN
+        if M(unprotected) is not above 0.
+    difference : float
+        M(unprotected) - M(protected), in units of the metric.
     standard_error : float
         Of the loss, for new test records and, if there are several draws of noise, for new draws.
     """
 
     loss: float
-    relative: float
+    difference: float
     standard_error: float
 
 
-def utility_loss(y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike) -> UtilityLoss:
-    """Return how much accuracy protection costs, on records that no model was trained on.
+def utility_loss(
+    y_true: ArrayLike,
+    unprotected: ArrayLike,
+    protected: ArrayLike,
+    *,
+    metric: Metric | None = None,
+) -> UtilityLoss:
+    """Return the utility loss of Yang, Gohari and Topcu (definition 6.1).
 
-    The utility loss of Yang, Gohari and Topcu compares one model before and after noise was added
-    to it. Noise makes it random: pass the predictions of several draws for its mean.
+    It compares one model before and after noise was added to it. Noise makes the model random: pass
+    the predictions of several draws for the mean of their scores. All predictions are about records
+    that no model was trained on.
 
     Parameters
     ----------
     y_true : array-like of shape (n_records,)
-        The right labels.
+        The right labels or targets.
     unprotected : array-like of shape (n_records,)
-        Labels predicted without protection.
+        Predictions without protection.
     protected : array-like of shape (n_records,) or (n_draws, n_records)
-        Labels predicted with protection, for each draw of the noise.
+        Predictions with protection, for each draw of the noise.
+    metric : callable, default=None
+        Takes ``(y_true, y_pred)`` and returns a score, of which more is better, such as
+        ``sklearn.metrics.balanced_accuracy_score``. ``None``: accuracy.
 
     Returns
     -------
     UtilityLoss
-        The difference, and its standard error.
+        The loss, the difference of the scores, and the standard error of the loss.
 
     Raises
     ------
     ValueError
-        If the arrays do not have one label a record.
+        If the arrays do not have one value for each record, or ``metric`` returns no number.
+
+    Notes
+    -----
+    The part of the standard error that is due to records is a delete-a-group jackknife of up to 50
+    random groups; it evaluates ``metric`` 50 times for each array of predictions.
 
     References
     ----------
@@ -67,8 +87,8 @@ def utility_loss(y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike
     --------
     >>> from skprivacy.metrics import utility_loss
     >>> found = utility_loss([0, 1, 1, 0], [0, 1, 1, 1], [[0, 1, 0, 1], [1, 1, 0, 1]])
-    >>> found.loss, found.relative
-    (0.375, 0.5)
+    >>> found.loss, found.difference
+    (0.5, 0.375)
     """
     truth, before = _read("y_true", y_true), _read("unprotected", unprotected)
     after = np.atleast_2d(_read("protected", protected))
@@ -84,18 +104,73 @@ def utility_loss(y_true: ArrayLike, unprotected: ArrayLike, protected: ArrayLike
             f"protected has shape {np.shape(protected)}; expected a label for each of the "
             f"{len(truth)} records of y_true, for one draw of noise or in a row for each draw."
         )
-    lost = (before == truth).astype(float) - (after == truth)
-    loss, accuracy = float(lost.mean()), float((before == truth).mean())
-    variance = _variance_of_mean(lost.mean(axis=0)) + _variance_of_mean(lost.mean(axis=1))
-    return UtilityLoss(loss, loss / accuracy if accuracy else math.nan, math.sqrt(variance))
+    score = _accuracy if metric is None else _checked(metric)
+    base, protected_scores = _scores(score, truth, before, after)
+    losses = _share_lost(base, protected_scores)
+    left_out = [
+        float(_share_lost(*_scores(score, truth[kept], before[kept], after[:, kept])).mean())
+        for kept in _without_each_group(len(truth))
+    ]
+    variance = _jackknife_variance(np.array(left_out)) + _variance_of_mean(losses)
+    return UtilityLoss(
+        float(losses.mean()), base - float(protected_scores.mean()), math.sqrt(variance)
+    )
 
 
-def _read(name: str, labels: Any) -> np.ndarray:
+def _read(name: str, labels: Any) -> NDArray[Any]:
     found = as_array(name, labels)
     if found.dtype.kind == "O":
         check_one_type(name, found)  # some objects cannot even be compared
     return found
 
 
-def _variance_of_mean(values: np.ndarray) -> float:
+def _accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
+    return float(np.mean(truth == predicted))
+
+
+def _checked(metric: Any) -> Metric:
+    """Return the metric; what it returns must be a number."""
+    if not callable(metric):
+        raise TypeError(
+            f"metric={metric!r} must be a function of y_true and y_pred, such as "
+            "sklearn.metrics.balanced_accuracy_score."
+        )
+
+    def score(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
+        value = metric(truth, predicted)
+        if not is_number(value):
+            raise ValueError(
+                f"metric={metric!r} returned a {type(value).__name__}; expected one number."
+            )
+        return float(value)
+
+    return score
+
+
+def _scores(
+    score: Metric, truth: NDArray[Any], before: NDArray[Any], after: NDArray[Any]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the score without protection, and that of each draw of the noise."""
+    return score(truth, before), np.array([score(truth, draw) for draw in after])
+
+
+def _share_lost(base: float, protected_scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the utility loss of each draw: definition 6.1."""
+    return 1.0 - protected_scores / (base if base > 0 else math.nan)
+
+
+def _without_each_group(n: int) -> Iterator[NDArray[np.intp]]:
+    """Yield the records that remain when each of up to 50 random groups is left out."""
+    order = np.random.default_rng(0).permutation(n)
+    n_groups = min(n, _GROUPS) if n > 1 else 0
+    for group in range(n_groups):
+        yield np.delete(order, np.s_[group::n_groups])
+
+
+def _jackknife_variance(left_out: NDArray[np.float64]) -> float:
+    n = len(left_out)
+    return float((n - 1) * left_out.var()) if n else 0.0
+
+
+def _variance_of_mean(values: NDArray[np.float64]) -> float:
     return float(values.var(ddof=1) / len(values)) if len(values) > 1 else 0.0

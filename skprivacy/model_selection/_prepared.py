@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._global_chance import seeded_globally
-from ..accounting import Event, PrivacyGuarantee, epsilon_of
+from ..accounting import Event, PrivacyGuarantee, epsilon_of, weakest_arithmetic
 from ..audit import claim_of
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 from ._candidates import Candidates
@@ -124,6 +124,9 @@ class PreparedSearch:
             claims[0].relation,
             assumptions=(*assumed, *_further(assumed, score)),
             unit=claims[0].unit,
+            arithmetic=weakest_arithmetic(
+                [mechanism.arithmetic, *(claim.arithmetic for claim in claims)]
+            ),
         )
         plan = SearchPlan(
             guarantee,

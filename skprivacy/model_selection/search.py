@@ -161,7 +161,7 @@ default=None
     ...     model, {"outputperturbationclassifier__alpha": [0.001, 0.1, 10.0]}, epsilon=8.0
     ... )
     >>> search.fit(digits.data, digits.target).privacy_
-    (7.9..., 1e-06)-DP, zero-out, proved assuming ...
+    (7.9..., 1e-06)-DP, zero-out, exact noise, proved assuming ...
     >>> sorted(search.best_params_)
     ['outputperturbationclassifier__alpha']
     """
@@ -241,7 +241,11 @@ default=None
             whole = search.plan.guarantee
             fit.assume(*whole.assumptions)
             with fit.charged(
-                whole.event, relation=whole.relation, at_delta=self.delta, unit=whole.unit
+                whole.event,
+                relation=whole.relation,
+                at_delta=self.delta,
+                unit=whole.unit,
+                arithmetic=whole.arithmetic,
             ):
                 best = search.best_of(drawn, random)
             self.plan_, self.candidates_ = search.plan, candidates.settings

@@ -177,6 +177,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             unit=config.unit,
             before=None if first else self.privacy_,
             charging=peers.reserve,
+            arithmetic=config.noise_kind.arithmetic,
         ):
             X, y, groups = data
             net.fit_loop(X, y, training=training, peers=peers, groups=groups)

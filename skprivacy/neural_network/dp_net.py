@@ -152,8 +152,8 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     ...     module__in_features=4, module__out_features=2,
     ... )
     >>> net.fit(X, y).privacy_
-    (2.00, 1e-05)-DP, zero-out, proved assuming the module treats each record by itself (tried on
-    random numbers); the number of records is public
+    (2.00, 1e-05)-DP, zero-out, floating-point noise, proved assuming the module treats each
+    record by itself (tried on random numbers); the number of records is public
     >>> bool((net.predict_proba(X).argmax(1) == y).mean() > 0.8)
     True
     """

@@ -233,7 +233,8 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     >>> X, y = load_digits(return_X_y=True)
     >>> model = DPSGDClassifier(epsilon=8.0, classes=range(10)).fit(X / 16, y)
     >>> model.privacy_
-    (8.00, 1e-05)-DP, zero-out, proved assuming the number of records is public
+    (8.00, 1e-05)-DP, zero-out, floating-point noise, proved assuming the number of records is
+    public
     >>> model.score(X / 16, y) > 0.6
     True
     """

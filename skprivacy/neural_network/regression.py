@@ -206,7 +206,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     >>> y = X[:, 0] - 0.5 * X[:, 1]
     >>> model = DPSGDRegressor(epsilon=3.0, target_bounds=(-1.5, 1.5)).fit(X, y)
     >>> model.privacy_
-    (3.00, 1e-05)-DP, zero-out, proved assuming the number of records is public
+    (3.00, 1e-05)-DP, zero-out, floating-point noise, proved assuming the number of records is
+    public
     >>> model.score(X, y) > 0.7
     True
     """

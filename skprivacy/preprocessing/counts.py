@@ -90,7 +90,7 @@ def private_count(
     mechanism = additive(epsilon, delta, 1.0, 1.0)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_count", budget=budget,
-        noise_seed=noise_seed, unit=who.unit,
+        noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         count = np.array([shares[values.astype(bool)].sum()])
         noisy = mechanism.release(count, SecureRandom(noise_seed))
@@ -177,7 +177,7 @@ def private_histogram(
     mechanism = additive(epsilon, delta, changed, math.sqrt(changed))
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_histogram", budget=budget,
-        noise_seed=noise_seed, unit=who.unit,
+        noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         noisy = mechanism.release(counts, SecureRandom(noise_seed))
     return Release(noisy, privacy)

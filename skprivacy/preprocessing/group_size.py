@@ -81,7 +81,7 @@ def private_group_size(
     >>> 2 <= size <= 8  # whichever it is, 900 of 1,000 patients have no more
     True
     >>> privacy
-    1.00-DP per patient, add-remove, proved
+    1.00-DP per patient, add-remove, exact noise, proved
     """
     if not (is_whole(most) and 2 <= most < MOST_CANDIDATES):
         raise ValueError(f"most={most!r} must be an integer from 2 to {MOST_CANDIDATES - 1}.")

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..accounting import Composed, Event
+from ..accounting import Composed, Event, weakest_arithmetic
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import (
     Gaussian,
     Laplace,
+    Mechanism,
     RandomizedResponse,
     SecureRandom,
     analytic_noise_multiplier,
@@ -93,8 +94,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     >>> local.fit_transform(X).shape
     (2, 3)
     >>> local.privacy_
-    4.00-DP, replace-one, proved assuming one record per person, perturbed once; the number of
-    records is public
+    4.00-DP, replace-one, exact noise, proved assuming one record per person, perturbed once; the
+    number of records is public
     """
 
     def __init__(
@@ -139,7 +140,10 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             self._restate()
             fit.assume("one record per person, perturbed once")
             fit.assume(*self.schema_.assumptions)
-            with fit.charged(self._event(), relation="replace_one", at_delta=self.delta):
+            with fit.charged(
+                self._event(), relation="replace_one", at_delta=self.delta,
+                arithmetic=weakest_arithmetic(m.arithmetic for m in self._mechanisms()),
+            ):  # fmt: skip
                 pass  # the records are released by transform, in every call
             # The sum of the columns' shares; tight composition would give slightly less.
             self.epsilon_ = float(self.epsilon)
@@ -217,10 +221,12 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     def _event(self) -> Event:
         """Return the release about a record in each call."""
+        return Composed(tuple(mechanism.event for mechanism in self._mechanisms()))
+
+    def _mechanisms(self) -> list[Mechanism]:
+        numbers: list[Mechanism] = [self._number_noise()] if self._numeric else []
         facts = self.schema_.values()
-        parts: list[Event] = [self._number_noise().event] if self._numeric else []
-        parts += [self._response(f).event for f in facts if isinstance(f, Categories)]
-        return Composed(tuple(parts))
+        return numbers + [self._response(f) for f in facts if isinstance(f, Categories)]
 
     def _settings(self) -> tuple[Any, ...]:
         return self.epsilon, self.delta, self.perturb

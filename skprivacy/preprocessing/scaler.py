@@ -151,8 +151,9 @@ class PrivateStandardScaler(
             columns = Columns(rows, public_bounds(fit, rows, self.bounds), groups)
             mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
             with fit.charged(
-                mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit
-            ):
+                mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit,
+                arithmetic=mechanism.arithmetic,
+            ):  # fmt: skip
                 random = SecureRandom(self.noise_seed)
                 moments = columns.release(2, mechanism, self.relation, random)
             self.bounds_ = columns.lower, columns.upper

@@ -85,7 +85,7 @@ def private_sum(
     mechanism = columns.sums_mechanism(epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_sum", budget=budget,
-        noise_seed=noise_seed, unit=columns.unit,
+        noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         sums = columns.sums(mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(sums), privacy)
@@ -148,14 +148,14 @@ def private_mean(
     >>> 30 < mean < 46
     True
     >>> privacy
-    1.00-DP, add-remove, proved
+    1.00-DP, add-remove, exact noise, proved
     """
     check_target(epsilon, delta, relation)
     columns = Columns(X, bounds, groups)
     mechanism = columns.mechanism(1, epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_mean", budget=budget,
-        noise_seed=noise_seed, unit=columns.unit,
+        noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         moments = columns.release(1, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.means(moments)), privacy)
@@ -215,7 +215,7 @@ def private_variance(
     mechanism = columns.mechanism(2, epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_variance", budget=budget,
-        noise_seed=noise_seed, unit=columns.unit,
+        noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         moments = columns.release(2, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.variances(moments)), privacy)
@@ -305,7 +305,7 @@ def private_quantile(
     scores = -np.abs(below - q * counted[-1])
     with private_release(
         mechanism.event, relation=relation, at_delta=0.0, who="private_quantile", budget=budget,
-        noise_seed=noise_seed, unit=who.unit,
+        noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         chosen = mechanism.release(scores, SecureRandom(noise_seed))
     return Release(float(candidates[chosen]), privacy)

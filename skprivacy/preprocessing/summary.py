@@ -139,7 +139,7 @@ def private_summary(
     ...     person="patient", max_rows=5, epsilon=1.0,
     ... )
     >>> privacy  # doctest: +SKIP
-    1.00-DP per patient, add-remove, proved
+    1.00-DP per patient, add-remove, exact noise, proved
     """
     check_target(epsilon, delta, relation)
     scan = _checked(path, schema, marginals, means, person, max_rows)
@@ -153,6 +153,7 @@ def private_summary(
             mechanism.event, relation=relation, at_delta=delta, who="private_summary",
             budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
             unit=person or "record",
+            arithmetic=mechanism.arithmetic,
         ) as privacy:  # fmt: skip
             n, sums, cells = scan.run(connection, folder)
             numbers = np.array([n, *(part / STEPS for part in sums)], dtype=np.float64)

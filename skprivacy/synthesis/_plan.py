@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..accounting import Composed, Event, Repeated, calibrate_noise_multiplier
+from ..accounting import (
+    Composed,
+    Event,
+    Repeated,
+    calibrate_noise_multiplier,
+    weakest_arithmetic,
+)
 from ..mechanisms import Exponential, Gaussian
 
 __all__ = ["METHODS", "Plan", "std_of"]
@@ -109,6 +115,11 @@ class Plan:
     def each(self) -> Gaussian:
         """Would release one chosen marginal by itself, at the same cost."""
         return replace(self, at_once=False).chosen
+
+    @property
+    def arithmetic(self) -> str:
+        """That of the noise of all that is released."""
+        return weakest_arithmetic((Gaussian.arithmetic, Exponential.arithmetic))
 
     @property
     def event(self) -> Event:

@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from .._groups import Groups, check_groups
 from .._torch import torch_is_named
 from .._validation import Interval, check_delta_is_small, check_random_state
-from ..accounting import Composed, Event, PrivacyBudget, calibrate_noise_multiplier, check_delta
+from ..accounting import (
+    Composed,
+    Event,
+    PrivacyBudget,
+    calibrate_noise_multiplier,
+    check_delta,
+    weakest_arithmetic,
+)
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
 from ._base import Synthesizer
@@ -156,7 +163,8 @@ class DPGANSynthesizer(Synthesizer):
     >>> schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, classes=[0, 1])
     >>> synthesizer = DPGANSynthesizer(2.0, 1e-4, schema=schema, batch_size=50, epochs=2)
     >>> synthesizer.fit(X, X[:, 0] > 0.5).privacy_
-    (2.00, 0.0001)-DP, zero-out, proved assuming the number of records is public
+    (2.00, 0.0001)-DP, zero-out, floating-point noise, proved assuming the number of records is
+    public
     >>> list(synthesizer.sample(10))
     ['a', 'b', 'target']
     """
@@ -276,6 +284,7 @@ class DPGANSynthesizer(Synthesizer):
             with fit.charged(
                 Composed((first.event, config.event)),
                 relation=config.relation, at_delta=self.delta, unit=config.unit,
+                arithmetic=weakest_arithmetic((first.arithmetic, config.noise_kind.arithmetic)),
             ):  # fmt: skip
                 random = SecureRandom(self.noise_seed)
                 codes, kept = domain.encoded(facts.series)

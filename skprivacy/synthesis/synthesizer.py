@@ -154,7 +154,7 @@ class PrivateSynthesizer(Synthesizer):
     >>> schema = Schema({"age": Bounded(18, 90), "retired": Categories(["no", "yes"])})
     >>> synthesizer = PrivateSynthesizer(1.0, 1e-6, schema=schema).fit(X)
     >>> synthesizer.privacy_
-    (1.00, 1e-06)-DP, add-remove, proved assuming the types of the columns are public
+    (1.00, 1e-06)-DP, add-remove, exact noise, proved assuming the types of the columns are public
     >>> synthetic = synthesizer.sample(1000, random_state=0)
     >>> list(synthetic), synthetic["age"].dtype == X["age"].dtype
     (['age', 'retired'], True)
@@ -260,7 +260,11 @@ class PrivateSynthesizer(Synthesizer):
                 float(self.epsilon), float(self.delta), self.relation,
             )  # fmt: skip
             with fit.charged(
-                plan.event, relation=self.relation, at_delta=self.delta, unit=who.unit
+                plan.event,
+                relation=self.relation,
+                at_delta=self.delta,
+                unit=who.unit,
+                arithmetic=plan.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
                 codes, kept = domain.encoded(facts.series)

@@ -91,7 +91,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
     ...     LogisticRegression(), PrivateSynthesizer(1.0, 1e-6, schema=schema), random_state=0
     ... ).fit(X, y)
     >>> model.privacy_
-    (1.00, 1e-06)-DP, add-remove, proved
+    (1.00, 1e-06)-DP, add-remove, exact noise, proved
     >>> model.score(X, y) > 0.9
     True
     """

@@ -42,9 +42,15 @@ def sgd(q, z, steps):
 
 def test_repr_says_all_and_never_too_little():
     guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, "zero_out")
-    assert repr(guarantee) == "(1.00, 1e-06)-DP, zero-out, proved"
-    assert repr(PrivacyGuarantee(LaplaceEvent(3.0))) == "0.34-DP, add-remove, proved"
-    assert repr(PrivacyGuarantee(LaplaceEvent(3000.0))) == "0.00034-DP, add-remove, proved"
+    assert repr(guarantee) == "(1.00, 1e-06)-DP, zero-out, unspecified noise, proved"
+    assert (
+        repr(PrivacyGuarantee(LaplaceEvent(3.0)))
+        == "0.34-DP, add-remove, unspecified noise, proved"
+    )
+    assert (
+        repr(PrivacyGuarantee(LaplaceEvent(3000.0)))
+        == "0.00034-DP, add-remove, unspecified noise, proved"
+    )
     assert repr(PrivacyGuarantee(NonPrivate(), 1e-6)).startswith("no guarantee")
     assert repr(PrivacyGuarantee(Composed(()))).startswith("0.00-DP")
     assert "random-dp" in repr(PrivacyGuarantee(LaplaceEvent(3.0), kind="random_dp"))
@@ -56,12 +62,17 @@ def test_repr_hides_no_assumption():
         guarantee = PrivacyGuarantee(
             LaplaceEvent(1.0), relation="zero_out", assumptions=assumptions
         )
-        assert repr(guarantee) == f"1.00-DP, zero-out, proved assuming {'; '.join(assumptions)}"
+        assert (
+            repr(guarantee)
+            == f"1.00-DP, zero-out, unspecified noise, proved assuming {'; '.join(assumptions)}"
+        )
 
 
 def test_the_unit_is_said_kept_and_grouped():
     guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, unit="patient_id")
-    assert repr(guarantee) == "(1.00, 1e-06)-DP per patient_id, add-remove, proved"
+    assert (
+        repr(guarantee) == "(1.00, 1e-06)-DP per patient_id, add-remove, unspecified noise, proved"
+    )
     assert "<th>unit</th><td>patient_id</td>" in guarantee._repr_html_()
     assert PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
     assert pickle.loads(pickle.dumps(guarantee)).unit == "patient_id"

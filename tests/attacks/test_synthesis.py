@@ -1,5 +1,7 @@
 """Synthetic records look as they should, and are good enough to attack with."""
 
+from unittest import mock
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -36,6 +38,30 @@ def test_climbing_gives_up(shopping):
     )
     assert X.shape == (0, 20)
     assert y.shape == (0,)
+
+
+def test_half_as_many_features_are_redrawn_after_rejections_rounded_up():
+    """Algorithm 1 of Shokri et al., line 20: k becomes max(k_min, ceil(k / 2))."""
+
+    class LessAndLessSure:
+        classes_ = np.array([0, 1])
+        queries = 0
+
+        def predict_proba(self, X):
+            self.queries += 1
+            return np.tile([0.1 / self.queries, 1 - 0.1 / self.queries], (len(X), 1))
+
+    redraw, redrawn = synthesis._redraw, []
+
+    def recorded(best, changed, *others):
+        redrawn.append(int(changed[0]))  # of a search for class 0, which gets less probable
+        return redraw(best, changed, *others)
+
+    with mock.patch.object(synthesis, "_redraw", recorded):
+        synthesis.from_model(
+            LessAndLessSure(), [[0, 1]] * 9, 1, max_queries=7, patience=0, least_changed=1
+        )
+    assert redrawn == [9, 5, 3, 2, 1, 1, 1]
 
 
 def test_marginals_are_kept_and_correlations_are_not():

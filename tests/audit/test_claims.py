@@ -216,7 +216,7 @@ def fitted(name, budget):
 def proved_epsilons(text):
     """Return every epsilon that a text or a page calls proved."""
     plain = re.sub(r"<[^>]*>", " ", text)
-    found = re.findall(r"\(?([\d.]+)(?:, [\de.-]+\))?-DP, [a-z-]+, proved", plain)
+    found = re.findall(r"\(?([\d.]+)(?:, [\de.-]+\))?-DP, [a-z-]+, [a-z-]+ noise, proved", plain)
     if "proved" in plain.replace("is not proved", ""):
         assert found, "something is called proved, and no epsilon stands beside it"
     return [float(epsilon) for epsilon in found]

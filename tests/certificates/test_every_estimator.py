@@ -7,6 +7,7 @@ certificate says that this kind of file states no guarantee, and the rest of it 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 
 import skprivacy
 from skprivacy import PrivacyBudget, certificate, save_model, verify_certificate
+from skprivacy.accounting import PrivacyGuarantee
 from skprivacy.certificates import create_key, verification
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import private_key, sign
@@ -169,6 +171,17 @@ def changed_at(original, path, change):
     return changed
 
 
+def with_exact_noise(original):
+    """Return a certificate whose whole claim says that its noise is exact."""
+    stated = PrivacyGuarantee.from_dict(original["claim"]["guarantee"])
+    exact = dataclasses.replace(stated, arithmetic="exact")
+    changed = copy.deepcopy(original)
+    changed["claim"] |= {
+        "guarantee": exact.to_dict(), "words": repr(exact), "noise": exact.noise_in_words,
+    }  # fmt: skip
+    return changed
+
+
 def tampered(original):
     """Yield a lie, and the check that is to find it: None where any may."""
     yield changed_at(original, ("claim", "epsilon"), lambda e: e / 2), "epsilon of the model"
@@ -176,6 +189,7 @@ def tampered(original):
     yield changed_at(original, ("claim", "words"), lambda w: f"0.{w}"), "the words"
     yield changed_at(original, ("claim", "guarantee", "kind"), lambda _: "estimate"), "the kind"
     yield changed_at(original, ("claim", "guarantee", "unit"), lambda _: "ward"), "the words"
+    yield changed_at(original, ("claim", "noise"), lambda w: f"not {w}"), "the noise"
     yield changed_at(original, ("model", "sha256"), lambda d: d[::-1]), "the model file"
     if original["ledger"] is not None:
         yield changed_at(original, ("ledger", "lines"), lambda lines: lines[:-2]), "the ledger"
@@ -189,7 +203,10 @@ def test_each_lie_of_the_issuer_is_refused_with_the_reason(name, folder, tmp_pat
     issued, key = folder
     (file,) = (p for p in issued.glob(f"{name}.*") if p.suffix != ".json")
     original, path = json.loads((issued / f"{name}.json").read_text()), tmp_path / "c.json"
-    for lie, named in tampered(original):
+    lies = [*tampered(original)]
+    if original["claim"]["guarantee"]["arithmetic"] != "exact" and not why_pickled(name):
+        lies = [(with_exact_noise(original), "what the file states"), *lies]
+    for lie, named in lies:
         sections = {section: lie[section] for section in SECTIONS}
         signed = {**sections, "signature": sign(sections, private_key(key, None))}
         path.write_text(json.dumps(signed))

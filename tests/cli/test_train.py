@@ -98,7 +98,7 @@ def test_from_a_table_to_a_certificate(folder, capsys, monkeypatch):
     )
     code, out, _ = run(line, capsys)
     assert code == 0
-    assert "guarantee: 2.00-DP, add-remove, proved\n" in out
+    assert "guarantee: 2.00-DP, add-remove, floating-point noise, proved\n" in out
     assert "accuracy on 100 other records" in out
     assert "not private" in out
     found = (

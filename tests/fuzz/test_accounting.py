@@ -68,6 +68,7 @@ ASKED = {
     "rdp_epsilon": {"event": ONE, "delta": 1e-6, "relation": "add_remove"},
     "rdp_delta": {"event": ONE, "epsilon": 1.0, "relation": "add_remove"},
     "pld_epsilon": {"event": ONE, "delta": 1e-6, "relation": "add_remove"},
+    "weakest_arithmetic": {"parts": ["exact", "floating_point"]},
     "zcdp": {"event": ONE, "relation": "add_remove"},
     "gdp_mu": {"event": ONE},
     "compare_accountants": {"event": ONE, "delta": 1e-6, "relation": "add_remove"},
@@ -75,7 +76,7 @@ ASKED = {
     "smoothed_cost": {"event": ONE, "order": 5.0, "smoothness": 0.05},
     "PrivacyGuarantee": {
         "event": ONE, "at_delta": 1e-6, "relation": "add_remove", "kind": "proved",
-        "assumptions": (), "unit": "record",
+        "assumptions": (), "unit": "record", "arithmetic": "exact",
     },
     "PrivacyBudget": {
         "epsilon": 1.0, "delta": 1e-6, "relation": None, "unit": None, "filter": "adaptive",

@@ -35,7 +35,8 @@ CALLS = {
     metrics.roc: SCORES,
     metrics.tpr_at_fpr: {**SCORES, "fpr": 0.1, "alpha": 0.05},
     metrics.utility_loss: {
-        "y_true": np.arange(10) % 2, "unprotected": np.arange(10) % 2, "protected": np.zeros(10)
+        "y_true": np.arange(10) % 2, "unprotected": np.arange(10) % 2, "protected": np.zeros(10),
+        "metric": None,
     },
 }  # fmt: skip
 

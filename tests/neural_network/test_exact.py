@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -213,7 +214,7 @@ def test_the_guarantee_is_that_of_gaussian_noise(blobs):
         for kind in ("exact", "gaussian")
     )
     assert exact.privacy_event_ == gaussian.privacy_event_
-    assert exact.privacy_ == gaussian.privacy_
+    assert replace(exact.privacy_, arithmetic="floating_point") == gaussian.privacy_
     assert exact.noise_multiplier_ == gaussian.noise_multiplier_
 
 

@@ -89,7 +89,7 @@ def test_categories_are_told_with_the_right_probability():
 def test_the_guarantee():
     local = LocalPerturbation(SCHEMA, epsilon=2.0).fit(frame(3))
     claim = (
-        "2.00-DP, replace-one, proved assuming one record per person, perturbed once; "
+        "2.00-DP, replace-one, exact noise, proved assuming one record per person, perturbed once; "
         "the number of records is public"
     )
     assert repr(local.privacy_) == claim

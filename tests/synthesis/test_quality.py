@@ -119,6 +119,7 @@ def test_a_page_shows_all_columns_and_says_that_it_is_not_private(tmp_path):
     assert page == (tmp_path / "quality.html").read_text(encoding="utf-8")
     for text in ("not private", "&lt;i&gt;people", r"$\frac&lt;b&gt;", "1e-06)-DP", "types are"):
         assert text in page
+    assert "It has noise of unspecified arithmetic: assume floating point" in page
     assert page.count("<tr>") == 3 + 1 + 5 + 10  # heads, a score, columns, pairs
     assert "Trained on real records" in page
     plain = synthetic_quality(real[["city"]], synthetic[["city"]], Schema({"city": SCHEMA["city"]}))

@@ -31,6 +31,7 @@ def gnmax_rdp(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Floats:
         Broadcast against ``log_q``.
     """
     a, log_q = np.asarray(orders, dtype=float), np.asarray(log_q, dtype=float)
+    # Papernot et al. (2018), proposition 8: without a look at the votes
     plain = a / sigma**2 + np.zeros_like(log_q)
     with np.errstate(all="ignore"):  # what is undefined is not taken
         mu2 = sigma * np.sqrt(-log_q)
@@ -38,6 +39,7 @@ def gnmax_rdp(log_q: ArrayLike, sigma: float, orders: ArrayLike) -> Floats:
         e1, e2 = mu1 / sigma**2, mu2 / sigma**2
         most = (mu2 - 1) * e2 - mu2 * (np.log(mu1 / (mu1 - 1)) + np.log(mu2 / (mu2 - 1)))
         holds = (mu1 > a) & (mu2 > 1) & (-log_q > e2) & (log_q <= most)
+        # Theorem 6: A, B and the sum of both
         log_a = _log1m_exp(log_q) - _log1m_exp((log_q + e2) * (mu2 - 1) / mu2)
         log_b = e1 - log_q / (mu1 - 1)
         terms = _log1m_exp(log_q) + (a - 1) * log_a, log_q + (a - 1) * log_b

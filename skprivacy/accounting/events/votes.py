@@ -175,15 +175,18 @@ class LNMaxVote(
     """
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Papernot et al. (2017), theorem 2: pure 2 gamma, where gamma is 1 / noise
         a, pure = orders, 2 / self._per_vote
         plain = np.minimum(a * pure**2 / 2, pure)
         if self.votes is None:
             return plain
         top, *rest = sorted(self.votes, reverse=True)
         gaps = (top - np.array(rest)) / self.noise_multiplier
+        # Papernot et al. (2017), lemma 4: q bounds the probability of any other outcome
         q = float(((2 + gaps) / (4 * np.exp(gaps))).sum())
         if not 0 < q <= 1 / (math.exp(pure) + 1):
             return plain
+        # Theorem 3, of moments l = order - 1, divided by l
         log_good = math.log1p(-q) + (a - 1) * (math.log1p(-q) - math.log1p(-math.exp(pure) * q))
         value = np.logaddexp(log_good, math.log(q) + pure * (a - 1)) / (a - 1)
         return np.minimum(plain, np.maximum(value, 0))
@@ -316,6 +319,7 @@ class VoteThreshold(
 
 def _log_unlikely(votes: tuple[float, ...], sigma: float) -> float:
     """Return ln q, where q bounds the probability of an outcome that the votes do not suggest."""
+    # Papernot et al. (2018), proposition 7
     top, *rest = sorted(votes, reverse=True)
     log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
     return min(float(log_q), math.log1p(-1 / len(votes)))

@@ -46,6 +46,7 @@ _FARTHEST = 1e6  # the norm stays within this factor of where it began
 
 def _flat(squared: Any, total: Any, allowed: float) -> Any:
     """Scale the whole gradient to the allowed norm if it is longer."""
+    # Algorithm 1 [Abadi et al. 2016]: clip by 1 / max(1, norm / C)
     return (allowed * _SAFETY / total**0.5).clip(max=1.0)
 
 

@@ -197,6 +197,7 @@ class Training:
                 n = groups.n
             steps = range(self.config.n_steps)
             for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
+                # Algorithm 1 [Abadi et al. 2016]: take a random sample
                 drawn = peers.draw(self._sampler, n, self.random)
                 if fixed is None:
                     self.step(X, y, torch.from_numpy(drawn), peers)
@@ -245,6 +246,7 @@ class Training:
         if not self.module.training:
             self.module.train()
         random = self._random_of_step(peers)
+        # Algorithm 1: compute gradients, clip them and add noise to their sum; then descend
         self.update(self._noisy(self._sum(X, y, drawn, self._people), peers, random))
 
     def update(self, noisy: Tensor) -> None:

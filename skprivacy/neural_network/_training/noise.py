@@ -58,6 +58,11 @@ class Noise(ABC):
         """Return what must be true for the guarantee of a run to hold."""
         return ()
 
+    @property
+    @abstractmethod
+    def arithmetic(self) -> str:
+        """That of the mechanism."""
+
     @abstractmethod
     def event(self, z: float, run: TrainingConfig) -> Event:
         """Return what a run is accounted as."""
@@ -86,6 +91,10 @@ class _Sampled(Noise):
     one_step: Callable[[float], Event]
     adds: type[FloatGaussian] | type[FloatLogistic] | type[RoundedGaussian]
     std: float
+
+    @property
+    def arithmetic(self) -> str:
+        return self.adds.arithmetic
 
     def event(self, z: float, run: TrainingConfig) -> Event:
         return Repeated(PoissonSampled(run.sampling_rate, self.one_step(z)), run.n_steps)
@@ -120,6 +129,7 @@ class _Streaming(Noise):
     """Correlated noise on batches in the order in which the records come."""
 
     streams = True
+    arithmetic = MatrixGaussian.arithmetic
 
     def assumptions(self, run: TrainingConfig) -> tuple[str, ...]:
         return (

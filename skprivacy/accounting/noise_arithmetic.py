@@ -1,0 +1,61 @@
+"""The arithmetic of noise: exact, in floating point, or unspecified.
+
+A proof about real numbers does not cover the lowest bits of floating-point results (Mironov 2012).
+A mechanism states its arithmetic, a private fit passes it on to its guarantee, and a composition
+has the weakest arithmetic of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from ._checks import ARITHMETICS, check_arithmetic, sequence
+
+__all__ = [
+    "ARITHMETIC_IN_WORDS",
+    "UNSPECIFIED",
+    "StatesArithmetic",
+    "weakest_arithmetic",
+]
+
+UNSPECIFIED = "unspecified"
+ARITHMETIC_IN_WORDS = {
+    "exact": "exact noise: hardened against reading the lowest bits of what is released",
+    UNSPECIFIED: "noise of unspecified arithmetic: assume floating point, not hardened against "
+    "reading the lowest bits of what is released",
+    "floating_point": "noise in floating point: not hardened against reading the lowest bits of "
+    "what is released",
+}
+
+
+class StatesArithmetic:
+    """Base of classes that add noise and state its arithmetic in their own body.
+
+    **Guarantees.** A subclass that does not state it has "unspecified" noise, also where its base
+    class is exact: it may release by other code.
+    """
+
+    arithmetic: ClassVar[str] = UNSPECIFIED
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "arithmetic" not in cls.__dict__:
+            cls.arithmetic = UNSPECIFIED
+
+
+def weakest_arithmetic(parts: Iterable[str]) -> str:
+    """Return the arithmetic of several releases together; "unspecified" for none.
+
+    Parameters
+    ----------
+    parts : iterable of {"exact", "floating_point", "unspecified"}
+        The arithmetic of each release.
+
+    Returns
+    -------
+    str
+        "floating_point" if one part is in floating point, else "unspecified" if one part is.
+    """
+    stated = [check_arithmetic(part) for part in sequence("parts", parts)]
+    return max(stated, key=ARITHMETICS.index, default=UNSPECIFIED)
