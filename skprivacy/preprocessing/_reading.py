@@ -11,7 +11,7 @@ from .columns import Bounded, Categories
 from .dates import Dates
 from .hashed import Hashed
 
-__all__ = ["KINDS", "column_of", "unique_keys"]
+__all__ = ["KINDS", "column_of"]
 
 KINDS: dict[str, type[Column]] = {
     kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
@@ -50,13 +50,3 @@ def column_of(name: str, fact: Any) -> Column:
         return maker(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, which may say nothing twice."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"Schema: {twice!r} occurs more than once. Remove the repeated entries.")
-    return result

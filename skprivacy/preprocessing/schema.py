@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from .. import _config
+from .._input import parse_json, read_file
 from .._output import write_file
 from .._validation import (
     as_array,
@@ -28,7 +28,7 @@ from .._validation import (
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column
 from ._inferring import column_name, inferred_column, target_facts
-from ._reading import KINDS, column_of, unique_keys
+from ._reading import KINDS, column_of
 from .checking import SchemaCheck, check_table
 from .columns import Bounded, Categories
 
@@ -393,9 +393,8 @@ the same unit?
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         try:
             file = source if is_text else as_path("source", source)
-            text = str(source) if is_text else Path(file).read_text(encoding="utf-8")
-            facts = json.loads(text, object_pairs_hook=unique_keys)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            facts = parse_json(str(source) if is_text else read_file(file), allow_constants=True)
+        except ValueError as error:
             origin = "the given text" if is_text else str(source)
             raise ValueError(
                 f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 
+from ..._input import parse_json
 from ..._validation import storable
 from .._checks import replaces
 from ..events import Event
@@ -79,7 +79,7 @@ def check_partitions(scope: str, relation: str | None) -> None:
 @lru_cache(maxsize=4096)
 def event_of(body: str) -> Event:
     try:
-        return Event.from_dict(json.loads(body))
+        return Event.from_dict(parse_json(body))
     except ValueError as error:
         raise LedgerError(f"The privacy ledger holds an unknown event: {error}") from None
 
