@@ -3,6 +3,7 @@
 from . import events
 from ._checks import RELATIONS
 from ._event import Event, NoLossDistributionError, flatten
+from ._work import WorkLimitError, closed_form_work
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
 from .budget import LedgerError, PrivacyBudget, charge
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
@@ -39,11 +40,13 @@ __all__ = [
     "PrivacyGuarantee",
     "PrivacyLossDistribution",
     "Smoothed",
+    "WorkLimitError",
     "calibrate_noise_multiplier",
     "calibrate_to_advantage",
     "calibrate_to_tpr",
     "charge",
     "check_delta",
+    "closed_form_work",
     "compare_accountants",
     "delta_of",
     "epsilon_of",

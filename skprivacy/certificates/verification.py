@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from .._input import parse_json, read_file
 from .._output import displayable
 from .._validation import as_path
-from ..accounting import LedgerError, PrivacyGuarantee
+from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError
 from ..accounting.budget.exported import statement_of
 from ..accounting.events import flatten
 from ..preprocessing import Schema
@@ -206,6 +206,8 @@ def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
         return list(check())
     except ImportError:  # says something of this computer, and nothing of the certificate
         raise
+    except WorkLimitError as error:
+        return [Check(name, FAILED, str(error))]
     except Exception as error:
         return [Check(name, FAILED, f"cannot be understood ({error})")]
 

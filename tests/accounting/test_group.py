@@ -33,6 +33,7 @@ from skprivacy.accounting import (
     SmoothGaussianEvent,
     VoteBlock,
     calibrate_noise_multiplier,
+    closed_form_work,
     delta_of,
     epsilon_of,
     rdp,
@@ -230,6 +231,7 @@ class _Curve(Event, tag="tests.Curve"):
 
     epsilons: tuple
     deltas: tuple
+    work = closed_form_work
 
     def dominating_pairs(self, relation):
         return both(pair_of_curve(np.array(self.epsilons), np.array(self.deltas)))

@@ -20,6 +20,7 @@ from skprivacy.accounting import (
     NonPrivate,
     PoissonSampled,
     Repeated,
+    closed_form_work,
     pld,
     rdp_epsilon,
 )
@@ -393,7 +394,7 @@ def test_bad_questions():
             pld(GaussianEvent(1.0)).delta(epsilon)
 
     class Novel(Event):
-        pass
+        work = closed_form_work
 
     with pytest.raises(NoLossDistributionError, match="Novel"):
         pld(Novel())

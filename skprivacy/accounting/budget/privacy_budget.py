@@ -18,6 +18,7 @@ from ..._validation import storable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
 from .._event import check_event
+from .._work import check_work
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
@@ -261,6 +262,7 @@ class PrivacyBudget(Statement):
         """
         if not isinstance(event, Event):
             raise TypeError(f"event={event!r} must be an Event.")
+        check_work(event)
         if relation is not None:
             check_relation(relation)
         check_unit(unit)
