@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ..._output import displayable
+from ..._signals import hold_signals, release_signals
 from ..._validation import storable
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
@@ -263,6 +264,7 @@ class PrivacyBudget(Statement):
         if not isinstance(event, Event):
             raise TypeError(f"event={event!r} must be an Event.")
         check_work(event)
+        release_signals()
         if relation is not None:
             check_relation(relation)
         check_unit(unit)
@@ -316,6 +318,8 @@ class PrivacyBudget(Statement):
         self._settle(charge, "fail")
 
     def _settle(self, charge: int, outcome: str) -> None:
+        if outcome == "commit":
+            hold_signals()
         whole("charge", charge)
         charge = int(charge)  # numpy's integers have no place in a line
         with self._ledger.transaction() as log:
