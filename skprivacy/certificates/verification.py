@@ -16,7 +16,7 @@ from .._input import parse_json, read_file
 from .._output import displayable
 from .._validation import as_path
 from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError
-from ..accounting.budget.exported import statement_of
+from ..accounting.budget.exported import check_ledger_work, statement_of
 from ..accounting.events import flatten
 from ..preprocessing import Schema
 from .files import digest_of_file, guarantee_in_file
@@ -303,6 +303,7 @@ def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
     if ledger is None:
         yield Check(name, OPEN, "the certificate holds no ledger: other releases are not known")
         return
+    check_ledger_work(ledger["lines"])
     statement = statement_of("the certificate's ledger", ledger["scope"], ledger["lines"])
     try:
         last = statement.verify()

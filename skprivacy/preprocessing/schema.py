@@ -392,8 +392,8 @@ the same unit?
         """
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         try:
-            file = source if is_text else as_path("source", source)
-            facts = parse_json(str(source) if is_text else read_file(file), allow_constants=True)
+            text = str(source) if is_text else read_file(as_path("source", source))
+            facts = parse_json(text, allow_constants=True)
         except ValueError as error:
             origin = "the given text" if is_text else str(source)
             raise ValueError(

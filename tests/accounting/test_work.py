@@ -82,9 +82,9 @@ WHOLE = [1, 64, 10**4, 10**7, 10**9, 10**12, 10**18, 10**400, 10**4000]
 REAL = [1e-300, 1e-20, 1e-6, 1e-3, 0.5, 1 - 1e-12, 3.0, 1e3, 1e6, 1e20, 1e300]
 
 
-def hostile():
+def hostile(examples=EXAMPLES):
     """Yield each example with each of its numbers replaced by extreme ones."""
-    for example in EXAMPLES:
+    for example in examples:
         for field in dataclasses.fields(example):
             value = getattr(example, field.name)
             if type(value) not in (int, float):
@@ -161,13 +161,16 @@ def test_no_number_makes_an_event_take_long():
 
 
 @pytest.mark.slow
-def test_stated_works_are_true():
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_stated_works_are_true(example):
     """Within a factor of four: the model is rough, and the machine may be slower than ours."""
-    for event in hostile():
-        work = event.work()
-        if work <= MAX_WORK:
-            took, _ = measured(event)
-            assert took < 1 + 4 * 1e-8 * work, type(event)
+    allowed = [event for event in hostile([example]) if event.work() <= MAX_WORK]
+    if not allowed:
+        return  # a class without numbers of its own
+    dearest = max(allowed, key=lambda event: event.work())
+    took, was_refused = measured(dearest)
+    assert not was_refused
+    assert took < 1 + 4 * 1e-8 * dearest.work()
 
 
 @pytest.mark.parametrize(

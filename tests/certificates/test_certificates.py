@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import sys
+import time
 import warnings
 from contextlib import suppress
 from unittest import mock
@@ -34,11 +35,14 @@ from skprivacy.accounting import (
     Composed,
     GaussianEvent,
     LaplaceEvent,
+    NonPrivate,
     PoissonSampled,
+    PrivacyGuarantee,
     Repeated,
     SampledGroup,
     epsilon_of,
 )
+from skprivacy.accounting.budget.exported import lines_of
 from skprivacy.certificates import create_key, recomputing, verification
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
@@ -547,10 +551,11 @@ def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
     assert "not a certificate" in repr(found)
 
 
-def test_the_command_line_verifies(issued, tmp_path, capsys):
+def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
     line = ["verify", str(issued / "certificate.json"), str(issued / "model.safetensors")]
     assert main([*line, "--key", str(issued / "key.pem.pub")]) == 0
     assert capsys.readouterr().out.startswith("VERIFIED: signed with the key that you passed")
+    monkeypatch.setattr(verification, "has_second_accountant", lambda: False)  # a second each
     assert main(line) == 3
     assert capsys.readouterr().out.startswith("UNKNOWN KEY: ")
     create_key(tmp_path / "other.pem")
@@ -562,3 +567,63 @@ def test_the_command_line_verifies(issued, tmp_path, capsys):
     assert main(["verify", str(tmp_path / "none.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert main([*line[:2], str(tmp_path / "none")]) == 2
+
+
+def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
+    """A group of 10**7 records made the check hang; here the issuer is the liar."""
+    forged = content(issued)
+    group = SampledGroup(0.01, GaussianEvent(2.0), 10**7).to_dict()
+    forged["claim"]["guarantee"]["event"] = group
+    start = time.process_time()
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert time.process_time() - start < 1
+    assert found.state == "refused"
+    assert "Accounting for this SampledGroup would compute about 1e+18 numbers" in repr(found)
+
+
+def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):
+    budget = PrivacyBudget(epsilon=1e6, delta=1e-4, path=tmp_path / "ledger", filter="pld")
+    with budget._ledger.transaction() as log:  # no budget would admit them one by one
+        log.settle("zero_out", "record")
+        for size in range(60, 100):
+            event = SampledGroup(0.01, GaussianEvent(2.0), size)
+            log.append("reserve", "/", "", json.dumps(event.to_dict()))
+    forged = content(issued)
+    forged["ledger"]["lines"] = lines_of(budget)[1]
+    start = time.process_time()
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert time.process_time() - start < 1
+    assert "would compute about" in failed(found)["the ledger"]
+
+
+def test_what_guarantees_nothing_is_refused(issued, tmp_path):
+    """Its epsilon is infinite, so that every check of it was true."""
+    forged = content(issued)
+    nothing = dataclasses.replace(
+        PrivacyGuarantee.from_dict(forged["claim"]["guarantee"]), event=NonPrivate()
+    )
+    forged["claim"] |= {"guarantee": nothing.to_dict(), "epsilon": None, "words": repr(nothing)}
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert found.state == "refused"
+    assert "nothing is guaranteed" in failed(found)["epsilon of the model"]
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        (),
+        (verification.Check("the signer", "holds", ""),),
+        (verification.Check("the signature", "holds", ""),),
+        (verification.Check("epsilon of the model", "holds", ""),),
+        (
+            verification.Check("the signature", "holds", ""),
+            verification.Check("the signer", "holds", ""),
+            verification.Check("epsilon of the model", "not checked", ""),
+        ),
+    ],
+)
+def test_nothing_holds_where_signature_or_epsilon_was_not_checked(checks):
+    found = verification.Verification(checks)
+    assert found.state == "refused"
+    assert not found.holds
+    assert repr(found).startswith("REFUSED: ")

@@ -17,6 +17,7 @@ from .log import LedgerError, Log
 __all__ = [
     "along",
     "check_partitions",
+    "count_memberships",
     "event_of",
     "inner",
     "is_scope",
@@ -145,14 +146,30 @@ def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
 
     **Edge cases.** Yields nothing if there are more than 10,000 ways.
     """
+    divided = _divided(paths)
+    if _count(divided) > _WAYS:
+        return
+    for chosen in itertools.product(*map(sorted, divided.values())):
+        yield partial(_lies_in, set(zip(divided, chosen, strict=True)))
+
+
+def count_memberships(paths: Iterable[str]) -> int:
+    """Return how many ways :func:`memberships` yields."""
+    count = _count(_divided(paths))
+    return count if count <= _WAYS else 0
+
+
+def _divided(paths: Iterable[str]) -> dict[str, set[str]]:
+    """Return the divided scopes on some paths, each with its parts; ``""`` stands for none."""
     divided: dict[str, set[str]] = {}
     for path in paths:
         for division, part in _parts(path):
             divided.setdefault(division, {""}).add(part)
-    if math.prod(len(parts) for parts in divided.values()) > _WAYS:
-        return
-    for chosen in itertools.product(*map(sorted, divided.values())):
-        yield partial(_lies_in, set(zip(divided, chosen, strict=True)))
+    return divided
+
+
+def _count(divided: dict[str, set[str]]) -> int:
+    return math.prod(len(parts) for parts in divided.values())
 
 
 def _lies_in(mine: set[tuple[str, str]], path: str) -> bool:
