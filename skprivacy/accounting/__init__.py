@@ -3,7 +3,7 @@
 from . import events
 from ._checks import RELATIONS
 from ._event import Event, NoLossDistributionError, flatten
-from ._work import WorkLimitError, closed_form_work
+from ._work import WorkLimitError
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
 from .budget import LedgerError, PrivacyBudget, charge
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
@@ -46,7 +46,6 @@ __all__ = [
     "calibrate_to_tpr",
     "charge",
     "check_delta",
-    "closed_form_work",
     "compare_accountants",
     "delta_of",
     "epsilon_of",

@@ -135,7 +135,7 @@ class Event(PlainNumbers):
             if cls.work is Event.work:
                 raise TypeError(
                     f"{cls._source} must define work(), by which events that take too long are "
-                    "refused. Set work = closed_form_work if all of its bounds are formulas."
+                    "refused: about how many numbers its bounds compute, 1e6 if they are formulas."
                 )
             _register(tag, cls)
 

@@ -33,12 +33,12 @@ from skprivacy.accounting import (
     SmoothGaussianEvent,
     VoteBlock,
     calibrate_noise_multiplier,
-    closed_form_work,
     delta_of,
     epsilon_of,
     rdp,
 )
 from skprivacy.accounting._chained import chained_epsilon
+from skprivacy.accounting._work import closed_form_work
 from skprivacy.accounting.pld.curve import pair_of_curve
 from skprivacy.accounting.pld.mixed_gaussians import MixedGaussians
 from skprivacy.accounting.pld.pairs import both

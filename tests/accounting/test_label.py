@@ -24,7 +24,6 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
     RandomizedResponseEvent,
     Repeated,
-    closed_form_work,
     compare_accountants,
     delta_of,
     epsilon_of,
@@ -32,6 +31,7 @@ from skprivacy.accounting import (
     rdp,
     zcdp,
 )
+from skprivacy.accounting._work import closed_form_work
 
 from .test_stored_events import EVENTS, EVENTS_NOW
 

@@ -20,10 +20,10 @@ from skprivacy.accounting import (
     NonPrivate,
     PoissonSampled,
     Repeated,
-    closed_form_work,
     pld,
     rdp_epsilon,
 )
+from skprivacy.accounting._work import closed_form_work
 from skprivacy.accounting.pld import compose as engine
 from skprivacy.accounting.pld import distribution
 from skprivacy.accounting.pld.pairs import AtomPair, GaussianPair, SlopePair

@@ -20,11 +20,11 @@ from skprivacy.accounting import (
     NonPrivate,
     PoissonSampled,
     Repeated,
-    closed_form_work,
     rdp,
     rdp_delta,
     rdp_epsilon,
 )
+from skprivacy.accounting._work import closed_form_work
 from skprivacy.exceptions import PrivacyWarning
 
 # sampling rate, noise, steps, epsilon at 1e-5 by the classic and by the tight conversion

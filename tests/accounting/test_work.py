@@ -36,7 +36,6 @@ from skprivacy.accounting import (
     VoteBlock,
     VoteThreshold,
     WorkLimitError,
-    closed_form_work,
     compare_accountants,
     delta_of,
     epsilon_of,
@@ -49,7 +48,7 @@ from skprivacy.accounting import (
     zcdp,
 )
 from skprivacy.accounting._event import _TAGS
-from skprivacy.accounting._work import MAX_WORK
+from skprivacy.accounting._work import MAX_WORK, closed_form_work
 
 NOISE = GaussianEvent(1.0)
 EXAMPLES = [

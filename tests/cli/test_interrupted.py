@@ -31,7 +31,8 @@ SWEEP = (
 # Sends one signal to itself at the n-th call of a function after the last commit has begun, until
 # the model is saved. Prints how many calls there are.
 PROGRAM = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.cli import _release, main
 
@@ -88,14 +89,20 @@ class Terminated(Exception):
     """Raised by this test's handler of SIGTERM, whose default would end the test."""
 
 
-@pytest.fixture
-def terminable():
-    def handler(*_):
+@pytest.fixture(autouse=True)
+def handlers():
+    """Let signals raise, also where the tests run as a background job, which ignores SIGINT."""
+
+    def terminate(*_):
         raise Terminated
 
-    earlier = signal.signal(signal.SIGTERM, handler)
+    earlier = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, terminate),
+    }
     yield
-    signal.signal(signal.SIGTERM, earlier)
+    for number, handler in earlier.items():
+        signal.signal(number, handler)
 
 
 MOMENTS = {
@@ -128,9 +135,7 @@ def interrupting(monkeypatch, moment, number):
 
 @pytest.mark.parametrize("moment", list(MOMENTS))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_paid_model_is_saved_before_a_signal_counts(
-    number, moment, folder, monkeypatch, terminable, capfd
-):
+def test_a_paid_model_is_saved_before_a_signal_counts(number, moment, folder, monkeypatch, capfd):
     sent = interrupting(monkeypatch, moment, number)
     line = LINE.format("train").split()
     if number == signal.SIGINT:
@@ -188,7 +193,7 @@ def test_a_held_signal_stops_the_next_charge(tmp_path):
     assert len(budget.entries()) == 1
 
 
-def test_handlers_are_as_before(terminable):
+def test_handlers_are_as_before():
     earlier = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     with signals_held_after_commit():
         hold_signals()
@@ -244,17 +249,20 @@ def run(folder, command, moment, number):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # 21 processes, each of which takes a minute on a busy machine
 @pytest.mark.parametrize("command", ["train", "audit"])
 def test_a_real_process_is_interrupted_at_twenty_moments(command, folder):
     whole = run(folder, command, 0, signal.SIGINT)
     calls = int(whole.stdout.rsplit("calls:", 1)[1])
     assert calls > 100
     committed = 0
-    for i, moment in enumerate(np.linspace(1, calls, 20).astype(int)):
+    # A run makes some calls more or fewer than another, such as for names of temporary files.
+    for i, moment in enumerate(np.linspace(1, 0.9 * calls, 20).astype(int)):
         number = (signal.SIGINT, signal.SIGTERM)[i % 2]
         new_ledger(folder)
         done = run(folder, command, moment, number)
-        assert done.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
+        expected = 130 if number == signal.SIGINT else -signal.SIGTERM
+        assert done.returncode == expected, (moment, calls, done.stdout, done.stderr)
         if "commit" in statuses(folder):
             assert load_model(folder / "m.safetensors") is not None
             committed += 1
