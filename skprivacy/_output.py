@@ -1,7 +1,8 @@
-"""What leaves the package: files that overwrite no ledger, and text that is only shown."""
+"""Write output files without following links or overwriting a ledger, and escape shown text."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -51,12 +52,14 @@ def as_path(name: str, value: Any) -> str:
 
 
 def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
-    """Return ``path`` to be written to, unless a privacy ledger stands there.
+    """Return ``path`` to be written to, unless it is a link or a privacy ledger stands there.
 
     Raises
     ------
     TypeError
         If it is no path.
+    OSError
+        If it is a symbolic link. The file that a link leads to may belong to somebody else.
     ValueError
         If there is a database at the path, such as a ledger, or its name is that of a file which
         SQLite keeps beside one. It is left as it is. Or if the name ends in none of ``suffixes``,
@@ -65,6 +68,9 @@ def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
     found = Path(as_path("path", path))
     if suffixes and found.suffix.lower() not in suffixes:
         raise ValueError(f"{str(found)!r} must end in {' or '.join(suffixes)}. Rename it.")
+    if os.path.islink(found):
+        why = "Symbolic links are never followed or replaced; pass the path of the file itself"
+        raise OSError(errno.ELOOP, why, str(found))
     if is_database(found):
         raise ValueError(
             f"{found} is a database, perhaps a privacy ledger, and is not overwritten. Pass "
@@ -102,23 +108,25 @@ def write_file(path: str | PathLike[str], content: Content, mode: int | None = N
     ValueError
         If a privacy ledger stands there.
     OSError
-        If it cannot be written, such as on a full disk; it names the file.
+        If it cannot be written, such as on a full disk, or is a symbolic link; it names the file.
 
     Notes
     -----
-    **Guarantees.** Whatever happens, a full disk, an interruption or a kill, there is the whole new
-    file or what was there before.
+    **Guarantees.** After a full disk, an interruption or a kill, the path holds the whole new file
+    or the previous one. A link at the path is refused. A link that appears meanwhile is replaced
+    by the new file, so no file elsewhere is changed.
 
-    **Edge cases.** A link stays one: the file that it leads to is replaced. What is no file, such
-    as ``/dev/stdout``, and a file in a folder that takes no other one are written to in place.
+    **Edge cases.** A pipe or a device, and a file in a folder without write permission, are written
+    to in place.
     """
-    place = Path(os.path.realpath(output_path(path)))
+    place = output_path(path)
     with _named(path):
         there = place.exists()
-        if there and mode is None:
-            mode = stat.S_IMODE(place.stat().st_mode)
+        if there and mode is None and stat.S_ISREG(found := place.lstat().st_mode):
+            mode = stat.S_IMODE(found)
         if there and not _replaceable(place):
-            place.write_bytes(_bytes(content))
+            with open(place, "wb", opener=_open_without_links) as file:
+                file.write(_bytes(content))
             return
         with _draft(place, content, mode) as draft:
             os.replace(draft, place)
@@ -182,6 +190,10 @@ def _named(path: str | PathLike[str]) -> Iterator[None]:
 
 def _replaceable(place: Path) -> bool:
     return place.is_file() and os.access(place, os.W_OK) and os.access(place.parent, os.W_OK)
+
+
+def _open_without_links(name: str, flags: int) -> int:
+    return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0))
 
 
 def _bytes(content: Content) -> bytes | memoryview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import resource
 import shutil
 import stat
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -118,17 +120,50 @@ def test_text_that_is_no_utf_8_costs_no_earlier_file(tmp_path):
     assert (tmp_path / "a").read_text() == "worth keeping"
 
 
-def test_a_link_stays_one_and_permissions_stay(tmp_path):
-    place, link = tmp_path / "place", tmp_path / "link"
+def test_permissions_stay(tmp_path):
+    place = tmp_path / "place"
     place.write_text("old")
     place.chmod(0o640)
-    link.symlink_to(place)
-    write_file(link, "new")
-    assert link.is_symlink()
+    write_file(place, "new")
     assert place.read_text() == "new"
     assert stat.S_IMODE(place.stat().st_mode) == 0o640
     write_file(place, "for its owner", 0o600)
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("target", ["somebody's file", "nothing"])
+@pytest.mark.parametrize("name", list(WRITERS))
+def test_no_writer_follows_a_link(name, target, prepared, tmp_path):
+    place, link = tmp_path / "place", prepared / f"link{Path(name).suffix}"
+    if target == "somebody's file":
+        place.write_text("worth keeping")
+    link.symlink_to(place)
+    with pytest.raises(OSError, match="Symbolic links are never followed") as refused:
+        WRITERS[name](link)
+    link.unlink()
+    assert refused.value.filename == str(link)
+    assert place.exists() == (target == "somebody's file")
+    assert not place.exists() or place.read_text() == "worth keeping"
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_link_that_appears_during_writing_is_not_followed(writable, tmp_path, monkeypatch):
+    """Without a writable folder the file is written in place, where the link is refused."""
+    place, link = tmp_path / "place", tmp_path / "model"
+    place.write_text("worth keeping")
+    place.chmod(0o640)
+    link.symlink_to(place)
+    monkeypatch.setattr("skprivacy._output.output_path", Path)  # it looked before the link came
+    monkeypatch.setattr("skprivacy._output._replaceable", lambda _: writable)
+    if writable:
+        write_file(link, "new")
+        assert not link.is_symlink()
+        assert link.read_text() == "new"
+        assert not stat.S_IMODE(link.stat().st_mode) & 0o111
+    else:
+        with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+            write_file(link, "new")
+    assert place.read_text() == "worth keeping"
 
 
 def test_what_is_no_file_is_written_to(tmp_path):
@@ -289,7 +324,8 @@ def test_a_certificate_holds_though_others_charge_meanwhile(tmp_path, monkeypatc
     monkeypatch.setattr(issuing, "lines_of", charged_before)
     given = {"key": tmp_path / "key", "model_file": tmp_path / "model"}
     certificate(model, tmp_path / "certificate", budget=budget, **given)
-    assert verify_certificate(tmp_path / "certificate", tmp_path / "model").holds
+    found = verify_certificate(tmp_path / "certificate", tmp_path / "model")
+    assert found.state == "unknown key"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from . import events
 from ._checks import RELATIONS
 from ._event import Event, NoLossDistributionError, flatten
+from ._work import WorkLimitError
 from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
 from .budget import LedgerError, PrivacyBudget, Receipt, Reservation
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
@@ -42,6 +43,7 @@ __all__ = [
     "Receipt",
     "Reservation",
     "Smoothed",
+    "WorkLimitError",
     "calibrate_noise_multiplier",
     "calibrate_to_advantage",
     "calibrate_to_tpr",

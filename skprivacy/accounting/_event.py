@@ -71,9 +71,10 @@ def check_event(name: str, value: Any) -> None:
 class Event(PlainNumbers):
     """Base class of the events that accountants interpret.
 
-    The methods from :meth:`parts` to :meth:`local_bound` return the known bounds on an event's
-    cost; a subclass overrides those for which it has one. They are called by the accountants; users
-    call :func:`rdp`, :func:`pld`, :func:`zcdp` or :func:`epsilon_of`.
+    A subclass defines :meth:`work`, which accountants ask first. The methods from :meth:`parts` to
+    :meth:`local_bound` return the known bounds on an event's cost; a subclass overrides those for
+    which it has one. They are called by the accountants; users call :func:`rdp`, :func:`pld`,
+    :func:`zcdp` or :func:`epsilon_of`.
 
     Ledgers store events for years, so the stored form does not depend on names in the source: a
     class is stored under its tag, and its fields under the names in ``stored``.
@@ -96,7 +97,7 @@ class Event(PlainNumbers):
     Raises
     ------
     TypeError
-        If a class is defined with the tag of another class.
+        If a class is defined with the tag of another class, or without :meth:`work`.
 
     Examples
     --------
@@ -131,7 +132,26 @@ class Event(PlainNumbers):
         cls._version = version or attributes.get("_version", 1)
         cls._knows_label = knows_label or attributes.get("_knows_label", False)
         if tag is not None:
+            if cls.work is Event.work:
+                raise TypeError(
+                    f"{cls._source} must define work(), by which events that take too long are "
+                    "refused: about how many numbers its bounds compute, 1e6 if they are formulas."
+                )
             _register(tag, cls)
+
+    def work(self) -> float:
+        """Return how many floating-point numbers the bounds of this event compute, roughly.
+
+        Accountants ask before they compute anything, and refuse an event above the limit. Every
+        class with a tag must define it. It may not compute a bound, allocate an array or raise,
+        whatever the fields hold; infinity is an answer.
+
+        Returns
+        -------
+        float
+            At 10 ns each; see ``skprivacy/accounting/_work.py``.
+        """
+        raise NotImplementedError(f"{self._source} is a base class (tag=None) without work().")
 
     def parts(self) -> Iterable[tuple[Event, int]] | None:
         """Return the events that this one consists of, with counts; None if it is elementary."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._validation import not_negative
 from ._checks import check_delta, check_relation, remembered
 from ._event import Event, NoLossDistributionError, check_event, check_known, flatten
+from ._work import check_work
 from .events import NonPrivate
 from .pld import pld
 from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
@@ -55,6 +56,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     check_event("event", event)
     check_delta(delta)
     check_relation(relation)
+    check_work(event)
     check_known(event, relation)
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
         return math.inf
@@ -95,6 +97,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     check_event("event", event)
     not_negative("epsilon", epsilon)
     check_relation(relation)
+    check_work(event)
     check_known(event, relation)
     if any(isinstance(part, NonPrivate) for part in flatten(event)):
         return 1.0

@@ -10,6 +10,7 @@ from scipy.special import gammaln, logsumexp
 
 from ._checks import check_relation, replaces
 from ._event import Event, Orders, check_event, check_known
+from ._work import check_work
 
 __all__ = [
     "DEFAULT_ORDERS",
@@ -69,6 +70,7 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     """
     check_event("event", event)
     check_relation(relation)
+    check_work(event)
     check_known(event, relation)
     if not (isinstance(orders, np.ndarray) and orders.dtype == np.float64):
         try:

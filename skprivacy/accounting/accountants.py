@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ._checks import check_delta, check_relation, replaces
 from ._event import Event, NoLossDistributionError, check_event, check_known, flatten
 from ._proved import epsilon_of
+from ._work import check_work
 from .events import Composed, GaussianEvent, NonPrivate, PoissonSampled
 from .events.composition import total_zcdp
 from .pld import pld
@@ -67,6 +68,7 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     proved : bool
         False if mu is the limit of many steps.
     """
+    check_work(event)
     total, proved = 0.0, True
     for part, n in flatten(event).items():
         mu, known = part.gdp()
@@ -132,6 +134,7 @@ ACCOUNTANTS: dict[str, Callable[[Event, float, str], float]] = {
 
 def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the epsilon of an event by one accountant; infinity if it has no bound."""
+    check_work(event)
     parts = flatten(event)
     if not parts:
         return 0.0

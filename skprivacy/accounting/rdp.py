@@ -12,6 +12,7 @@ from ..exceptions import PrivacyWarning
 from ._checks import check_relation, not_negative, number
 from ._event import Event, Orders, check_event, flatten
 from ._renyi import DEFAULT_ORDERS, rdp
+from ._work import check_work
 from .events import ApproxDP, Composed, Repeated
 
 __all__ = ["DEFAULT_ORDERS", "rdp", "rdp_delta", "rdp_epsilon"]
@@ -84,6 +85,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 @lru_cache(maxsize=512)
 def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, float | None]:
     """Return epsilon, and the order that proves it if it lies at the edge of the grid."""
+    check_work(event)
     safe, failure = _without_failure(event)
     if delta <= failure:
         return math.inf, None
@@ -127,6 +129,7 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
 
 def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> Orders:
     """Return the smallest delta that Renyi accounting proves at each epsilon."""
+    check_work(event)
     safe, failure = _without_failure(event)
     values, a = rdp(safe, DEFAULT_ORDERS, relation), DEFAULT_ORDERS
     logs = (a - 1) * (values - epsilons[:, None] + np.log1p(-1 / a)) - np.log(a)

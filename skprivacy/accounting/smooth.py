@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._checks import positive
 from ._event import Event, LocalBound, flatten
 from ._renyi import rdp
+from ._work import check_work
 
 __all__ = ["Smoothed", "local_sensitivity", "smoothed_cost"]
 
@@ -68,6 +69,7 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     """
     order = check_order(order)
     positive("smoothness", smoothness)
+    check_work(event)
     parts = [(e, n, e.local_bound(order)) for e, n in flatten(event).items()]
     cost = math.fsum(n * (b.cost if b else float(rdp(e, [order])[0])) for e, n, b in parts)
     moving = [(n, b) for _, n, b in parts if b]
@@ -110,6 +112,7 @@ def local_sensitivity(event: Event, order: float, distances: ArrayLike = 0) -> N
     order, distance = check_order(order), _as_array(distances)
     if distance.dtype.kind not in "iu" or (distance < 0).any():
         raise ValueError(f"distances={distances!r} must be integers >= 0.")
+    check_work(event)
     bounds = [(n, part.local_bound(order)) for part, n in flatten(event).items()]
     return _summed([(n, bound) for n, bound in bounds if bound], distance)
 

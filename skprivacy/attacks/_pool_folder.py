@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import joblib
 
+from .._input import parse_json, read_file
 from .._output import create_file, write_file
 
 __all__ = ["ModelFile", "files_of", "open_folder"]
@@ -95,7 +96,7 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
         with suppress(FileExistsError):
             create_file(plan, json.dumps({"content": content, "seed": seed}), 0o600)
     try:
-        known = json.loads(plan.read_text())
+        known = parse_json(read_file(plan))
         content_known, seed_known = known["content"], int(known["seed"])
         if seed_known < 0:
             raise ValueError("its seed is negative")

@@ -6,15 +6,16 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from .._input import MAX_MODEL_BYTES, open_file
 from ..persistence.files import header_of
 
 __all__ = ["digest_of_file", "guarantee_in_file"]
 
 
 def digest_of_file(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a regular file of bounded size."""
     found = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_file(path, MAX_MODEL_BYTES) as file:
         while chunk := file.read(1 << 20):
             found.update(chunk)
     return found.hexdigest()

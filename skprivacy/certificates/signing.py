@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from .._input import read_file
 from .._output import create_file
 from .._validation import as_path
 
@@ -96,7 +97,7 @@ def private_key(key: Key, password: str | None) -> Ed25519PrivateKey:
     secret = _secret(password)
     file, found = Path(as_path("key", key)), None
     try:
-        found = serialization.load_pem_private_key(file.read_bytes(), secret)
+        found = serialization.load_pem_private_key(read_file(file), secret)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ValueError(
             f"key={str(key)!r} is no private key, or its password is wrong ({error}). Create one "
@@ -128,7 +129,7 @@ def public_key(key: str | PathLike[str] | Ed25519PublicKey) -> Ed25519PublicKey:
         return key
     file, found = Path(as_path("key", key)), None
     try:
-        found = serialization.load_pem_public_key(file.read_bytes())
+        found = serialization.load_pem_public_key(read_file(file))
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(
             f"key={str(key)!r} is no public key ({error}). It is the file whose name ends in .pub."

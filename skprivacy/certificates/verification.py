@@ -1,9 +1,8 @@
-"""Certificates are checked: by whoever reads them, without data and without trust in the issuer."""
+"""Verify certificates without data and without trust in their issuer."""
 
 from __future__ import annotations
 
 import errno
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from .._input import parse_json, read_file
 from .._output import displayable
 from .._validation import as_path
-from ..accounting import LedgerError, PrivacyGuarantee, weakest_arithmetic
-from ..accounting.budget.exported import statement_of
+from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError, weakest_arithmetic
+from ..accounting.budget.exported import check_ledger_work, statement_of
 from ..accounting.events import flatten
 from ..preprocessing import Schema
 from .files import digest_of_file, guarantee_in_file
@@ -27,6 +27,9 @@ from .signing import altered_sections, fingerprint, public_key
 __all__ = ["Check", "Verification", "verify_certificate"]
 
 HOLDS, FAILED, OPEN = "holds", "FAILED", "not checked"
+VERIFIED, UNKNOWN_KEY, REFUSED = "verified", "unknown key", "refused"
+
+_SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the model"
 
 
 @dataclass(frozen=True)
@@ -59,21 +62,40 @@ class Verification:
         What must be true for the guarantee to hold, and no file can show.
     measured : tuple of str
         What attacks found: lower bounds, no proof.
+    fingerprint : str
+        Fingerprint of the key that signed; empty if there is no valid signature.
     """
 
     checks: tuple[Check, ...]
     statement: str = ""
     assumptions: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
+    fingerprint: str = ""
+
+    @property
+    def state(self) -> str:
+        """State of the certificate: ``"verified"``, ``"unknown key"`` or ``"refused"``.
+
+        ``"verified"``: signed with the key that was passed, and no check failed. ``"unknown key"``:
+        no check failed, but no key was passed, so anybody may have signed it. ``"refused"``: a
+        check failed, or the signature or epsilon was not checked.
+        """
+        held = {check.name for check in self.checks if check.status == HOLDS}
+        failed = any(check.status == FAILED for check in self.checks)
+        if failed or not {_SIGNATURE, _EPSILON} <= held:
+            return REFUSED
+        return VERIFIED if _SIGNER in held else UNKNOWN_KEY
 
     @property
     def holds(self) -> bool:
-        """Whether no check failed. Look at what was not checked, too."""
-        return all(check.status != FAILED for check in self.checks)
+        """Whether the certificate is verified: signed with the key that was passed, and true.
+
+        Some checks may be open nevertheless, such as that of a model file that was not passed.
+        """
+        return self.state == VERIFIED
 
     def __repr__(self) -> str:
-        holds = "holds" if self.holds else "does NOT hold"
-        lines = [f"The certificate {holds}.", _one_line(self.statement)]
+        lines = [_one_line(self._verdict()), _one_line(self.statement)]
         for title, found in (
             ("Checked", [f"{c.status}: {c.name}: {c.words}" for c in self.checks]),
             ("Assumed, and shown by no file", self.assumptions),
@@ -82,6 +104,19 @@ class Verification:
             if found:
                 lines += ["", f"{title}:", *(f"  - {_one_line(line)}" for line in found)]
         return displayable("\n".join(lines))
+
+    def _verdict(self) -> str:
+        """Return the first line: the state, with the key or the reason."""
+        if self.state == VERIFIED:
+            return f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
+        if self.state == UNKNOWN_KEY:
+            return (
+                f"UNKNOWN KEY: the certificate is consistent, but signed with {self.fingerprint}, "
+                "which may be anybody's key. Pass the issuer's public key."
+            )
+        failed = next((check for check in self.checks if check.status == FAILED), None)
+        why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
+        return f"REFUSED: {why}."
 
 
 def _one_line(text: str) -> str:
@@ -105,63 +140,64 @@ def verify_certificate(
     model_file : str or Path, default=None
         The model that came with it. It is not loaded, and nothing in it is executed.
     key : str, Path or Ed25519PublicKey, default=None
-        The issuer's public key, from a place that you trust. Without it, the signature shows only
-        that the certificate is as somebody wrote it, not who.
+        The issuer's public key, from a place that you trust. Without it, the state is at best
+        ``"unknown key"``: the signature shows that nothing was altered, not who signed.
     schema : Schema, default=None
         The schema that is said to be public, to be compared.
 
     Returns
     -------
     Verification
-        With a check for each thing that was looked at.
+        With its ``state``, and a check for each thing that was looked at.
 
     Raises
     ------
     FileNotFoundError
         If one of the files is missing.
+    ValueError
+        If ``key`` is not a public key.
 
     Notes
     -----
     Every epsilon is computed again from the events, by this library and, where it is installed,
     between a lower and an upper bound of dp_accounting, which shares no code with it. A
     certificate that fails says why; nothing in it makes this function raise.
+
+    **Edge cases.** A device, a pipe, a file of more than 32 MiB (4 GiB for a model), JSON that
+    repeats a key and events that take too long to account for are refused.
     """
-    text = Path(as_path("path", path)).read_bytes()
+    place = Path(as_path("path", path))
     if not (schema is None or isinstance(schema, Schema)):
         raise TypeError(f"schema={schema!r} must be a Schema, or None.")
     trusted = None if key is None else public_key(key)
     file = None if model_file is None else Path(as_path("model_file", model_file))
-    if file is not None and not file.is_file():
+    if file is not None and (file.is_dir() or not file.exists()):
         raise FileNotFoundError(errno.ENOENT, "There is no model_file", str(file))
     try:
-        content = json.loads(text, parse_constant=_refuse_constant)
+        content = parse_json(read_file(place))
         sections = {name: content[name] for name in content if name != "signature"}
         signature = content.get("signature")
         if set(sections) != set(SECTIONS):
             raise ValueError(f"its sections are {sorted(sections)}, not {sorted(SECTIONS)}")
         if sections["about"]["format"] != FORMAT:
             raise ValueError(f"its format is {sections['about']['format']!r}, not {FORMAT}")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return Verification((Check("the file", FAILED, f"this is no certificate: {error}"),))
-    checks = [_signature(sections, signature, trusted)]
-    if checks[0].status == FAILED:
-        rest = Check("the rest", OPEN, "what is not signed as it should be is not looked at")
-        return Verification((*checks, rest))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Verification((Check("the file", FAILED, f"this is not a certificate: {error}"),))
+    who, checks = _signature(sections, signature, trusted)
+    if any(check.status == FAILED for check in checks):
+        rest = Check("the rest", OPEN, "only what is signed as it should be is looked at")
+        return Verification((*checks, rest), fingerprint=who)
     checks += _guarded("the model file", lambda: _model(sections, file))
     checks += _guarded("epsilon", lambda: _claim(sections["claim"]))
     checks += _guarded("the ledger", lambda: _ledger(sections))
     checks += _guarded("the audit", lambda: _audit(sections))
     checks += _guarded("the schema", lambda: _schema(sections["about"], schema))
     try:
-        told = _told(sections)
+        told = _told(sections, trusted is not None)
     except Exception as error:  # whatever a forged certificate makes it raise
         checks.append(Check("the statement", FAILED, f"cannot be understood ({error})"))
         told = "What it states cannot be understood.", (), ()
-    return Verification(tuple(checks), *told)
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"it holds {name}, which is no JSON")
+    return Verification(tuple(checks), *told, fingerprint=who)
 
 
 def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
@@ -170,28 +206,31 @@ def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
         return list(check())
     except ImportError:  # says something of this computer, and nothing of the certificate
         raise
+    except WorkLimitError as error:
+        return [Check(name, FAILED, str(error))]
     except Exception as error:
         return [Check(name, FAILED, f"cannot be understood ({error})")]
 
 
-def _signature(sections: dict[str, Any], signature: Any, trusted: Any) -> Check:
-    name = "the signature"
+def _signature(sections: dict[str, Any], signature: Any, trusted: Any) -> tuple[str, list[Check]]:
+    """Return the fingerprint of the key that signed, and the checks of signature and signer."""
     try:
         key, altered = altered_sections(sections, signature)
     except (ValueError, RecursionError) as error:
-        return Check(name, FAILED, f"it does not hold: {error}")
-    if altered:
-        return Check(name, FAILED, f"altered after signing: {', '.join(altered)}")
+        return "", [Check(_SIGNATURE, FAILED, f"it does not hold: {error}")]
     who = fingerprint(key)
+    if altered:
+        return who, [Check(_SIGNATURE, FAILED, f"altered after signing: {', '.join(altered)}")]
+    signed = Check(_SIGNATURE, HOLDS, f"nothing was altered since the owner of {who} signed")
     if trusted is None:
-        return Check(
-            name, HOLDS,
-            f"nothing was altered since the owner of the key {who} signed. Whose key that is was "
-            "not checked: pass the issuer's public key.",
-        )  # fmt: skip
-    if fingerprint(trusted) != who:
-        return Check(name, FAILED, f"signed by another key, {who}, than {fingerprint(trusted)}")
-    return Check(name, HOLDS, f"made by the key that you trust, {who}")
+        signer = Check(_SIGNER, OPEN, "no key was passed: pass the issuer's public key")
+    elif fingerprint(trusted) == who:
+        signer = Check(_SIGNER, HOLDS, "the owner of the key that you passed")
+    else:
+        signer = Check(
+            _SIGNER, FAILED, f"signed with another key, {who}, than {fingerprint(trusted)}"
+        )
+    return who, [signed, signer]
 
 
 def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
@@ -200,7 +239,11 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
     if file is None:
         yield Check(name, OPEN, "no model file was passed")
         return
-    found = digest_of_file(file)
+    try:
+        found = digest_of_file(file)
+    except ValueError as error:
+        yield Check(name, FAILED, str(error))
+        return
     if found != model["sha256"]:
         yield Check(name, FAILED, f"{file.name} is another file: its digest is {found}")
         return
@@ -224,6 +267,9 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
 
 def _claim(claim: dict[str, Any]) -> Iterator[Check]:
     guarantee = PrivacyGuarantee.from_dict(claim["guarantee"])
+    if claim["epsilon"] is None:
+        yield Check(_EPSILON, FAILED, "no finite epsilon is stated, so nothing is guaranteed")
+        return
     if claim["words"] != repr(guarantee):
         yield Check("the words", FAILED, f"the guarantee reads {guarantee!r}")
     if claim["noise"] != guarantee.noise_in_words:
@@ -232,7 +278,7 @@ def _claim(claim: dict[str, Any]) -> Iterator[Check]:
         yield Check("the kind", FAILED, f"the guarantee is of kind {guarantee.kind!r}, not proved")
     if claim["delta"] != (guarantee.at_delta or 0.0):
         yield Check("delta", FAILED, f"the guarantee is stated at delta {guarantee.at_delta!r}")
-    yield from _epsilon("epsilon of the model", claim["epsilon"], claim["delta"], guarantee)
+    yield from _epsilon(_EPSILON, claim["epsilon"], claim["delta"], guarantee)
 
 
 def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) -> Iterator[Check]:
@@ -260,6 +306,7 @@ def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
     if ledger is None:
         yield Check(name, OPEN, "the certificate holds no ledger: other releases are not known")
         return
+    check_ledger_work(ledger["lines"])
     statement = statement_of("the certificate's ledger", ledger["scope"], ledger["lines"])
     try:
         last = statement.verify()
@@ -309,13 +356,16 @@ def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[Check]:
     )  # fmt: skip
 
 
-def _told(sections: dict[str, Any]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+def _told(
+    sections: dict[str, Any], is_signer_known: bool
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Return the statement in words, the assumptions, and what was measured."""
     about, model, claim = (sections[name] for name in ("about", "model", "claim"))
+    name = about["issuer"] or "somebody who gives no name"
+    by = f"by {name}" if is_signer_known else f"in the name of {name}, which nothing shows"
     statement = (
         f"It states of {model['name']}, a {model['class']}: {claim['words']}. "
-        f"{claim['noise'].capitalize()}. Issued "
-        f"{about['issued']} by {about['issuer'] or 'somebody who gives no name'}."
+        f"{claim['noise'].capitalize()}. Issued {about['issued']} {by}."
     )
     assumed = (
         "the model was trained as the events say, by code that does what it says: the issuer "

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .._input import read_file
 from ._console import UserError
 
 __all__ = ["add_argument", "apply"]
@@ -67,7 +68,7 @@ def _read(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_file(path).decode("utf-8"))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}). Check {OPTION}.") from error
     except ValueError as error:

@@ -49,6 +49,8 @@ def check_outputs(*paths: str | None) -> None:
             continue
         try:
             path = output_path(name)
+        except OSError as error:
+            raise UserError(f"{name}: {error.strerror}.") from None
         except ValueError as error:
             raise UserError(str(error)) from None
         if path.is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("--expect is the digest of a ledger. Pass --budget LEDGER as well.")
     if args.save and Path(args.save).suffix != ".safetensors":
         raise UserError(f"--save must end in .safetensors; got {args.save!r}.")
+    if args.save:
+        import_module("skprivacy.persistence")  # a failing import would lose the paid model
     if args.certificate is None:
         return
     if not args.save or not args.key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from .._signals import signals_held_after_commit
 from . import _attacks, _config_file, _data, _model, _release, _report
 from ._console import UserError, say, show
 
@@ -92,12 +93,12 @@ def run(args: argparse.Namespace) -> int:
     _check_records(args, tried, own, new)
     say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
     try:
-        with _release.shows_digest(budget):
+        with _release.shows_digest(budget), signals_held_after_commit():
             model.fit(X_train, y_train, **given)
+            _release.save(args, model)  # what follows takes longer
     except BudgetExceededError as error:
         show(error)
         return 1
-    _release.save(args, model)  # what follows takes longer, and the model has been paid for
     report = audit(
         model,
         X_train,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from .._input import parse_json
 from .._output import without_formulas, write_figure, write_file
 from ..accounting import (
     RELATIONS,
@@ -239,9 +239,10 @@ def _event(args: argparse.Namespace) -> Event:
         raise UserError(f"the release is not described. Give one of {', '.join(ways)}.")
     if args.event is not None:
         try:
-            event = Event.from_dict(json.loads(args.event))
-        except json.JSONDecodeError as error:
+            description = parse_json(args.event)
+        except ValueError as error:
             raise UserError(f"--event must be JSON: {error}.") from None
+        event = Event.from_dict(description)
         if event.data_dependent:
             raise UserError("--event must not contain private votes. Leave them out.")
         return event

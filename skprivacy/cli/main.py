@@ -54,9 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 for success, 1 for a claim refuted by an audit, a refusal by a budget, a certificate that
-        does not hold or a table that does not fit to its schema, 2 for a user error, 3 for an
-        audit of doubtful groups of records, 130 for Ctrl-C.
+        0 for success, 1 for a claim refuted by an audit, a refusal by a budget, a refused
+        certificate or a table that does not fit to its schema, 2 for a user error, 3 for an audit
+        of doubtful groups of records or a certificate signed with an unknown key, 130 for Ctrl-C.
 
     Examples
     --------

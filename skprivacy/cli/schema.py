@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from .._input import parse_json, read_file
 from .._output import write_file
 from ..exceptions import PrivacyLeakWarning
 from ..preprocessing import Bounded, Categories, Dates, Schema, SchemaCheck, draft_schema
@@ -232,7 +233,7 @@ def _store(path: str, before: Schema, after: Schema) -> Schema:
     """Write a schema to its file after every answer: an interruption loses none."""
     if _data.load_schema(path) != before:
         raise UserError(f"{path} was changed in the meantime. Run the command again.")
-    facts = json.loads(Path(path).read_text(encoding="utf-8"))  # its "$schema", which editors read
+    facts = parse_json(read_file(path))  # its "$schema", which editors read
     write_file(path, json.dumps(facts | after.to_dict(), indent=2, ensure_ascii=False) + "\n")
     return after
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from .._output import write_figure, write_file
+from .._signals import signals_held_after_commit
 from . import _attacks, _config_file, _data, _model, _release, _report
 from ._console import UserError, number_list, say, show
 
@@ -90,8 +92,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     from ..exceptions import BudgetExceededError
-    from ..model_selection._page import table
 
+    import_module("skprivacy.model_selection._page")  # a failing import would lose paid results
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
     _check(args, epsilons)
     attacks = _attacks.make(args)
@@ -106,20 +108,15 @@ def run(args: argparse.Namespace) -> int:
     sweep = _sweep(args, records, epsilons, attacks, budget)
     say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     try:
-        with _release.shows_digest(budget):
+        with (
+            _release.shows_digest(budget),
+            signals_held_after_commit(),
+        ):  # between two charges, until results are kept
             sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
+            _keep(args, sweep, records, budget)
     except BudgetExceededError as error:
         show(error)
         return 1
-    try:
-        if args.refit is not None:
-            _release.save(args, sweep.estimator_)
-    finally:  # wherever the model had to go, the results have been paid for too
-        results = table(sweep)
-        show(_printable(results, "accuracy" if records.classifies else "R2"))
-        _tell_groups(sweep)
-        _tell_cost(sweep, len(epsilons) * args.cv)
-        _write(args, sweep, results, records, budget)
     if args.refit is not None:
         show(
             f"\nThe model of --refit {args.refit:g}, if that was chosen before any score was seen:"
@@ -127,6 +124,21 @@ def run(args: argparse.Namespace) -> int:
         _release.tell_claim(sweep.estimator_)
         _release.certify(args, sweep.estimator_, records.schema, budget)
     return 0
+
+
+def _keep(args: argparse.Namespace, sweep: Any, records: _data.Records, budget: Any) -> None:
+    """Save the final model, if there is one; print the results and write the reports."""
+    from ..model_selection._page import table
+
+    try:
+        if args.refit is not None:
+            _release.save(args, sweep.estimator_)
+    finally:  # wherever the model had to go, the results have been paid for too
+        results = table(sweep)
+        show(_printable(results, "accuracy" if records.classifies else "R2"))
+        _tell_groups(sweep)
+        _tell_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
+        _write(args, sweep, results, records, budget)
 
 
 def _check(args: argparse.Namespace, epsilons: list[float]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from .._signals import signals_held_after_commit
 from . import _config_file, _data, _model, _public, _release
 from ._console import UserError, say, show
 
@@ -70,15 +71,15 @@ def run(args: argparse.Namespace) -> int:
     given = public | _model.grouped(model, own.groups)
     say(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
-        with _release.shows_digest(budget):
+        with _release.shows_digest(budget), signals_held_after_commit():
             model.fit(own.X, own.y, **given)
+            try:
+                _release.save(args, model)  # before anything is printed, which may have no reader
+            finally:
+                _release.tell_claim(model)
     except BudgetExceededError as error:
         show(error)
         return 1
-    try:
-        _release.save(args, model)  # before anything is printed, which may have no reader any more
-    finally:
-        _release.tell_claim(model)
     if len(new.y):
         word = "accuracy" if records.classifies else "R2"
         score = model.score(new.X, new.y)

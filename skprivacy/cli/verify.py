@@ -13,8 +13,11 @@ EXAMPLES = """\
 examples:
   skprivacy verify certificate.json model.safetensors --key hospital.pem.pub
 
-exit codes: 0 the certificate holds, 1 it does not, 2 an error.
+exit codes: 0 verified for the key, 1 refused, 2 an error, 3 consistent, but signed by an unknown
+key because --key was not given.
 """
+
+EXIT_CODES = {"verified": 0, "refused": 1, "unknown key": 3}
 
 
 def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
@@ -29,7 +32,9 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("certificate", metavar="CERTIFICATE.json", help="the certificate")
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file")
-    parser.add_argument("--key", metavar="KEY.pub", help="the issuer's public key")
+    parser.add_argument(
+        "--key", metavar="KEY.pub", help="the issuer's public key; without it the signer is unknown"
+    )
     parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema that was used")
     parser.set_defaults(run=run)
     return parser
@@ -46,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UserError(f"{error.filename or error}: cannot be read. Check the path.") from error
     show(found)
-    return 0 if found.holds else 1
+    return EXIT_CODES[found.state]

@@ -17,6 +17,7 @@ import joblib
 from sklearn.base import clone
 
 from .._config import warn_caller
+from .._input import parse_json, read_file
 from .._output import create_file, write_file
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..attacks._records import as_records, fingerprints
@@ -209,7 +210,7 @@ def _digest(what: str, value: Any) -> str:
 
 def _sealed(file: Path, content: Mapping[str, Any]) -> str:
     """Return what is written to a file: JSON, with a digest of it and of the file's name."""
-    known = json.loads(json.dumps(content, default=_of_numpy))
+    known = parse_json(json.dumps(content, default=_of_numpy), allow_constants=True)
     return json.dumps({"digest": _seal(file, known), "content": known})
 
 
@@ -220,14 +221,14 @@ def _seal(file: Path, content: Any) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parse_json(read_file(file), allow_constants=True)
         if not isinstance(found, dict) or set(found) != {"digest", "content"}:
             raise ValueError("it is none that this version writes")
         if found["digest"] != _seal(file, found["content"]):
             raise ValueError("it does not match its digest")
         content: dict[str, Any] = found["content"]
         return content
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(
             f"{file} is damaged ({error}). Restore it or delete it: what it tells of is then done, "
             "and charged, again."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from .._input import MAX_MODEL_BYTES, MAX_TEXT_BYTES, open_file, parse_json
 from .._output import write_file
 from .._validation import as_path
 
@@ -112,31 +112,55 @@ def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]
     Raises
     ------
     ValueError
-        If the file is damaged or no safetensors file.
+        If the file is damaged, too large, not regular, or no safetensors file.
     FileNotFoundError
         If there is none.
     """
     name = as_path("path", path)
+    _check_header(name)
     try:
         with safe_open(name, framework="np") as file:
             text = (file.metadata() or {}).get(_KEY)
-            header = json.loads(text, object_hook=_decoded) if text else {}
-            arrays = Arrays(file)
-            yield (header if isinstance(header, dict) else {}), arrays
-    except FileNotFoundError as error:  # which does not know its file name
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
-    except OSError as error:  # nor does that of a folder
+            yield _parsed(text, name), Arrays(file)
+    except OSError as error:  # it does not know its file name
         raise OSError(error.errno or errno.EIO, f"cannot be read: {error}", name) from error
-    except (SafetensorError, RecursionError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}"
-        ) from error
+    except (SafetensorError, RecursionError) as error:
+        raise _damaged(name, error) from error
 
 
 def header_of(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the header of a file, without its arrays; raises as :func:`opened` does."""
     with opened(path) as (header, _):
         return header
+
+
+def _check_header(name: str) -> None:
+    """Raise ValueError if a file is not regular, or its outer JSON repeats a key.
+
+    safetensors reads the last of two entries, and other readers the first.
+    """
+    with open_file(name, MAX_MODEL_BYTES) as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > MAX_TEXT_BYTES:
+            raise _damaged(name, f"its header has {length:,} bytes; {MAX_TEXT_BYTES:,} are read")
+        text = file.read(length)
+    try:
+        parse_json(text)
+    except ValueError as error:
+        raise _damaged(name, error) from error
+
+
+def _parsed(text: str | None, name: str) -> dict[str, Any]:
+    """Return the header in a file's metadata, empty if it is no JSON object."""
+    try:
+        header = _decoded(parse_json(text)) if text else {}
+    except ValueError as error:
+        raise _damaged(name, error) from error
+    return header if isinstance(header, dict) else {}
+
+
+def _damaged(name: str, error: Exception | str) -> ValueError:
+    return ValueError(f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}")
 
 
 def _encoded(value: Any) -> Any:
@@ -152,7 +176,12 @@ def _encoded(value: Any) -> Any:
     return value
 
 
-def _decoded(value: dict[str, Any]) -> Any:
+def _decoded(value: Any) -> Any:
+    """Return what :func:`_encoded` was given."""
+    if isinstance(value, list):
+        return [_decoded(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
     if list(value) == ["float"] and value["float"] in _INFINITE:
         return float(value["float"])
-    return value
+    return {key: _decoded(inner) for key, inner in value.items()}

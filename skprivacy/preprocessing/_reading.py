@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import MISSING
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
+from .._input import parse_json, read_file
 from .._validation import as_path, storable
 from ..mechanisms.bounds import checked_bounds
 from ._column import Column, fields_of
@@ -49,10 +48,9 @@ def read_json(source: str | PathLike[str]) -> Any:
     """Return what a JSON file says, or JSON text, which starts with a brace."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
     try:
-        file = source if is_text else as_path("source", source)
-        text = str(source) if is_text else Path(file).read_text(encoding="utf-8")
-        return json.loads(text, object_pairs_hook=unique_keys)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        text = str(source) if is_text else read_file(as_path("source", source))
+        return parse_json(text, allow_constants=True)
+    except ValueError as error:
         origin = "the given text" if is_text else str(source)
         raise ValueError(
             f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."
@@ -127,16 +125,6 @@ def marks_of(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{who}: {error}") from error
     return marks
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, which may say nothing twice."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"Schema: {twice!r} occurs more than once. Remove the repeated entries.")
-    return result
 
 
 def target_range(target_bounds: Any) -> tuple[float, float]:

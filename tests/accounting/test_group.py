@@ -38,6 +38,7 @@ from skprivacy.accounting import (
     rdp,
 )
 from skprivacy.accounting._chained import chained_epsilon
+from skprivacy.accounting._work import closed_form_work
 from skprivacy.accounting.pld.curve import pair_of_curve
 from skprivacy.accounting.pld.mixed_gaussians import MixedGaussians
 from skprivacy.accounting.pld.pairs import both
@@ -230,6 +231,7 @@ class _Curve(Event, tag="tests.Curve"):
 
     epsilons: tuple
     deltas: tuple
+    work = closed_form_work
 
     def dominating_pairs(self, relation):
         return both(pair_of_curve(np.array(self.epsilons), np.array(self.deltas)))

@@ -31,6 +31,7 @@ from skprivacy.accounting import (
     rdp,
     zcdp,
 )
+from skprivacy.accounting._work import closed_form_work
 
 from .test_stored_events import EVENTS, EVENTS_NOW
 
@@ -40,6 +41,8 @@ ORDERS = [1.5, 2.0, 8.0, 64.0]
 @dataclass(frozen=True)
 class Unheard(Event):
     """An event of somebody who had never heard of labels."""
+
+    work = closed_form_work
 
     def renyi(self, orders, relation):
         return 1e-3 * orders

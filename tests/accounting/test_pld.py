@@ -23,6 +23,7 @@ from skprivacy.accounting import (
     pld,
     rdp_epsilon,
 )
+from skprivacy.accounting._work import closed_form_work
 from skprivacy.accounting.pld import compose as engine
 from skprivacy.accounting.pld import distribution
 from skprivacy.accounting.pld.pairs import AtomPair, GaussianPair, SlopePair
@@ -393,7 +394,7 @@ def test_bad_questions():
             pld(GaussianEvent(1.0)).delta(epsilon)
 
     class Novel(Event):
-        pass
+        work = closed_form_work
 
     with pytest.raises(NoLossDistributionError, match="Novel"):
         pld(Novel())

@@ -24,6 +24,7 @@ from skprivacy.accounting import (
     rdp_delta,
     rdp_epsilon,
 )
+from skprivacy.accounting._work import closed_form_work
 from skprivacy.exceptions import PrivacyWarning
 
 # sampling rate, noise, steps, epsilon at 1e-5 by the classic and by the tight conversion
@@ -193,7 +194,7 @@ def test_edge_of_the_grid_warns():
 
 def test_undefined_is_infinite_and_unknown_raises():
     class Novel(Event):
-        pass
+        work = closed_form_work
 
     assert np.isinf(rdp(NonPrivate(), [2])).all()
     assert np.isinf(rdp(ApproxDP(1.0, 1e-9), [2])).all()

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import sys
+import time
 import warnings
 from contextlib import suppress
 from unittest import mock
@@ -34,11 +35,14 @@ from skprivacy.accounting import (
     Composed,
     GaussianEvent,
     LaplaceEvent,
+    NonPrivate,
     PoissonSampled,
+    PrivacyGuarantee,
     Repeated,
     SampledGroup,
     epsilon_of,
 )
+from skprivacy.accounting.budget.exported import lines_of
 from skprivacy.certificates import create_key, recomputing, verification
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
@@ -131,17 +135,22 @@ def test_a_certificate_holds_and_says_what_is_assumed_and_measured(issued):
     shown = repr(found)
     assert "It states of model.safetensors, a DPSGDClassifier: (1.00, 0.0001)-DP" in shown
     assert "by St. Mary" in shown
-    assert "made by the key that you trust" in shown
+    assert shown.startswith(f"VERIFIED: signed with the key that you passed, {found.fingerprint}.")
+    assert "holds: the signer: the owner of the key that you passed" in shown
     assert "the number of records is public" in shown
     assert "AUC" in shown
 
 
 def test_what_was_not_checked_is_said(issued):
     found = verify_certificate(issued / "certificate.json")
-    assert found.holds
+    assert found.state == "unknown key"
+    assert not found.holds
     left = [check.name for check in found.checks if check.status == "not checked"]
-    assert left == ["the model file model.safetensors", "the schema"]
-    assert "Whose key that is was not checked" in repr(found)
+    assert left == ["the signer", "the model file model.safetensors", "the schema"]
+    first, statement, *_ = repr(found).splitlines()
+    assert first.startswith("UNKNOWN KEY: the certificate is consistent, but signed with sha256:")
+    assert found.fingerprint in first
+    assert statement.endswith("in the name of St. Mary, which nothing shows.")
 
 
 def leaves(value, path=()):
@@ -197,8 +206,8 @@ def test_a_certificate_signed_by_somebody_else_is_refused(issued, tmp_path):
     create_key(tmp_path / "other.pem")
     sections = {name: content(issued)[name] for name in SECTIONS}
     forged = {**sections, "signature": sign(sections, private_key(tmp_path / "other.pem", None))}
-    assert "signed by another key" in failed(verified(issued, tmp_path, forged))["the signature"]
-    assert verified(issued, tmp_path, forged, key=None).holds  # and says whose key is not known
+    assert "signed with another key" in failed(verified(issued, tmp_path, forged))["the signer"]
+    assert verified(issued, tmp_path, forged, key=None).state == "unknown key"
 
 
 EVENT = ("claim", "guarantee", "event")
@@ -331,7 +340,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
     )  # fmt: skip
     assert written["claim"]["epsilon"] == pytest.approx(1.5, rel=0.01)
     found = verify_certificate(tmp_path / "c.json", tmp_path / "m.joblib")
-    assert found.holds
+    assert found.state == "unknown key"
     assert "this kind of file states no guarantee" in repr(found)
     # without the scaler's charge
     lone = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "lone")
@@ -363,7 +372,7 @@ def test_the_file_of_a_pipeline_states_the_cost_of_all_its_steps(issued, tmp_pat
     certificate(model, tmp_path / "d.json", model_file=tmp_path / "last.safetensors", **made)
     found = verify_certificate(tmp_path / "d.json", tmp_path / "last.safetensors")
     assert "part of the certificate's guarantee" in repr(found)
-    assert found.holds
+    assert found.state == "unknown key"
     # an issuer who leaves the scaler's cost out of the certificate is contradicted by the file
     certificate(model[-1], tmp_path / "e.json", model_file=tmp_path / "last.safetensors", **made)
     forged = json.loads((tmp_path / "e.json").read_text())
@@ -448,8 +457,8 @@ def test_no_forged_certificate_makes_the_check_fail_with_an_error(issued, tmp_pa
 def test_a_name_cannot_look_like_a_check(issued, tmp_path):
     """Without a key, anybody may have signed; the text must not say that the key is trusted."""
     forged = content(issued)
-    trusted = "made by the key that you trust"
-    forged["about"]["issuer"] = f"X.\n\nChecked:\n  - holds: the signature: {trusted}"
+    trusted = "the owner of the key that you passed"
+    forged["about"]["issuer"] = f"X.\n\nChecked:\n  - holds: the signer: {trusted}"
     shown = repr(verified(issued, tmp_path, signed_anew(issued, forged), key=None))
     assert not any(line.strip().startswith("- holds") for line in shown.splitlines()[:3])
     assert next(line for line in shown.splitlines() if trusted in line).startswith("It states of")
@@ -470,7 +479,7 @@ def test_nesting_at_the_limit_of_recursion_is_a_failure(issued, tmp_path):
     for depth in range(900, 1000, 3):
         path.write_text(text.replace("@", "[" * depth + "]" * depth))
         with mock.patch.object(verification, "_guarded", return_value=[]):
-            assert not verify_certificate(path).holds
+            assert verify_certificate(path).state == "refused"
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-4), (1.0, 1e-5), (0.3, 1e-9)])
@@ -523,7 +532,7 @@ def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):
     assert found.holds
     assert "not checked: what the file states: this kind of file states no guarantee" in repr(found)
     table.write_text(table.read_text() + "0,0,0\n")
-    assert not verify_certificate(tmp_path / "c.json", table).holds
+    assert verify_certificate(tmp_path / "c.json", table).state == "refused"
 
 
 def test_a_certificate_of_many_kinds_of_events_cannot_make_the_check_hang():
@@ -537,17 +546,83 @@ def test_a_certificate_of_many_kinds_of_events_cannot_make_the_check_hang():
 def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
     (tmp_path / "c.json").write_text(text)
     found = verify_certificate(tmp_path / "c.json")
-    assert not found.holds
-    assert "no certificate" in repr(found)
+    assert found.state == "refused"
+    assert "not a certificate" in repr(found)
 
 
-def test_the_command_line_verifies(issued, tmp_path, capsys):
+def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
     line = ["verify", str(issued / "certificate.json"), str(issued / "model.safetensors")]
     assert main([*line, "--key", str(issued / "key.pem.pub")]) == 0
-    assert "The certificate holds." in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("VERIFIED: signed with the key that you passed")
+    monkeypatch.setattr(verification, "has_second_accountant", lambda: False)  # a second each
+    assert main(line) == 3
+    assert capsys.readouterr().out.startswith("UNKNOWN KEY: ")
+    create_key(tmp_path / "other.pem")
+    assert main([*line, "--key", str(tmp_path / "other.pem.pub")]) == 1
+    assert capsys.readouterr().out.startswith("REFUSED: the signer: signed with another key")
     (tmp_path / "c.json").write_text(json.dumps(changed_at(content(issued), ("about", "issuer"))))
     assert main(["verify", str(tmp_path / "c.json")]) == 1
     assert "altered after signing: about" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "none.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert main([*line[:2], str(tmp_path / "none")]) == 2
+
+
+def test_an_event_that_takes_too_long_is_refused_at_once(issued, tmp_path):
+    """A group of 10**7 records made the check hang; here the issuer is the liar."""
+    forged = content(issued)
+    group = SampledGroup(0.01, GaussianEvent(2.0), 10**7).to_dict()
+    forged["claim"]["guarantee"]["event"] = group
+    start = time.process_time()
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert time.process_time() - start < 1
+    assert found.state == "refused"
+    assert "Accounting for this SampledGroup would compute about 1e+18 numbers" in repr(found)
+
+
+def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):
+    budget = PrivacyBudget(epsilon=1e6, delta=1e-4, path=tmp_path / "ledger", filter="pld")
+    with budget._ledger.transaction() as log:  # no budget would admit them one by one
+        log.settle("zero_out", "record")
+        for size in range(60, 100):
+            event = SampledGroup(0.01, GaussianEvent(2.0), size)
+            log.append("reserve", "/", "", json.dumps(event.to_dict()))
+    forged = content(issued)
+    forged["ledger"]["lines"] = lines_of(budget)[1]
+    start = time.process_time()
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert time.process_time() - start < 1
+    assert "would compute about" in failed(found)["the ledger"]
+
+
+def test_what_guarantees_nothing_is_refused(issued, tmp_path):
+    """Its epsilon is infinite, so that every check of it was true."""
+    forged = content(issued)
+    nothing = dataclasses.replace(
+        PrivacyGuarantee.from_dict(forged["claim"]["guarantee"]), event=NonPrivate()
+    )
+    forged["claim"] |= {"guarantee": nothing.to_dict(), "epsilon": None, "words": repr(nothing)}
+    found = verified(issued, tmp_path, signed_anew(issued, forged))
+    assert found.state == "refused"
+    assert "nothing is guaranteed" in failed(found)["epsilon of the model"]
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        (),
+        (verification.Check("the signer", "holds", ""),),
+        (verification.Check("the signature", "holds", ""),),
+        (verification.Check("epsilon of the model", "holds", ""),),
+        (
+            verification.Check("the signature", "holds", ""),
+            verification.Check("the signer", "holds", ""),
+            verification.Check("epsilon of the model", "not checked", ""),
+        ),
+    ],
+)
+def test_nothing_holds_where_signature_or_epsilon_was_not_checked(checks):
+    found = verification.Verification(checks)
+    assert found.state == "refused"
+    assert not found.holds
+    assert repr(found).startswith("REFUSED: ")

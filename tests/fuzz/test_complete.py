@@ -65,7 +65,7 @@ EXEMPT = {
     "an exception or a warning": {
         "LedgerError", "NoLossDistributionError",
         "BudgetExceededError", "DatasetNotFoundError", "PrivacyLeakWarning", "PrivacyWarning",
-        "SyntheticTrainingError",
+        "SyntheticTrainingError", "WorkLimitError",
     },
     "a constant": {"ACCOUNTANTS", "DEFAULT_ORDERS", "RELATIONS", "__version__"},
     "as scikit-learn's displays, it keeps what it is given and matplotlib draws it": {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..._input import parse_json
 from ..events import Event
 from .filters import Account
 from .log import LedgerError, Log
@@ -40,7 +40,7 @@ class Opening(NamedTuple):
 
 def cap_of(body: str) -> Cost:
     """Return the cap that the body of a ledger line sets."""
-    terms = json.loads(body)
+    terms = parse_json(body)
     return Cost(terms["epsilon"], terms["delta"])
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..._input import parse_json
 from .admission import Terms
 from .filters import FILTERS
 from .ledger import Ledger, Seen, ledger_at
@@ -86,7 +86,7 @@ class Handle:
     def _terms(self) -> Terms:
         first = self._ledger.read().first  # it never changes
         try:
-            terms = json.loads(first)
+            terms = parse_json(first)
             if terms.get("format", FORMAT) > FORMAT:
                 raise LedgerError(
                     f"The ledger {self.path} was written by a later version of skprivacy (format "
@@ -95,7 +95,7 @@ class Handle:
             # ledgers without a unit are from before units existed: all charges were for records
             known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
             known["counter"] = terms.get("counter")
-        except (json.JSONDecodeError, AttributeError, KeyError, TypeError):
+        except (ValueError, AttributeError, KeyError, TypeError):
             raise LedgerError(
                 f"{self.path} is not the ledger of a privacy budget. Check the path."
             ) from None
@@ -150,5 +150,5 @@ class Handle:
     def cap(self) -> tuple[float, float] | None:
         """Epsilon and delta of this scope's cap; ``None`` if only enclosing scopes have one."""
         body = self._ledger.read().scopes().get(self._scope)
-        terms: dict[str, Any] = json.loads(body) if body else {}
+        terms: dict[str, Any] = parse_json(body) if body else {}
         return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..._input import parse_json
 from .log import COLUMNS, SCHEMA, LedgerError, Log, Record
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ class Ledger(ABC):
         from .counter import Counter
 
         try:
-            address = json.loads(self.read().first).get("counter")
-        except (json.JSONDecodeError, AttributeError):  # Handle._terms refuses such a line
+            address = parse_json(self.read().first).get("counter")
+        except (ValueError, AttributeError):  # Handle._terms refuses such a line
             return None
         return None if address is None else Counter(address)
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..._input import parse_json
 from ..._output import displayable
 
 __all__ = ["COLUMNS", "SCHEMA", "LedgerError", "Log", "Record"]
@@ -178,9 +179,9 @@ class Log:
         if not self._relation.startswith("{"):
             return self._relation, "record"
         try:
-            values = json.loads(self._relation)
+            values = parse_json(self._relation)
             return values["relation"], values["unit"]
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             raise LedgerError(
                 f"The privacy ledger was altered: its relation line reads {self._relation!r}. "
                 "Restore it from a copy."

@@ -12,9 +12,11 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ..._output import displayable
+from ..._signals import hold_signals, release_signals
 from ...exceptions import BudgetExceededError, PrivacyWarning
 from .._checks import whole
 from .._event import check_event
+from .._work import check_work
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
@@ -336,6 +338,8 @@ class PrivacyBudget(Statement):
         """Write a charge into the ledger if every cap admits it, with its outcome if it has one."""
         if not isinstance(event, Event):
             raise TypeError(f"event={event!r} must be an Event.")
+        check_work(event)
+        release_signals()
         if relation is not None:
             check_relation(relation)
         check_unit(unit)
@@ -382,6 +386,8 @@ class PrivacyBudget(Statement):
         self._settle(charge_id, "fail")
 
     def _settle(self, charge_id: int, outcome: str) -> None:
+        if outcome == "commit":
+            hold_signals()
         whole("charge_id", charge_id)
         charge_id = int(charge_id)  # numpy's integers have no place in a line
         with self._ledger.transaction() as log:

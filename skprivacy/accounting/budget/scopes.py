@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 
+from ..._input import parse_json
 from .._checks import replaces
 from ..events import Event
 from .log import LedgerError, Log
@@ -17,6 +17,7 @@ from .scope_names import check_scope_name
 __all__ = [
     "along",
     "check_partitions",
+    "count_memberships",
     "event_of",
     "inner",
     "is_scope",
@@ -79,7 +80,7 @@ def check_partitions(scope: str, relation: str | None) -> None:
 @lru_cache(maxsize=4096)
 def event_of(body: str) -> Event:
     try:
-        return Event.from_dict(json.loads(body))
+        return Event.from_dict(parse_json(body))
     except ValueError as error:
         raise LedgerError(f"The privacy ledger holds an unknown event: {error}") from None
 
@@ -145,14 +146,30 @@ def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
 
     **Edge cases.** Yields nothing if there are more than 10,000 ways.
     """
+    divided = _divided(paths)
+    if _count(divided) > _WAYS:
+        return
+    for chosen in itertools.product(*map(sorted, divided.values())):
+        yield partial(_lies_in, set(zip(divided, chosen, strict=True)))
+
+
+def count_memberships(paths: Iterable[str]) -> int:
+    """Return how many ways :func:`memberships` yields."""
+    count = _count(_divided(paths))
+    return count if count <= _WAYS else 0
+
+
+def _divided(paths: Iterable[str]) -> dict[str, set[str]]:
+    """Return the divided scopes on some paths, each with its parts; ``""`` stands for none."""
     divided: dict[str, set[str]] = {}
     for path in paths:
         for division, part in _parts(path):
             divided.setdefault(division, {""}).add(part)
-    if math.prod(len(parts) for parts in divided.values()) > _WAYS:
-        return
-    for chosen in itertools.product(*map(sorted, divided.values())):
-        yield partial(_lies_in, set(zip(divided, chosen, strict=True)))
+    return divided
+
+
+def _count(divided: dict[str, set[str]]) -> int:
+    return math.prod(len(parts) for parts in divided.values())
 
 
 def _lies_in(mine: set[tuple[str, str]], path: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from .._checks import positive
 from .._event import Event, Orders, Pairs
 from .._renyi import pure_rdp
+from .._work import closed_form_work
 from ..pld.pairs import SlopePair, both, pure_pair
 from .sampling import bounded_sampled_renyi
 
@@ -36,6 +37,8 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon)
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         # The worst loss takes two values that differ by epsilon; their position is optimised.
@@ -88,6 +91,8 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), know
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon)
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return pure_rdp(self.epsilon, orders)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from .._checks import sequence, whole
 from .._event import Event, Orders, check_event, check_known, flatten
 from .._renyi import rdp
+from .._work import check_work, repeated_work
 
 __all__ = ["Composed", "Repeated"]
 
@@ -34,6 +35,9 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
 
     def parts(self) -> Iterable[tuple[Event, int]]:
         return ((self.event, self.count),)
+
+    def work(self) -> float:
+        return repeated_work(self.event.work(), self.count)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return self.count * rdp(self.event, orders, relation) if self.count else 0 * orders
@@ -66,6 +70,9 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
     def parts(self) -> Iterable[tuple[Event, int]]:
         return ((event, 1) for event in self.events)
 
+    def work(self) -> float:
+        return sum(event.work() for event in self.events)
+
     def renyi(self, orders: Orders, relation: str) -> Orders:
         each = (rdp(Repeated(e, n), orders, relation) for e, n in flatten(self).items())
         return sum(each, 0 * orders)
@@ -81,5 +88,6 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
 
 def total_zcdp(event: Event, relation: str) -> float:
     """Return rho of all parts of an event together."""
+    check_work(event)
     check_known(event, relation)
     return math.fsum(n * e.zcdp(relation) for e, n in flatten(event).items())

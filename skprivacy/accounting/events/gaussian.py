@@ -10,7 +10,8 @@ import numpy as np
 from .._checks import positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp, rdp, sampled_gaussian_rdp
-from ..pld.pairs import MOST_ATOMS, AtomPair, GaussianPair, both
+from .._work import CLOSED_FORM_WORK, closed_form_work
+from ..pld.pairs import MOST_ATOMS, WORK_PER_ATOM, AtomPair, GaussianPair, both
 from ..pld.sampled import ReplacedGaussian
 
 __all__ = ["DiscreteGaussianEvent", "GaussianEvent"]
@@ -30,6 +31,8 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return orders / (2 * self.noise_multiplier**2)
@@ -91,6 +94,10 @@ class DiscreteGaussianEvent(
                 f"sensitivity={self.sensitivity!r} must be a whole number if dimension=1. Round "
                 "it up."
             )
+
+    def work(self) -> float:
+        atoms = 76 * self.sigma + 3 * self.sensitivity if self.dimension == 1 else 0.0
+        return CLOSED_FORM_WORK + WORK_PER_ATOM * min(atoms, MOST_ATOMS)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return orders * self.sensitivity**2 / (2 * self.sigma**2)

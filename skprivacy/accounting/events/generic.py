@@ -9,6 +9,7 @@ import numpy as np
 from .._checks import number, positive, probability
 from .._event import Event, Orders, Pairs
 from .._renyi import pure_rdp
+from .._work import closed_form_work
 from ..pld.pairs import AtomPair, both, pure_pair
 from .sampling import bounded_sampled_renyi
 
@@ -18,6 +19,8 @@ __all__ = ["ApproxDP", "NonPrivate"]
 @dataclass(frozen=True)
 class NonPrivate(Event, tag="NonPrivate", knows_label=True):
     """A release without any protection."""
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return np.full(orders.shape, np.inf)
@@ -50,6 +53,8 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
             positive("epsilon", self.epsilon)
         probability("delta", self.delta)
 
+    work = closed_form_work
+
     def renyi(self, orders: Orders, relation: str) -> Orders:
         if self.delta > 0:
             return np.full(orders.shape, np.inf)
@@ -63,5 +68,6 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
     def grouped(self, size: int) -> Event:
         # k steps: (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon)))
         with np.errstate(over="ignore"):
-            delta = self.delta * float(np.exp(self.epsilon * np.arange(size)).sum())
+            steps = np.expm1(size * self.epsilon) / np.expm1(self.epsilon) if self.epsilon else size
+        delta = self.delta * float(steps) * (1 + 1e-14)  # rounding of both exponentials
         return ApproxDP(size * self.epsilon, delta) if delta < 1 else NonPrivate()

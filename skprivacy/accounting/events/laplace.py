@@ -9,7 +9,8 @@ import numpy as np
 
 from .._checks import positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
-from ..pld.pairs import MOST_ATOMS, AtomPair, SlopePair, both
+from .._work import CLOSED_FORM_WORK, closed_form_work
+from ..pld.pairs import MOST_ATOMS, WORK_PER_ATOM, AtomPair, SlopePair, both
 from .generic import ApproxDP
 from .sampling import bounded_sampled_renyi
 
@@ -30,6 +31,8 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         t = 1 / self.noise_multiplier
@@ -67,6 +70,9 @@ class DiscreteLaplaceEvent(
     def __post_init__(self) -> None:
         positive("scale", self.scale)
         whole("sensitivity", self.sensitivity)
+
+    def work(self) -> float:
+        return CLOSED_FORM_WORK + WORK_PER_ATOM * min(self.sensitivity, MOST_ATOMS)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         losses, p, _ = self.dominating_pairs(relation)[0].sketch()

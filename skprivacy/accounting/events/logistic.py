@@ -12,6 +12,7 @@ from ..._validation import is_number
 from .._checks import positive, replaces
 from .._event import Event, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp
+from .._work import closed_form_work
 from ..pld.pairs import LooseGaussianPair, SlopePair, both
 
 __all__ = ["LogisticEvent"]
@@ -36,6 +37,8 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         positive("noise_multiplier", self.noise_multiplier)
         if not is_number(self.norm) or self.norm not in (1, 2):
             raise ValueError(f"norm={self.norm!r} must be 1 or 2, the norm of the sensitivity.")
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         t = 1 / self.noise_multiplier

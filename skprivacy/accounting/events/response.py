@@ -9,6 +9,7 @@ import numpy as np
 
 from .._checks import positive, whole
 from .._event import Event, Orders, Pairs
+from .._work import closed_form_work
 from ..pld.pairs import AtomPair, both, pure_pair
 from .composition import Repeated
 from .sampling import bounded_sampled_renyi
@@ -38,6 +39,8 @@ class RandomizedResponseEvent(
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon)
         whole("n_categories", self.n_categories, 2)
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         high, low, rest = self._probabilities()

@@ -20,6 +20,7 @@ __all__ = ["SampledGroup"]
 
 _MOST = 64  # numbers of records that are told apart
 _RARE = 1e-40
+_WORK_PER_NUMBER = 1e7
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ class SampledGroup(
                 "samples with other noise. Use the curve of the records' guarantee."
             )
         whole("size", self.size)
+
+    def work(self) -> float:
+        # Quadratures over as many Gaussians as numbers are told apart; and exact binomials, whose
+        # digits grow with the size: 0.01 s for 1,000 records, 5 s for 10,000.
+        return _WORK_PER_NUMBER * min(self.size, _MOST) + self.size**3 / 1000
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         weights, up, down = self._shifts(relation)

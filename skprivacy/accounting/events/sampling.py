@@ -15,6 +15,8 @@ from .sampled_group import SampledGroup
 
 __all__ = ["PoissonSampled"]
 
+_WORK = 2e6  # of quadratures at fractional Renyi orders
+
 
 @dataclass(frozen=True)
 class PoissonSampled(
@@ -40,6 +42,9 @@ class PoissonSampled(
         if self.sampling_rate > 1:
             raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
         check_event("event", self.event)
+
+    def work(self) -> float:
+        return _WORK + 2 * self.event.work()
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         if self.sampling_rate == 1 and not replaces(relation):

@@ -21,6 +21,7 @@ _LEAST = 1e-15  # smallest delta on the privacy curve, of runs that cannot fail
 _ROUNDING = 1e-4  # share by which the probability of failure is exceeded
 _MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
 _POINTS = 250
+_CURVE_WORK = 1e7  # of the points of one run's curve
 _NONE = 1e-100  # a shape that differs from 0 by nothing that a float can show
 
 Floats = NDArray[np.float64]
@@ -72,6 +73,10 @@ class PrivateSelection(
             return (1 / self.gamma - 1) / -math.log(self.gamma)
         fall = -math.expm1(self.eta * math.log(self.gamma))
         return self.eta * (1 - self.gamma) / (self.gamma * fall)
+
+    def work(self) -> float:
+        # One run is asked for at two sets of Renyi orders, and for the points of its curve.
+        return _CURVE_WORK + 8 * self.event.work()
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         grid, costs = DEFAULT_ORDERS, rdp(self.event, DEFAULT_ORDERS, relation)

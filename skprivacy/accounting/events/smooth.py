@@ -9,6 +9,7 @@ import numpy as np
 
 from .._checks import number, positive
 from .._event import Event, Orders
+from .._work import closed_form_work
 
 __all__ = ["SmoothGaussianEvent"]
 
@@ -51,6 +52,8 @@ class SmoothGaussianEvent(
         number("lift", self.lift, "a finite number >= 0")
         if self.lift != 0:
             positive("lift", self.lift)
+
+    work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         a, b, z = orders, self.smoothness, self.noise_multiplier

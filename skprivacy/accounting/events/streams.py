@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 
 from .._checks import numbers, positive, replaces, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
+from .._work import CLOSED_FORM_WORK
 from ..matrix import banded_sensitivity, tree_sensitivity
 from ..pld.pairs import GaussianPair, both
 
 __all__ = ["BandedFactorization", "MatrixFactorization", "TreeAggregation"]
+
+_WORK_PER_STEP = 200  # of sensitivities, one pass over the steps for each level of a tree
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,9 @@ class MatrixFactorization(Event, tag=None):
             )
         contributions = 2 if replaces(relation) else 1
         return self.noise_multiplier / (contributions * self.sensitivity)
+
+    def work(self) -> float:
+        return CLOSED_FORM_WORK + _WORK_PER_STEP * self.n_steps
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return orders / (2 * self.effective_noise(relation) ** 2)

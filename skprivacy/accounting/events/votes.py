@@ -14,12 +14,15 @@ from scipy.special import log_ndtr, logsumexp
 from .._checks import number, numbers, positive, whole
 from .._event import Event, LocalBound, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
+from .._work import CLOSED_FORM_WORK
 from ..pld.pairs import GaussianPair, both, pure_pair
 from ._vote_curve import gnmax_rdp, vote_curve
 
 __all__ = ["GNMaxVote", "LNMaxVote", "VoteThreshold"]
 
 Floats = NDArray[np.float64]
+
+_WORK_PER_VOTE = 100
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,10 @@ class _VoteEvent(Event, tag=None):
     @property
     def data_dependent(self) -> bool:
         return self.votes is not None
+
+    def work(self) -> float:
+        # The sensitivity of a data-dependent cost is looked up for each number of moved votes.
+        return CLOSED_FORM_WORK + _WORK_PER_VOTE * math.fsum(self.votes or ())
 
     def grouped(self, size: int) -> _VoteEvent:
         return replace(self, moved=size * self.moved)

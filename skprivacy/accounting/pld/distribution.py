@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from ..._validation import is_number, open_unit
 from .._checks import check_relation, remembered
 from .._event import Event, check_known, flatten
+from .._work import check_work
 from .compose import ComposedLoss, compose
 from .pairs import GaussianPair, Pair
 from .plan import Group, SaddlePoint, saddle_point
@@ -323,6 +324,7 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     6.19
     """
     check_relation(relation)
+    check_work(event)
     check_known(event, relation)
     counts: tuple[Counter[Pair], Counter[Pair]] = (Counter(), Counter())
     for part, times in flatten(event).items():

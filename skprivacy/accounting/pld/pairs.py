@@ -21,9 +21,11 @@ Array = NDArray[Any]
 
 _MANY = 20_000
 MOST_ATOMS = 200_000
+WORK_PER_ATOM = 500  # a Renyi divergence at 217 orders, and a sketch at 100 tilts
 
 __all__ = [
     "MOST_ATOMS",
+    "WORK_PER_ATOM",
     "AtomPair",
     "GaussianPair",
     "LooseGaussianPair",

@@ -1,0 +1,224 @@
+"""Every event states its work, and one that would take too long is refused before it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+
+import pytest
+
+from skprivacy.accounting import (
+    ApproxDP,
+    BandedFactorization,
+    Composed,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    GNMaxVote,
+    LaplaceEvent,
+    LNMaxVote,
+    LogisticEvent,
+    Mixture,
+    NonPrivate,
+    PoissonSampled,
+    PrivacyBudget,
+    PrivateSelection,
+    RandomizedResponseEvent,
+    Repeated,
+    ReportNoisyMaxEvent,
+    SampledGroup,
+    SmoothGaussianEvent,
+    TreeAggregation,
+    VoteBlock,
+    VoteThreshold,
+    WorkLimitError,
+    compare_accountants,
+    delta_of,
+    epsilon_of,
+    gdp_mu,
+    pld,
+    rdp,
+    rdp_delta,
+    rdp_epsilon,
+    smoothed_cost,
+    zcdp,
+)
+from skprivacy.accounting._event import _TAGS
+from skprivacy.accounting._work import MAX_WORK, closed_form_work
+
+NOISE = GaussianEvent(1.0)
+EXAMPLES = [
+    ApproxDP(1.0, 1e-6),
+    BandedFactorization(2.0, 10, 2, (1.0, 0.5)),
+    Composed((NOISE, LaplaceEvent(1.0))),
+    DiscreteGaussianEvent(3.0),
+    DiscreteLaplaceEvent(3.0),
+    ExponentialEvent(1.0),
+    NOISE,
+    GNMaxVote(20.0),
+    LaplaceEvent(1.0),
+    LNMaxVote(20.0),
+    LogisticEvent(1.0),
+    Mixture((0.5, 0.5), (NOISE, LaplaceEvent(1.0))),
+    NonPrivate(),
+    PoissonSampled(0.01, NOISE),
+    PrivateSelection(GaussianEvent(5.0)),
+    RandomizedResponseEvent(1.0, 3),
+    Repeated(PoissonSampled(0.01, NOISE), 100),
+    ReportNoisyMaxEvent(1.0),
+    SampledGroup(0.01, NOISE, 3),
+    SmoothGaussianEvent(5.0, 0.01),
+    TreeAggregation(2.0, 8, 2),
+    VoteBlock("gnmax", 20.0, 20),
+    VoteBlock("lnmax", 20.0, 20),
+    VoteThreshold(20.0, threshold=3.0),
+]
+WHOLE = [1, 64, 10**4, 10**7, 10**9, 10**12, 10**18, 10**400, 10**4000]
+REAL = [1e-300, 1e-20, 1e-6, 1e-3, 0.5, 1 - 1e-12, 3.0, 1e3, 1e6, 1e20, 1e300]
+
+
+def hostile(examples=EXAMPLES):
+    """Yield each example with each of its numbers replaced by extreme ones."""
+    for example in examples:
+        for field in dataclasses.fields(example):
+            value = getattr(example, field.name)
+            if type(value) not in (int, float):
+                continue
+            for number in WHOLE if type(value) is int else REAL:
+                try:
+                    yield dataclasses.replace(example, **{field.name: number})
+                except (ValueError, TypeError, OverflowError):
+                    continue  # the class itself refuses it
+
+
+def repeated_often():
+    """Return an event of 2**630 repetitions."""
+    event = NOISE
+    for _ in range(10):
+        event = Repeated(event, 2**63 - 1)
+    return event
+
+
+def measured(event):
+    """Return the processor time of epsilon, and whether the event was refused by its work."""
+    start = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Renyi orders at the edge, and of overflow
+            epsilon_of(event, 1e-6, "zero_out")
+    except WorkLimitError:
+        return time.process_time() - start, True
+    except (ValueError, TypeError, OverflowError):
+        pass  # other refusals are tested elsewhere; here time alone counts
+    return time.process_time() - start, False
+
+
+def test_every_event_of_the_library_has_an_example():
+    of_library = {c for c in _TAGS.values() if c.__module__.startswith("skprivacy.")}
+    assert of_library == {type(example) for example in EXAMPLES}
+
+
+def test_a_class_without_work_cannot_be_defined():
+    with pytest.raises(TypeError, match=r"Forgotten must define work\(\)"):
+
+        class Forgotten(Event):
+            pass
+
+    class Base(Event, tag=None):
+        pass
+
+    with pytest.raises(TypeError, match=r"Child must define work\(\)"):
+
+        class Child(Base):
+            pass
+
+    class Stated(Base):
+        work = closed_form_work
+
+
+def test_no_number_makes_an_event_take_long():
+    """Refused, or its stated work is small; the slow test shows that stated works are true."""
+    refused = 0
+    for event in hostile():
+        start = time.process_time()
+        work = event.work()
+        assert time.process_time() - start < 1
+        assert work > 0
+        if not work <= MAX_WORK:
+            took, was_refused = measured(event)
+            assert was_refused
+            assert took < 1
+            refused += 1
+        elif work < 2e6:
+            took, _ = measured(event)
+            assert took < 1  # 2e6 numbers take 0.02 s; the rest is for other processes
+    assert refused > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_stated_works_are_true(example):
+    """Within a factor of four: the model is rough, and the machine may be slower than ours."""
+    allowed = [event for event in hostile([example]) if event.work() <= MAX_WORK]
+    if not allowed:
+        return  # a class without numbers of its own
+    dearest = max(allowed, key=lambda event: event.work())
+    took, was_refused = measured(dearest)
+    assert not was_refused
+    assert took < 1 + 4 * 1e-8 * dearest.work()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda event: epsilon_of(event, 1e-6),
+        lambda event: delta_of(event, 1.0),
+        lambda event: rdp(event, [2.0]),
+        lambda event: rdp_epsilon(event, 1e-6),
+        lambda event: rdp_delta(event, 1.0),
+        lambda event: pld(event),
+        lambda event: zcdp(event),
+        lambda event: gdp_mu(event),
+        lambda event: compare_accountants(event, 1e-6),
+        lambda event: smoothed_cost(event, 2.0, 0.1),
+        lambda event: PrivacyBudget(1.0, 1e-6).reserve(event),
+    ],
+)
+@pytest.mark.parametrize("event", [SampledGroup(0.01, NOISE, 10**7), repeated_often()])
+def test_every_accountant_asks_first(ask, event):
+    start = time.process_time()
+    with pytest.raises(WorkLimitError, match="Use smaller counts or fewer kinds"):
+        ask(event)
+    assert time.process_time() - start < 1
+
+
+def test_compositions_add_up():
+    one = SampledGroup(0.01, NOISE, 64)
+    many = Composed(tuple(SampledGroup(0.01, GaussianEvent(1.0 + i), 64) for i in range(100)))
+    assert epsilon_of(one, 1e-6) < math.inf
+    with pytest.raises(WorkLimitError):
+        epsilon_of(many, 1e-6)
+
+
+@pytest.mark.parametrize("depth", [15, 300])
+def test_nested_selections_are_refused(depth):
+    """Each level asks twice for the one inside it: 40 levels would take years."""
+    event = GaussianEvent(5.0)
+    for _ in range(depth):
+        event = PrivateSelection(event)
+    with pytest.raises(WorkLimitError):
+        rdp_epsilon(event, 1e-6)
+
+
+def test_a_step_of_each_of_many_records_is_a_sum_in_closed_form():
+    start = time.process_time()
+    assert isinstance(ApproxDP(0.5, 1e-30).grouped(10**9), NonPrivate)
+    assert time.process_time() - start < 1
+    grouped = ApproxDP(0.5, 1e-6).grouped(3)
+    total = 1e-6 * (1 + math.exp(0.5) + math.exp(1.0))
+    assert total <= grouped.delta <= total * (1 + 1e-13)
+    assert ApproxDP(0.0, 1e-6).grouped(3).delta == pytest.approx(3e-6, rel=1e-13)
