@@ -27,6 +27,7 @@ help:
 	@echo "make test-slow  the long proofs: many models, whole data sets"
 	@echo "make test-matrix  the tests with the oldest and newest versions of all, on each Python"
 	@echo "make test-without-torch  the tests of all that works without the extra"
+	@echo "make test-blas  the tests under the arithmetic of several processors, with one thread and two"
 	@echo "make test-gpu   the tests that need a GPU, and what shows on the processor what it does"
 	@echo "make test-clusters  sweeps on Dask and Ray, with a worker killed on the way"
 	@echo "make fuzz       ten thousand odd inputs into every public entry"
@@ -130,6 +131,14 @@ test-without-torch:
 		--constraint constraints.txt --editable ".[test]"
 	.venv-without-torch/bin/python -m pip uninstall --quiet --yes torch skorch opacus
 	.venv-without-torch/bin/python -m pytest -q $(PARALLEL) tests $(TESTS)
+
+# The tests under the kernels of several processors (tests/blas_settings.py). SETTINGS narrows what is
+# set, such as SETTINGS="--settings Prescott Haswell --threads 1"; the logs are in build/blas.
+SETTINGS ?=
+
+.PHONY: test-blas
+test-blas: $(VENV)/.installed-test
+	$(BIN)/python -m tests.blas_settings $(SETTINGS) $(PARALLEL) $(TESTS)
 
 # Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
 .PHONY: fuzz

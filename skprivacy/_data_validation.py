@@ -24,7 +24,7 @@ from ._validation import (
     is_tensor,
 )
 
-__all__ = ["check_cells", "check_readable", "check_y", "validate_data"]
+__all__ = ["check_cells", "check_readable", "check_y", "make_row_major", "validate_data"]
 
 _LARGEST = sys.float_info.max
 _NOT_GIVEN = "no_validation"  # scikit-learn's word for records that are not there
@@ -41,6 +41,8 @@ def validate_data(
 ) -> Any:
     """Validate records and targets as scikit-learn's function of this name does.
 
+    Records are returned in C order, as :func:`make_row_major` explains.
+
     Raises
     ------
     ValueError, TypeError
@@ -50,7 +52,7 @@ def validate_data(
         check_readable(X)
         check_column_names(X)
         if not skip_check_array:
-            X, checks["dtype"] = _without_strings(X), dtype
+            X, checks["dtype"], checks["order"] = _without_strings(X), dtype, "C"
             _check_real(X, "X")
             if dtype is not None:
                 check_numbers(X)
@@ -60,6 +62,28 @@ def validate_data(
             check_numbers(y, "y")
             y = _as_numbers(y)
     return validation.validate_data(estimator, X, y, skip_check_array=skip_check_array, **checks)
+
+
+def make_row_major(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame | NDArray[Any]:
+    """Return records in C order: X itself if it is stored so.
+
+    BLAS has one kernel for each memory order of a factor, and they round differently. pandas stores
+    a table by columns, numpy by rows: without this, equal records of both get unequal answers, by
+    how much depends on the processor. pandas keeps the order when it selects rows.
+
+    **Edge cases.** A table of several types, or of types that are not numpy's numbers, is returned
+    as it is: its columns have no common array.
+    """
+    if isinstance(X, np.ndarray):
+        return np.ascontiguousarray(X)
+    dtypes = set(X.dtypes)
+    dtype = dtypes.pop() if len(dtypes) == 1 else None
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf":
+        return X
+    values = X.to_numpy()
+    if values.flags.c_contiguous:
+        return X
+    return pd.DataFrame(np.ascontiguousarray(values), X.index, X.columns, copy=False)
 
 
 def check_readable(values: Any, name: str = "X") -> None:

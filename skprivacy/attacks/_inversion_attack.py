@@ -287,7 +287,7 @@ def checked_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]
     """Return finite rows and as many labels."""
     check_readable(X, name)
     check_numbers(X, name)
-    rows = check_array(X, dtype=np.float64, input_name=name)
+    rows = check_array(X, dtype=np.float64, order="C", input_name=name)
     labels = column_or_1d(as_array("y", y))
     check_consistent_length(rows, labels)
     return rows, labels

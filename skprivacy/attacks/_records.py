@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._data_validation import check_cells
+from .._data_validation import check_cells, make_row_major
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_array, as_frame
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def as_records(X: Any, name: str = "X") -> Any:
-    """Return X itself if it is an array, DataFrame or CSR matrix; else as one of these."""
+    """Return X as an array or DataFrame in C order, or as a CSR matrix: X itself if it is one."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
     X = as_frame(X, name)
@@ -44,7 +44,7 @@ def as_records(X: Any, name: str = "X") -> Any:
             f"{name} has shape {records.shape}: records without columns are all alike."
         )
     check_cells(records, name)
-    return records
+    return make_row_major(records)
 
 
 def _as_array(X: Any, name: str) -> NDArray[Any]:

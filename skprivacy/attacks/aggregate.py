@@ -410,7 +410,7 @@ class AggregateAttack(BaseEstimator):
     def _records(self, name: str, X: Any) -> Float64Array:
         check_readable(X, name)
         check_numbers(X, name)
-        records = check_array(X, dtype=float, input_name=name, estimator=self)
+        records = check_array(X, dtype=float, order="C", input_name=name, estimator=self)
         if records.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"{name} has {records.shape[1]} columns; expected {self.n_features_in_}, one for "

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
-from .._validation import as_frame, check_one_type, distinct, sequence
+from .._validation import check_one_type, distinct, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
 from ..attacks._answers import one_label
 from ..attacks._modules import askable
@@ -156,7 +156,7 @@ def audit(
     >>> report.epsilon_lower_bound > 0.1
     True
     """
-    X_train, X_test = as_frame(X_train, "X_train"), as_frame(X_test, "X_test")
+    X_train, X_test = as_records(X_train, "X_train"), as_records(X_test, "X_test")
     model = askable(model, X_train)
     trainable = hasattr(model, "fit")
     if trainable:
@@ -226,9 +226,7 @@ def audit(
         why_not_measured=why,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
-        copied=why_copied(*map(fingerprints, map(as_records, (X_train, X_test))))
-        if people is None
-        else "",
+        copied=why_copied(*map(fingerprints, (X_train, X_test))) if people is None else "",
     )
 
 
@@ -268,7 +266,6 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
     if (y_train is None) != (y_test is None):
         raise ValueError("y_train and y_test must both be None, or neither.")
     for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
-        X = as_records(X, f"X_{part}")
         if num_samples(X) < 2:
             raise ValueError(
                 f"X_{part} must have at least 2 records; got {num_samples(X)}. Pass more records."
@@ -297,14 +294,14 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
                 f"it knows {known[:20]}. Remove these records, or pass labels in the form that the "
                 "model was fitted with."
             )
-    check_alike(as_records(X_train), as_records(X_test), "X_train and X_test")
+    check_alike(X_train, X_test, "X_train and X_test")
 
 
 def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
     """Return the shape of what a model predicts of one record."""
     if not hasattr(model, "predict"):
         return ()
-    return np.shape(model.predict(safe_indexing(as_records(X), np.arange(1))))[1:]
+    return np.shape(model.predict(safe_indexing(X, np.arange(1))))[1:]
 
 
 def shared_rows(

@@ -90,7 +90,9 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         public = given.X if isinstance(given, PublicRecords) else given
         check_readable(public, "X_public")
         if not isinstance(public, pd.DataFrame):
-            public = check_array(public, dtype=None, input_name="X_public", ensure_all_finite=False)
+            public = check_array(
+                public, dtype=None, order="C", input_name="X_public", ensure_all_finite=False
+            )
         n_features = public.shape[1]
         if n_features != self.n_features_in_:
             raise ValueError(

@@ -40,7 +40,7 @@ def checked_public(X_public: Any, n_features: int) -> Any:
     check_readable(public, "X_public")
     if not isinstance(public, pd.DataFrame):
         check_numbers(public, "X_public")
-        public = check_array(public, input_name="X_public")
+        public = check_array(public, order="C", input_name="X_public")
     if public.shape[1] != n_features:
         raise ValueError(
             f"X_public has {public.shape[1]} features and X has {n_features}. Pass public records "

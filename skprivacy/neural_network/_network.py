@@ -408,4 +408,4 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             return
         self._check_width(X, reset=False)
         for part in chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
-            yield torch.from_numpy(check_array(part, dtype=np.float32, input_name="X"))
+            yield torch.from_numpy(check_array(part, dtype=np.float32, order="C", input_name="X"))

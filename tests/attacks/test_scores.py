@@ -86,6 +86,13 @@ def test_rmia_against_its_definition(gamma):
     assert scores.rmia(ratio, population, gamma=gamma) == pytest.approx(expected)
 
 
+def test_rounding_decides_no_comparison_of_rmia():
+    """A record meets itself in the population, where its answer differs in the last bits."""
+    population = np.array([1.0, 2.0, 4.0])
+    for rounding in (-1e-7, 0.0, 1e-7):
+        assert (scores.rmia(population * (1 + rounding), population) == [1 / 3, 2 / 3, 1]).all()
+
+
 def test_a_score_depends_on_no_other_record_to_the_last_bit():
     """Sums of numpy round by the number of columns and by how these are kept."""
     rng = np.random.default_rng(0)

@@ -28,6 +28,18 @@ def problem(seed=0, n_classes=3, n=4 * N):
     return X, np.array(["ash", "beech", "cedar"])[y]
 
 
+def noisy_labels(n_classes=2):
+    """Return records whose labels can only be memorised, for leakage that is beyond doubt.
+
+    The folds of the attack follow the records' fingerprints. The last bit of X, which depends on
+    the processor, therefore draws them anew, and the leakage that is found varies.
+    """
+    X, y = make_classification(
+        6 * N, 150, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.9, random_state=0
+    )
+    return X, np.array(["ash", "beech", "cedar"])[y]
+
+
 def perceptron(**params):
     params = {"hidden_layer_sizes": (30,), "solver": "lbfgs", "max_iter": 60} | params
     return MLPClassifier(**params, random_state=0)
@@ -71,7 +83,7 @@ def attacked(target, X, y, **params):
     ids=["mlp", "pipeline", "logistic", "ridge"],
 )
 def test_finds_leakage_without_a_known_member(model, n_classes):
-    X, y = problem(n_classes=n_classes)
+    X, y = noisy_labels(n_classes)
     _, result = attacked(fitted(model, X[:N], y[:N]), X, y)
     assert result.auc_interval[0] > 0.5
     assert result.attack == "StolenMemoriesAttack"
@@ -199,16 +211,18 @@ def _careless(network, inputs, label, fold, seed):
 
 
 def test_threshold_keeps_its_precision():
-    X, y = make_classification(3000, 100, n_informative=8, flip_y=0.5, random_state=0)
+    X, y = noisy_labels()
     target = MLPClassifier((100,), max_iter=40, learning_rate_init=0.005, random_state=0)
-    fitted(target, X[:600], y[:600])
-    attack = StolenMemoriesAttack(target, precision=0.65).fit(X[1200:], y[1200:])
-    called = attack.predict(X[:1200], y[:1200])
+    fitted(target, X[:N], y[:N])
+    attack = StolenMemoriesAttack(target, precision=0.65).fit(X[2 * N :], y[2 * N :])
+    called = attack.predict(X[: 2 * N], y[: 2 * N])
     assert attack.shadow_precision_ >= 0.65
-    assert called.sum() > 100
-    assert called[:600].sum() / called.sum() > 0.65
-    strict = attack.set_params(precision=0.999).fit(X[1200:], y[1200:])
-    assert not strict.predict(X[:1200], y[:1200]).any()
+    assert called.sum() > 300
+    # The promise is about the shadow network. The target's share of 0.65 of 300 calls or more has
+    # a standard deviation below 0.028: within 2.5 of them.
+    assert called[:N].sum() / called.sum() > 0.58
+    strict = attack.set_params(precision=0.999).fit(X[2 * N :], y[2 * N :])
+    assert not strict.predict(X[: 2 * N], y[: 2 * N]).any()
     assert np.isnan(strict.shadow_precision_)
 
 
