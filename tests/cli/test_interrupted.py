@@ -184,7 +184,7 @@ def test_a_held_signal_stops_the_next_charge(tmp_path):
 
     def charge_twice():
         with signals_held_after_commit():
-            budget.commit(budget.reserve(LaplaceEvent(10.0)))
+            budget.commit(budget.reserve(LaplaceEvent(10.0)).receipt.charge_id)
             os.kill(os.getpid(), signal.SIGINT)
             budget.reserve(LaplaceEvent(10.0))
 
