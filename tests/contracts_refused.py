@@ -20,8 +20,9 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skprivacy.mechanisms import Mechanism
 
-from .contracts import N, fingerprint
+from .neighbours import N
 from .private_estimators import Case
+from .replay import fingerprint
 
 # What a refused fit would read off its data, if these were not given.
 PUBLIC_FACTS = ("classes", "bounds", "target_bounds")

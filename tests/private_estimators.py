@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
@@ -64,6 +65,8 @@ from skprivacy.synthesis import (
     SyntheticDataClassifier,
     SyntheticDataRegressor,
 )
+
+from .tape import by_record
 
 
 @dataclass(frozen=True)
@@ -255,11 +258,16 @@ def _scaler(**fixed: Any) -> Case:
 PUBLIC = np.random.RandomState(1).normal(size=(40, 4))
 
 
+def public_like(X: Any) -> Any:
+    """Return the public records in the form of the private ones."""
+    return pd.DataFrame(PUBLIC, columns=X.columns) if isinstance(X, pd.DataFrame) else PUBLIC
+
+
 class WithPublicRecords(PATEClassifier):
     """PATE whose public records are at hand, so that it is fitted as the others are."""
 
     def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=PUBLIC, groups=groups)
+        return super().fit(X, y, X_public=public_like(X), groups=groups)
 
 
 def _pate(**fixed: Any) -> Callable[..., Any]:
@@ -279,7 +287,7 @@ class NeighboursWithPublicRecords(PrivateKNNClassifier):
     """Neighbours whose public records are at hand."""
 
     def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=PUBLIC, groups=groups)
+        return super().fit(X, y, X_public=public_like(X), groups=groups)
 
 
 def _neighbours(n_records: int | None = None, **params: Any) -> Any:
@@ -383,7 +391,7 @@ class FineTunerWithPublicRecords(ALMFineTuner):
     """A fine-tuner whose public records are at hand, from which its encoder is learned."""
 
     def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=PUBLIC, groups=groups)
+        return super().fit(X, y, X_public=public_like(X), groups=groups)
 
 
 def _fine_tuner(reaches: float = 0.6, **fixed: Any) -> Case:
@@ -505,7 +513,8 @@ class SettledRandom(SecureRandom):
         return self._settled if self._left >= 0 else super()
 
     def uniform(self, size):
-        return self._next().uniform(size)
+        drawn = self._next().uniform(size)
+        return by_record(drawn, size) if size > 1 else drawn
 
     def integers(self, high, size):
         return self._next().integers(high, size)
@@ -634,13 +643,10 @@ class OfThreeParties(DPFederatedClassifier):
     n_steps_ = property(lambda self: self.n_rounds_)
 
     def fit(self, X, y, parties=None):
-        return super().fit(
-            X,
-            y,
-            parties=np.arange(np.shape(X)[0] if np.ndim(X) else 0) % 3
-            if parties is None
-            else parties,
-        )
+        if parties is None:
+            n = np.shape(X)[0] if np.ndim(X) else 0
+            parties = by_record(np.arange(n) % 3, n)
+        return super().fit(X, y, parties=parties)
 
 
 def _federated(**fixed: Any) -> Case:
