@@ -166,7 +166,9 @@ def check_independent(noise: NDArray[Any]) -> None:
         unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         cosines = np.abs(unit @ unit.T)[np.triu_indices(len(rows), 1)]
         half = (rows.shape[1] - 1) / 2
-        if cosines.size and half:  # of independent directions (1 + cosine) / 2 is Beta(half, half)
+        # Of independent directions (1 + cosine) / 2 is Beta(half, half). In a plane, a cosine that
+        # is rounded to 1 is no rare event: angles below 1e-8 have a probability of 1e-8.
+        if cosines.size and half >= 1:
             least = 2 * stats.beta(half, half).sf((1 + cosines.max()) / 2)
             assert least * cosines.size > CHANCE, "noise is repeated"
 

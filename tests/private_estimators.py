@@ -24,6 +24,7 @@ from skprivacy.accounting import Composed, Event, Mixture, PrivateSelection, Vot
 from skprivacy.ensemble import (
     ConfidentGNMax,
     InteractiveGNMax,
+    LNMax,
     PATEClassifier,
     PrivateKNNClassifier,
 )
@@ -329,6 +330,11 @@ def _winners(tape: Any, first: int) -> Event:
     return Composed(tuple(blocks))
 
 
+def _votes_noise(tape: Any) -> float:
+    """Return the scale of the noise on each count, in votes."""
+    return tape.mechanisms[0].noise_multiplier * tape.mechanisms[0].sensitivity
+
+
 def _in_rounds(tape: Any) -> Event:
     """Return what rounds release: of each kind all together; empty rows are asked about nobody."""
     tests, answers = 0, 0
@@ -375,6 +381,13 @@ PATE = {
         null_label=None,
         once=True,
         released=_winners_only,
+    ),
+    "PATEClassifier-laplace": Case(
+        _pate(aggregator=LNMax(), n_queries=4),
+        three_classes,
+        null_label=None,
+        once=True,
+        released=lambda tape: VoteBlock("lnmax", _votes_noise(tape), len(tape.outputs)),
     ),
     # All tests pass, so that all answers that are paid for are given.
     "PATEClassifier-interactive": Case(
@@ -657,6 +670,7 @@ def _federated(**fixed: Any) -> Case:
         defaults = {
             "epsilon": 4.0, "delta": 1e-4, "classes": [0, 1, 2], "n_untrusted": 0,
             "batch_size": 8, "n_rounds": epochs * (params.get("n_records") or 24) // batch,
+            "party_names": range(3),
         }  # fmt: skip
         return OfThreeParties(**{**defaults, **fixed, **params})
 
