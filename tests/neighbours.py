@@ -302,19 +302,18 @@ def label_choices(case: Case) -> list[Choice]:
 
 
 def label_pairs(case: Case, groups: NDArray[Any] | None = None) -> Iterator[Pair]:
-    """Yield data sets in which one label, or all labels of a group, are others."""
+    """Yield data sets in which one label, or all labels of a group, are another in turn."""
     X, y = case.data(N)
-    for choice in label_choices(case):
+    for number, choice in enumerate(label_choices(case)):
         if groups is None:
             own = np.arange(N) == place_of(choice.position, N)
         else:
             own = groups == CHOSEN[choice.position]
-        for label in np.unique(y):
-            if (y[own] != label).any():
-                other = np.where(own, label, y)
-                rest = () if groups is None else (groups,)
-                pair = Pair(f"label {label}, ", (X, y, *rest), (X, other, *rest))
-                yield formed(pair, choice)
+        others = [label for label in np.unique(y) if (y[own] != label).any()]
+        label = others[number % len(others)]
+        other = np.where(own, label, y)
+        rest = () if groups is None else (groups,)
+        yield formed(Pair(f"label {label}, ", (X, y, *rest), (X, other, *rest)), choice)
 
 
 RECORD = Neighbourhood(pairs_of(record_pairs), within_sensitivity)
