@@ -3,76 +3,45 @@
 ``test_contracts.py`` runs them on every estimator, ``test_mutants.py`` on estimators with a planted
 bug, where they must fail.
 
-The record/replay check is the strongest: private data may reach the result only through
-``Mechanism.release``. A fit on D records what every release was given and what it gave. A fit on a
-neighbour D' is given the same answers; then everything but the inputs of the releases must be
-equal, and the inputs must lie within the declared sensitivity.
+The replay contract, ``tests/replay.py``, is the strongest of them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import pickle
 import random
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import compress, repeat
 from operator import is_
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.linalg import toeplitz
 
-from skprivacy.accounting import (
-    BandedFactorization,
-    Composed,
-    Event,
-    GaussianEvent,
-    LogisticEvent,
-    PrivacyBudget,
-    TreeAggregation,
-)
-from skprivacy.linear_model._logistic import LogisticLoss
-from skprivacy.linear_model.objective import ObjectivePerturbation
-from skprivacy.mechanisms import (
-    DistributedGaussian,
-    Exponential,
-    Laplace,
-    Mechanism,
-    PoissonSampler,
-)
+from skprivacy.accounting import Composed
 
+from . import neighbours
+from .neighbours import N
+from .noise_laws import (
+    CHANCE,
+    check_independent,
+    check_not_repeated,
+    check_standard_normal,
+    noise_of,
+    standardised,
+)
 from .private_estimators import Case
-
-N = 24
-# How often a sound estimator fails one comparison of a check; all tests make a few hundred.
-CHANCE = 1e-9
-RECORDS: dict[str, Callable[[NDArray], NDArray]] = {
-    "typical": lambda row: row,
-    "outlier": lambda row: row + 1e3,
-    "huge": lambda row: np.full_like(row, 1e38),
-    "beyond single precision": lambda row: np.full_like(row, 1e300),
-    "infinite": lambda row: np.where(np.arange(row.size) == 1, np.inf, row),
-    "zero": np.zeros_like,
-}
+from .replay import replay
+from .tape import Tape, recording, replaying
 
 
-@dataclass
-class Tape:
-    """What went through the mechanisms and the sampler during a fit."""
-
-    mechanisms: list[Mechanism] = field(default_factory=list)
-    inputs: list[Any] = field(default_factory=list)
-    outputs: list[Any] = field(default_factory=list)
-    draws: list[NDArray] = field(default_factory=list)
+def check_replay(case: Case) -> None:
+    """One record more or less changes the inputs of mechanisms alone, within their sensitivity."""
+    replay(case, neighbours.RECORD)
 
 
 def of_training(case: Case, tape: Tape) -> Tape:
@@ -88,201 +57,6 @@ def event_of_training(model: Any) -> Any:
     return event.events[-1] if isinstance(event, Composed) else event
 
 
-@contextmanager
-def recording(tape: Tape, always: int | None = None) -> Iterator[None]:
-    """Record; the record numbered ``always`` is made to take part in every step."""
-    release, draw = Mechanism.release, PoissonSampler.draw
-
-    def recorded_release(self, value, random):
-        tape.mechanisms.append(self)
-        tape.inputs.append(_copied(value))
-        output = release(self, value, random)
-        tape.outputs.append(_copied(output))
-        return output
-
-    def recorded_draw(self, n, random):
-        indices = draw(self, n, random)
-        if always is not None:
-            indices = np.union1d(indices, [always])
-        tape.draws.append(indices)
-        return indices
-
-    with (
-        mock.patch.object(Mechanism, "release", recorded_release),
-        mock.patch.object(PoissonSampler, "draw", recorded_draw),
-    ):
-        yield
-
-
-@contextmanager
-def replaying(recorded: Tape, tape: Tape, extra: int | None = None) -> Iterator[None]:
-    """Answer as recorded; ``extra`` is the number of a record that D' has and D has not."""
-
-    def replayed_release(self, value, random):
-        tape.mechanisms.append(self)
-        tape.inputs.append(_copied(value))
-        place = len(tape.inputs) - 1
-        assert place < len(recorded.outputs), "more releases on the neighbour"
-        assert self == recorded.mechanisms[place], "another mechanism on the neighbour"
-        if not isinstance(value, tuple):
-            same = np.shape(value) == np.shape(recorded.inputs[place])
-            assert same, "the shape of a release depends on the data"
-        output = np.array(recorded.outputs[place], copy=True)
-        if isinstance(value, torch.Tensor):
-            return torch.from_numpy(output).to(value.device)
-        return output
-
-    def replayed_draw(self, n, random):
-        assert len(tape.draws) < len(recorded.draws), "more steps on the neighbour"
-        indices = recorded.draws[len(tape.draws)]
-        if extra is not None:
-            indices = np.union1d(indices, [extra])
-        tape.draws.append(indices)
-        return indices[indices < n]
-
-    with (
-        mock.patch.object(Mechanism, "release", replayed_release),
-        mock.patch.object(PoissonSampler, "draw", replayed_draw),
-    ):
-        yield
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(np.array, value))
-    return np.array(value.cpu().numpy() if isinstance(value, torch.Tensor) else value, copy=True)
-
-
-def noise_of(mechanism: Mechanism, value: Any, output: NDArray) -> NDArray:
-    """Return the noise that led from a mechanism's input to its output.
-
-    That of an objective perturbation is the random linear term that makes ``output`` the minimum.
-    That of a choice is the place of the choice among the probabilities of the candidates, drawn
-    within its own, as a normal number: a choice has no noise to be seen.
-    """
-    if isinstance(mechanism, Exponential):
-        return _noise_of_choice(mechanism, value, int(output))
-    if isinstance(mechanism, DistributedGaussian):  # of all parties: the sum alone is released
-        return output - value.sum(axis=0)
-    if not isinstance(mechanism, ObjectivePerturbation):
-        return output - value
-    rows, targets, weights = value
-    ridge = mechanism.ridge(rows.shape[1])
-    problem = LogisticLoss(rows, targets, weights, ridge, np.zeros_like(output))
-    return -problem.gradient(output, problem.probabilities(output))
-
-
-def _noise_of_choice(mechanism: Exponential, scores: NDArray, chosen: int) -> NDArray:
-    odds = mechanism.epsilon * (scores - scores.max()) / (2 * mechanism.sensitivity)
-    shares = np.exp(odds) / np.exp(odds).sum()
-    place = shares[:chosen].sum() + np.random.default_rng().uniform() * shares[chosen]
-    return stats.norm.ppf(np.clip([place], 1e-12, 1 - 1e-12))
-
-
-def check_replay(case: Case) -> None:
-    """Neighbours differ in mechanism inputs alone, and in those by the sensitivity at most."""
-    reached = []
-    for name, change in RECORDS.items():
-        # Of those without a null record, only removal is a neighbour.
-        places = () if case.null_label is None else (0, N - 1)  # the last is alone in its class
-        for place in places:
-            X, y = case.data(N)
-            X[place] = change(X[place])
-            X_null, y_null = X.copy(), y.copy()
-            X_null[place], y_null[place] = np.nan, case.null_label
-            reached += compare(case.make(), (X, y), (X_null, y_null), name, always=place)
-    hides_size = case.add_remove and (case.samples or case.once)  # streams: zero-out alone
-    for name, change in RECORDS.items() if hides_size else ():
-        X, y = case.data(N + 1)
-        X[-1] = change(X[-1])
-        model = case.make(n_records=N)
-        reached += compare(model, (X[:-1], y[:-1]), (X, y), f"added {name}", extra=N)
-    assert max(reached) > case.reaches, "no neighbour comes near the sensitivity: proves nothing"
-
-
-def fitted(model: Any, X: NDArray, y: NDArray, groups: Any = None) -> Any:
-    """Fit, with groups if there are any: not every estimator takes them."""
-    return model.fit(X, y) if groups is None else model.fit(X, y, groups=groups)
-
-
-def compare(model, data, neighbour, name, always=None, extra=None, most=1.0) -> list[float]:
-    """Return the distances of the inputs, in units of the sensitivity; none exceeds ``most``."""
-    tape, again = Tape(), Tape()
-    blob = pickle.dumps(model)  # both from a copy: then equal words are the same objects in both
-    model, other = pickle.loads(blob), pickle.loads(blob)
-    with recording(tape, always), _said() as said:
-        fitted(model, *data)
-    with replaying(tape, again, extra), _said() as said_again:
-        fitted(other, *neighbour)
-    assert said == said_again, f"{name}: what is printed or warned depends on the data"
-    assert tape.mechanisms, "nothing passed through a mechanism"
-    assert tape.mechanisms == again.mechanisms, f"{name}: other mechanisms on the neighbour"
-    distances = []
-    for mechanism, a, b, output in zip(
-        tape.mechanisms, tape.inputs, again.inputs, tape.outputs, strict=True
-    ):
-        if isinstance(a, np.ndarray):
-            assert a.shape == b.shape, f"{name}: the shape of a release depends on the data"
-            assert a.dtype == b.dtype, f"{name}: the type of a release depends on the data"
-            difference = a.astype(float) - b.astype(float)
-        else:  # the data itself is given: what counts is the noise that leads to one answer
-            difference = noise_of(mechanism, a, output) - noise_of(mechanism, b, output)
-        distance = np.linalg.norm(difference.ravel(), _order(mechanism))
-        # Sums of single-precision numbers round at 1e-6 of the sensitivity for batches this small.
-        assert distance <= most * mechanism.sensitivity * (1 + 1e-6), (
-            f"{name}: inputs differ by {distance}, declared {mechanism.sensitivity}"
-        )
-        distances.append(distance / mechanism.sensitivity)
-    assert fingerprint(model) == fingerprint(other), f"{name}: the result depends on the data"
-    return distances
-
-
-@contextmanager
-def _said() -> Iterator[list[str]]:
-    """Collect what is printed and warned."""
-    said: list[str] = []
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        warnings.catch_warnings(record=True) as caught,
-    ):
-        warnings.simplefilter("always")
-        yield said
-    said += [out.getvalue(), err.getvalue(), *(str(w.message) for w in caught)]
-
-
-def _order(mechanism: Mechanism) -> float:
-    """Return 1, 2 or infinity: the norm that the sensitivity of a mechanism is measured in."""
-    if isinstance(mechanism, Exponential):
-        return np.inf
-    named = getattr(mechanism, "norm", "l1" if isinstance(mechanism, Laplace) else "l2")
-    return int(named[1])
-
-
-class _Pickler(pickle.Pickler):
-    """Pickle tensors by their values: torch writes memory addresses; and budgets by their ledger.
-
-    A budget also remembers the last line of the ledger that it has seen, whoever wrote it.
-    """
-
-    def reducer_override(self, obj):
-        if isinstance(obj, torch.Tensor):
-            return bytes, (obj.detach().cpu().numpy().tobytes(),)
-        if isinstance(obj, PrivacyBudget):
-            return str, (f"{obj.path} {obj._scope}",)
-        return NotImplemented
-
-
-def fingerprint(model: Any) -> bytes:
-    """Everything that a fitted model holds, whichever of it is one object in two places."""
-    out = io.BytesIO()
-    pickler = _Pickler(out)
-    pickler.fast = True  # no memo: equal models are equal bytes, also after a copy
-    pickler.dump(vars(model))  # skorch's nets pickle their tensors by themselves
-    return out.getvalue()
-
-
 def check_noise(case: Case) -> None:
     """Noise has the declared law and size, and is new at every number of every step."""
     tape = Tape()
@@ -290,58 +64,12 @@ def check_noise(case: Case) -> None:
         model = case.make(hidden_layer_sizes=(1000,), epochs=70).fit(*case.data(N))
     tape = of_training(case, tape)
     assert {m.noise_multiplier for m in tape.mechanisms} == {model.noise_multiplier_}
-    noise = _independent_normal(
-        tape.mechanisms[0].event,
-        np.array(
-            [
-                noise_of(m, value, out) / (m.noise_multiplier * m.sensitivity)
-                for m, value, out in zip(tape.mechanisms, tape.inputs, tape.outputs, strict=True)
-            ]
-        ),
-    )
-    check_normal(noise)
-    size = noise.shape[1]
-    spectrum = np.abs(np.fft.rfft(noise, 2 * size, axis=1)) ** 2
-    lags = np.fft.irfft(spectrum, axis=1).sum(0)[1:size]
-    assert np.abs(lags).max(initial=0) < 8 * np.sqrt(noise.size), "noise is repeated in a step"
-
-
-def check_normal(noise: NDArray) -> None:
-    """Noise, shape (times, size), is standard normal and independent of time and of place."""
-    times, size = noise.shape
-    squares = noise**2
-    assert _two_sided(stats.chi2(noise.size), squares.sum()) > CHANCE, "noise of another size"
-    each = stats.chi2(times)
-    least = min(_two_sided(each, s) for s in (squares.sum(0).min(), squares.sum(0).max()))
-    assert least * size > CHANCE, "a number has noise of another size"
-    assert stats.kstest(noise.ravel()[:100_000], "norm").pvalue > CHANCE, "the noise is not normal"
-    for rows in (noise, noise.T[:1000]):  # every pair of times, and of a thousand numbers
-        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-        cosines = np.abs(unit @ unit.T)[np.triu_indices(len(rows), 1)]
-        half = (rows.shape[1] - 1) / 2
-        if cosines.size and half:  # of independent directions (1 + cosine) / 2 is Beta(half, half)
-            least = 2 * stats.beta(half, half).sf((1 + cosines.max()) / 2)
-            assert least * cosines.size > CHANCE, "noise is repeated"
-
-
-def _independent_normal(event: Event, noise: NDArray) -> NDArray:
-    """Turn noise, shape (steps, size), into what is independent and normal if it is as claimed."""
-    if isinstance(event, LogisticEvent):
-        return np.sign(noise) * stats.norm.isf(stats.logistic.sf(np.abs(noise)))
-    if isinstance(event, BandedFactorization):
-        column = np.zeros(len(noise))
-        column[: len(event.coefficients)] = event.coefficients[: len(noise)]
-        return toeplitz(column, np.zeros(len(noise))) @ noise
-    if isinstance(event, TreeAggregation):
-        sums = np.concatenate([np.zeros((1, noise.shape[1])), noise.cumsum(0)])
-        steps = np.arange(1, len(sums))
-        return sums[steps] - sums[steps - (steps & -steps)]  # without the last binary digit
-    assert isinstance(event, GaussianEvent)
-    return noise
-
-
-def _two_sided(distribution, value: float) -> float:
-    return 2 * min(distribution.cdf(value), distribution.sf(value))
+    releases = zip(tape.mechanisms, tape.inputs, tape.outputs, strict=True)
+    noise = np.array([noise_of(m, value, out) / m.sensitivity for m, value, out in releases])
+    noise = standardised(tape.mechanisms[0].event, noise)
+    check_standard_normal(noise)
+    check_independent(noise)
+    check_not_repeated(noise)
 
 
 def check_accounting(case: Case) -> None:

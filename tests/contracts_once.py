@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from skprivacy.accounting import Composed, PrivacyGuarantee
-from skprivacy.linear_model.objective import ObjectivePerturbation
-from skprivacy.mechanisms import Exponential, Gaussian, KNorm, Laplace, Logistic, Mechanism
+from skprivacy.mechanisms import Exponential, Mechanism
 
-from .contracts import N, Tape, check_normal, noise_of, recording
+from .neighbours import N
+from .noise_laws import check_independent, check_standard_normal, claim_of, noise_of, standardised
 from .private_estimators import Case
+from .tape import Tape, recording
 
 FITS = 150
 
@@ -27,34 +27,15 @@ def check_noise(case: Case) -> None:
         made = [noise_of(mechanism, t.inputs[i], t.outputs[i]).ravel() for t in tapes]
         least = min(map(len, made))  # earlier noise may decide how much is released
         noise = np.array([numbers[:least] for numbers in made])
-        noise /= _scale(mechanism, tapes[0].inputs[i])
-        check_normal(_as_normal(mechanism, noise))
+        claim = claim_of(mechanism, tapes[0].inputs[i])
+        noise = standardised(claim, noise / _unit(mechanism))
+        check_standard_normal(noise)
+        check_independent(noise)
 
 
-def _scale(mechanism: Mechanism, value) -> float:
-    if isinstance(mechanism, ObjectivePerturbation):
-        return mechanism.scale(value[0].shape[1])
-    if isinstance(mechanism, Exponential):
-        return 1.0
-    return mechanism.noise_multiplier * mechanism.sensitivity
-
-
-def _as_normal(mechanism: Mechanism, noise: np.ndarray) -> np.ndarray:
-    """Turn noise, shape (fits, size), into what is independent and normal if it is as claimed."""
-    if isinstance(mechanism, ObjectivePerturbation) and mechanism.delta == 0:
-        size = noise.shape[1]  # a uniform direction and a norm of Gamma(size)
-        norms = np.linalg.norm(noise, axis=1, keepdims=True)
-        return noise / norms * stats.chi(size).isf(stats.gamma(size).sf(norms))
-    if isinstance(mechanism, KNorm):
-        size = noise.shape[1]
-        norms = np.linalg.norm(noise, axis=1, keepdims=True)
-        return noise / norms * stats.chi(size).isf(stats.gamma(size).sf(norms))
-    if isinstance(mechanism, Logistic):
-        return np.sign(noise) * stats.norm.isf(stats.logistic.sf(np.abs(noise)))
-    if isinstance(mechanism, Laplace):
-        return np.sign(noise) * stats.norm.isf(stats.laplace.sf(np.abs(noise)))
-    assert isinstance(mechanism, (Exponential, Gaussian, ObjectivePerturbation))
-    return noise
+def _unit(mechanism: Mechanism) -> float:
+    """Return the unit of ``noise_of``: a choice has been made standard normal by it."""
+    return 1.0 if isinstance(mechanism, Exponential) else mechanism.sensitivity
 
 
 def check_accounting(case: Case) -> None:

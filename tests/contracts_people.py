@@ -1,39 +1,25 @@
-"""What estimators owe to people, whose records are a group: neighbours differ in a whole group.
-
-As in ``contracts.py``, a fit on D records what every release was given and what it gave; a fit on
-the neighbour is given the same answers.
-"""
+"""What estimators owe that protect groups of records: neighbours differ in a whole group."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import pickle
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
-from skprivacy._groups import Groups
 from skprivacy.accounting import PrivacyBudget, PrivacyGuarantee
 from skprivacy.exceptions import PrivacyWarning
-from skprivacy.linear_model.perturbation import _PerturbedClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
-from . import contracts_labels
-from .contracts import RECORDS, Tape, compare, fitted, recording
+from . import neighbours
+from .neighbours import GROUPS, NAMES, N
 from .private_estimators import Case
+from .replay import compare, fitted, replay, same_rows_drawn
+from .tape import Tape, recording
 
-PEOPLE = np.array([3, 1, 0, 1, 2, 1, 4, 3, 5, 6, 2, 7, 3, 8, 1, 9, 4, 7, 9, 1, 0, 3, 9, 3])
-N = len(PEOPLE)
-NAMES = np.array(["Ada", "Bea", "Cy", "Dan", "Eve", "Flo", "Gil", "Hal", "Ida", "Jo"])
-CHOSEN = (1, 3, 8)  # of 5, 5 and 1 records; the last has the only one of its class
 NOBODY = [
     [None, *range(N - 1)],
     np.full(N, np.nan),
@@ -45,88 +31,23 @@ NOBODY = [
 ]
 
 
-def takes_groups(case: Case) -> bool:
-    return "groups" in inspect.signature(type(case.make()).fit).parameters
-
-
-@contextmanager
-def same_records_drawn() -> Iterator[None]:
-    """Draw the last k records of each group, in place of any: both fits draw the same."""
-
-    def at_most(self: Groups, k: int, random: Any) -> NDArray[np.int64]:
-        later = pd.Series(self.codes).groupby(self.codes).cumcount(ascending=False)
-        return np.flatnonzero(later < k)
-
-    with mock.patch.object(Groups, "at_most", at_most):
-        yield
-
-
 def check_people_replay(case: Case) -> None:
-    """Without somebody's records, or with another's, inputs differ by one record's at most."""
-    reached = []
-    with same_records_drawn():
-        for name, change in RECORDS.items():
-            for person in CHOSEN:
-                for alike in (False, True):
-                    reached += _without(case, name, change, person, alike)
-            if "replace_one" in _relations(case):
-                reached += _replaced(case, name, change)
-    assert max(reached) > case.reaches, "no neighbour comes near the sensitivity: proves nothing"
-
-
-def _relations(case: Case) -> set[str]:
-    known = getattr(type(case.make()), "_parameter_constraints", {}).get("relation", [])
-    return {option for kind in known if kind is not None for option in kind.options}
-
-
-def _without(case: Case, name: str, change: Any, person: int, alike: bool) -> list[float]:
-    """Compare with the data where somebody's records contribute nothing, or are not there."""
-    X, y = case.data(N)
-    own = person == PEOPLE
-    X[own] = [change(row) for row in X[own]]
-    if alike:
-        y[own] = y[own][0]
-    groups, found = NAMES[PEOPLE], []
-    if case.null_label is not None:
-        X_null, y_null = X.copy(), y.copy()
-        X_null[own], y_null[own] = np.nan, case.null_label
-        found += compare(case.make(), (X, y, groups), (X_null, y_null, groups), name)
-    if case.add_remove:
-        model = case.make(n_records=len(NAMES))
-        left = X[~own], y[~own], groups[~own]
-        found += compare(model, left, (X, y, groups), f"added {name}")
-    return found
-
-
-def _replaced(case: Case, name: str, change: Any) -> list[float]:
-    """Compare with the data where another person, of more records, is in somebody's place."""
-    model = case.make(relation="replace_one")
-    # Perturbed objectives remove and add: each is charged for half of epsilon.
-    most = 2.0 if isinstance(model, _PerturbedClassifier) else 1.0
-    X, y = case.data(N)
-    one, other = PEOPLE == 2, PEOPLE == 1
-    X[one] = [-change(row) for row in X[one]]
-    X[other] = [change(row) for row in X[other]]
-    both = [(X[~away], y[~away], NAMES[PEOPLE][~away]) for away in (one, other)]
-    return compare(model, *both, f"replaced {name}", most=most)
+    """Without a group's records, or with another's, inputs differ by one record's at most."""
+    replay(case, neighbours.GROUP)
+    for pair in neighbours.REPLACED_GROUP.pairs(case):
+        compare(case.make(**pair.params), pair)
 
 
 def check_people_label_replay(case: Case) -> None:
-    """Other labels of all of somebody's records cost what is claimed, of one of them."""
-    X, y = case.data(N)
-    changed = 0
-    with same_records_drawn():
-        for person in CHOSEN:
-            for label in np.unique(y):
-                changed += contracts_labels.compare(case, X, y, person == PEOPLE, label, PEOPLE)
-    assert changed, "no label reached a mechanism: proves nothing"
+    """Other labels of all records of a group cost what is claimed, of one of them."""
+    replay(case, neighbours.LABELS_OF_GROUP)
 
 
 def check_unit(case: Case) -> None:
     """The unit is said by the guarantee, and in whatever form, and never added to another."""
     X, y = case.data(N)
     budget = PrivacyBudget(1e6, 0.9)
-    model = fitted(case.make(budget=budget), X, y, pd.Series(PEOPLE, name="patient"))
+    model = fitted(case.make(budget=budget), X, y, pd.Series(GROUPS, name="patient"))
     assert model.privacy_.unit == "patient"
     assert "patient" in repr(model.privacy_)
     assert PrivacyGuarantee.from_dict(json.loads(json.dumps(model.privacy_.to_dict()))) == (
@@ -136,7 +57,7 @@ def check_unit(case: Case) -> None:
     with pytest.raises(ValueError, match="patient"):
         fitted(case.make(budget=budget), X, y)
     assert len(budget.entries()) == 1
-    assert fitted(case.make(), X, y, PEOPLE).privacy_.unit == "group"
+    assert fitted(case.make(), X, y, GROUPS).privacy_.unit == "group"
     plain = fitted(case.make(), X, y)
     assert plain.privacy_.unit == "record"
     # a training has fewer groups than records to draw from, and a search to hold out
@@ -163,7 +84,7 @@ def check_another_order(case: Case) -> None:
     budget = PrivacyBudget(1e6, 0.9)
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     with pytest.raises(ValueError, match="index of X in another order"):
-        fitted(case.make(budget=budget), frame.iloc[::-1], y, pd.Series(PEOPLE, name="patient"))
+        fitted(case.make(budget=budget), frame.iloc[::-1], y, pd.Series(GROUPS, name="patient"))
     assert not len(budget.entries())
 
 
@@ -195,7 +116,7 @@ def check_delta_counts_people(case: Case) -> None:
         pytest.skip("a scaler does not hold its delta against the number of records")
     with pytest.raises(ValueError, match="delta"):
         fitted(case.make(delta=between), X, y)
-    assert fitted(case.make(delta=between), X, y, PEOPLE).delta_ == between
+    assert fitted(case.make(delta=between), X, y, GROUPS).delta_ == between
     few = np.arange(N) % (N - 1)
     with pytest.raises(ValueError, match="delta"):
         fitted(case.make(delta=1.001 / (N - 1)), X, y, few)
@@ -206,8 +127,8 @@ def check_order_and_names(case: Case) -> None:
     X, y = case.data(N)
     blob = pickle.dumps(case.make())
     inputs = []
-    with same_records_drawn():
-        for groups in (PEOPLE, NAMES[PEOPLE], pd.Series(PEOPLE).astype("category")):
+    with same_rows_drawn():
+        for groups in (GROUPS, NAMES[GROUPS], pd.Series(GROUPS).astype("category")):
             tape = Tape()
             with recording(tape):
                 fitted(pickle.loads(blob), X, y, groups)

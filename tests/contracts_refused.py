@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -20,8 +21,10 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skprivacy.mechanisms import Mechanism
 
-from .contracts import N, fingerprint
+from .neighbours import N, accepts_sparse
 from .private_estimators import Case
+from .replay import fingerprint
+from .tape import Tape, recording
 
 # What a refused fit would read off its data, if these were not given.
 PUBLIC_FACTS = ("classes", "bounds", "target_bounds")
@@ -66,6 +69,21 @@ def check_failed_fit(case: Case) -> None:
             with failing_release(number, error), refused(model, lambda m: m, error):
                 model.fit(X[::-1] * 2.0, y[::-1])
         assert budget.entries()["status"].tolist() == ["fail"] * 3, "it stays charged"
+
+
+def check_sparse_refused(case: Case) -> None:
+    """Sparse records are refused before any release, unless the estimator says that it takes them.
+
+    Those that do are replayed on sparse records, see ``neighbours.label_choices``.
+    """
+    X, y = case.data(N)
+    budget, tape = PrivacyBudget(100.0, 1e-3), Tape()
+    model = case.make(budget=budget)
+    assert not accepts_sparse(model), "add sparse records to the replay of this estimator"
+    with recording(tape), pytest.raises((TypeError, ValueError)):
+        model.fit(sparse.csr_matrix(X), y)
+    assert not tape.inputs, "a refused fit releases"
+    assert not len(budget.entries()), "a refused fit is charged"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
@@ -23,6 +24,7 @@ from skprivacy.accounting import Composed, Event, Mixture, PrivateSelection, Vot
 from skprivacy.ensemble import (
     ConfidentGNMax,
     InteractiveGNMax,
+    LNMax,
     PATEClassifier,
     PrivateKNNClassifier,
 )
@@ -64,6 +66,8 @@ from skprivacy.synthesis import (
     SyntheticDataClassifier,
     SyntheticDataRegressor,
 )
+
+from .tape import by_record
 
 
 @dataclass(frozen=True)
@@ -255,11 +259,16 @@ def _scaler(**fixed: Any) -> Case:
 PUBLIC = np.random.RandomState(1).normal(size=(40, 4))
 
 
+def public_like(X: Any) -> Any:
+    """Return the public records in the form of the private ones."""
+    return pd.DataFrame(PUBLIC, columns=X.columns) if isinstance(X, pd.DataFrame) else PUBLIC
+
+
 class WithPublicRecords(PATEClassifier):
     """PATE whose public records are at hand, so that it is fitted as the others are."""
 
     def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=PUBLIC, groups=groups)
+        return super().fit(X, y, X_public=public_like(X), groups=groups)
 
 
 def _pate(**fixed: Any) -> Callable[..., Any]:
@@ -279,7 +288,7 @@ class NeighboursWithPublicRecords(PrivateKNNClassifier):
     """Neighbours whose public records are at hand."""
 
     def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=PUBLIC, groups=groups)
+        return super().fit(X, y, X_public=public_like(X), groups=groups)
 
 
 def _neighbours(n_records: int | None = None, **params: Any) -> Any:
@@ -319,6 +328,11 @@ def _winners(tape: Any, first: int) -> Event:
         noise = mechanism.noise_multiplier * mechanism.sensitivity
         blocks.append(VoteBlock(kind, noise, len(counts)))
     return Composed(tuple(blocks))
+
+
+def _votes_noise(tape: Any) -> float:
+    """Return the scale of the noise on each count, in votes."""
+    return tape.mechanisms[0].noise_multiplier * tape.mechanisms[0].sensitivity
 
 
 def _in_rounds(tape: Any) -> Event:
@@ -368,6 +382,13 @@ PATE = {
         once=True,
         released=_winners_only,
     ),
+    "PATEClassifier-laplace": Case(
+        _pate(aggregator=LNMax(), n_queries=4),
+        three_classes,
+        null_label=None,
+        once=True,
+        released=lambda tape: VoteBlock("lnmax", _votes_noise(tape), len(tape.outputs)),
+    ),
     # All tests pass, so that all answers that are paid for are given.
     "PATEClassifier-interactive": Case(
         _pate(aggregator=InteractiveGNMax(threshold=-500.0, max_answers=8, n_rounds=3)),
@@ -383,7 +404,7 @@ class FineTunerWithPublicRecords(ALMFineTuner):
     """A fine-tuner whose public records are at hand, from which its encoder is learned."""
 
     def fit(self, X, y, groups=None):
-        return super().fit(X, y, X_public=PUBLIC, groups=groups)
+        return super().fit(X, y, X_public=public_like(X), groups=groups)
 
 
 def _fine_tuner(reaches: float = 0.6, **fixed: Any) -> Case:
@@ -505,7 +526,8 @@ class SettledRandom(SecureRandom):
         return self._settled if self._left >= 0 else super()
 
     def uniform(self, size):
-        return self._next().uniform(size)
+        drawn = self._next().uniform(size)
+        return by_record(drawn, size) if size > 1 else drawn
 
     def integers(self, high, size):
         return self._next().integers(high, size)
@@ -634,13 +656,10 @@ class OfThreeParties(DPFederatedClassifier):
     n_steps_ = property(lambda self: self.n_rounds_)
 
     def fit(self, X, y, parties=None):
-        return super().fit(
-            X,
-            y,
-            parties=np.arange(np.shape(X)[0] if np.ndim(X) else 0) % 3
-            if parties is None
-            else parties,
-        )
+        if parties is None:
+            n = np.shape(X)[0] if np.ndim(X) else 0
+            parties = by_record(np.arange(n) % 3, n)
+        return super().fit(X, y, parties=parties)
 
 
 def _federated(**fixed: Any) -> Case:
@@ -651,6 +670,7 @@ def _federated(**fixed: Any) -> Case:
         defaults = {
             "epsilon": 4.0, "delta": 1e-4, "classes": [0, 1, 2], "n_untrusted": 0,
             "batch_size": 8, "n_rounds": epochs * (params.get("n_records") or 24) // batch,
+            "party_names": range(3),
         }  # fmt: skip
         return OfThreeParties(**{**defaults, **fixed, **params})
 

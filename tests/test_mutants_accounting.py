@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -24,9 +25,11 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting._renyi import binomial_rdp
 from skprivacy.accounting.events import gaussian, sampled_group, sampling, streams
+from skprivacy.accounting.pld import argmax
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, both
 
 from .accounting import (
+    rounding,
     test_group,
     test_label,
     test_mixture,
@@ -108,6 +111,9 @@ MUTANTS = {
     "the threshold test: half the sensitivity": (
         VoteThreshold, "dominating_pairs", pair_of(0.5),
         lambda: test_votes.check_distribution(VoteThreshold, 1.0),
+    ),
+    "a grid of an arg-max rounded to the larger ratio": (
+        argmax, "np", SimpleNamespace(**{**vars(np), "floor": np.ceil}), rounding.check_filter,
     ),
     "a mixture's Renyi cost is the mean": (
         Mixture, "renyi", mean_of_renyi, test_mixture.test_one_choice_is_exact,

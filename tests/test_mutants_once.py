@@ -11,6 +11,7 @@ import torch
 
 from skprivacy.accounting import Composed
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
+from skprivacy.ensemble import GNMax, LNMax
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
@@ -34,6 +35,8 @@ from skprivacy.synthesis._moments import Moments
 from skprivacy.synthesis._plan import Plan
 
 from . import contracts, contracts_once, contracts_refused
+from .mechanisms.noise_cases import CASES as NOISE_CASES
+from .mechanisms.test_noise import check_noise
 from .private_estimators import CASES
 
 REPLAY, NOISE = contracts.check_replay, contracts_once.check_noise
@@ -64,6 +67,19 @@ def half_tilt(original):
 
 def seeded(original):
     return lambda self, value, random: original(self, value, SecureRandom(7))
+
+
+def less_in_votes(original):
+    """Draw 80% of the noise that the event of an aggregator claims."""
+
+    def release(self, votes, *rest):
+        return original(self.with_noise(0.8 * self.noise), votes, *rest)
+
+    return release
+
+
+def law_of(name):
+    return lambda case: check_noise(NOISE_CASES[name])
 
 
 def one_number_bare(original):
@@ -315,6 +331,12 @@ MUTANTS = {
     "half the Gaussian noise": (Gaussian, "_noise", halved, NOISE, "AdaSSPRegressor"),
     "half the random term": (
         ObjectivePerturbation, "_release", half_tilt, NOISE, "ObjectivePerturbationClassifier",
+    ),
+    "a fifth less noise on votes": (
+        LNMax, "release", less_in_votes, law_of("LNMax"), "PATEClassifier",
+    ),
+    "a fifth less noise on votes, Gaussian": (
+        GNMax, "release", less_in_votes, law_of("GNMax"), "PATEClassifier",
     ),
     "reused seed": (Laplace, "_release", seeded, NOISE, "OutputPerturbationClassifier"),
     "reused seed, Gaussian": (

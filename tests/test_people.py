@@ -7,16 +7,17 @@ import pytest
 from skprivacy.accounting import PrivacyBudget
 
 from . import contracts_people
-from .contracts import fitted
+from .neighbours import GROUPS, N, takes_groups
 from .private_estimators import CASES, LABELS, in_forms
+from .replay import fitted
 
 pytestmark = pytest.mark.filterwarnings("ignore:The scores")  # of a few people, with noise
 
 REFUSES = {
     "PATEClassifier-index": "groups are given with partition='index'",
 }
-TAKERS = {k: v for k, v in CASES.items() if contracts_people.takes_groups(v) and k not in REFUSES}
-ANY = {**TAKERS, **{k: v for k, v in LABELS.items() if contracts_people.takes_groups(v)}}
+TAKERS = {k: v for k, v in CASES.items() if takes_groups(v) and k not in REFUSES}
+ANY = {**TAKERS, **{k: v for k, v in LABELS.items() if takes_groups(v)}}
 # With groups PATE deals records to teachers by their group's name, without by their contents.
 BY_NAME = [k for k in TAKERS if k.startswith("PATE")]
 NEW_NOISE = ["PrivateSearchCV"]  # in each trial, whatever the seed of the tests
@@ -27,7 +28,7 @@ def test_whoever_cannot_take_groups_says_so_before_a_charge(name):
     budget = PrivacyBudget(1e6, 0.9)
     model = CASES[name].make(budget=budget)
     with pytest.raises(ValueError, match=REFUSES[name]):
-        fitted(model, *CASES[name].data(contracts_people.N), contracts_people.PEOPLE)
+        fitted(model, *CASES[name].data(N), GROUPS)
     assert not len(budget.entries())
 
 

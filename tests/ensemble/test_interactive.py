@@ -19,7 +19,7 @@ from skprivacy.ensemble.interactive import InteractiveGNMax as Owner
 from skprivacy.mechanisms import SecureRandom
 
 from .. import contracts, contracts_once
-from ..private_estimators import CASES, PUBLIC, _pate, three_classes
+from ..private_estimators import CASES, PUBLIC, Case, _pate, three_classes
 
 RNG = np.random.default_rng(0)
 SILENT = {"threshold_noise": 0.0, "noise": 0.0}  # without chance
@@ -193,7 +193,7 @@ def test_probabilities_that_are_no_numbers_expect_nothing():
 # ---------------------------------------------------------------------------------- planted bugs
 
 # Some tests pass, some labels are kept, some queries are dropped.
-MIXED = contracts.Case(
+MIXED = Case(
     _pate(
         aggregator=InteractiveGNMax(
             threshold=2.0, max_answers=8, n_rounds=3, reinforce=0.6, threshold_noise=1.5

@@ -1,12 +1,12 @@
 """What a federation owes to its parties, as functions that fail where it is not kept.
 
 ``test_parties.py`` runs them, and ``tests/test_mutants_federated.py`` runs them on planted bugs.
-Neighbours differ in one record of a party, or in all that a party has; a fit on the one records
-what goes through the mechanism, a fit on the other gets the same answers.
+Neighbours differ in one record of a party, or in all that a party has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -17,19 +17,21 @@ from scipy import stats
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.mechanisms import DistributedGaussian, SecureRandom
 
-from ..contracts import RECORDS, Tape, compare, recording
+from ..neighbours import KINDS, Choice, pairs_of
+from ..noise_laws import CHANCE
+from ..private_estimators import Case
+from ..replay import Neighbourhood, Pair, of_one_party, replay
 
 PARTIES = np.array([0, 1, 1, 2, 0, 1, 3, 2, 1, 0, 0, 1, 2, 2, 1, 0])
 N = len(PARTIES)
 STEPS = 2.0**36
-CHANCE = 1e-9
 
 
 class Federation(DPFederatedClassifier):
-    """A federation of four whose first column says whose a record is."""
+    """A federation of four parties, which are its groups."""
 
-    def fit(self, X, y, parties=None):
-        return super().fit(X[:, 1:], y, parties=X[:, 0].astype(int))
+    def fit(self, X, y, groups=None):
+        return super().fit(X, y, parties=np.asarray(groups))
 
 
 def federation(unit: str = "party", **params: Any) -> Federation:
@@ -42,56 +44,59 @@ def federation(unit: str = "party", **params: Any) -> Federation:
     return Federation(**{**defaults, **batch, **params})
 
 
-def records() -> tuple[NDArray, NDArray]:
+def records() -> tuple[NDArray, NDArray, NDArray]:
     rng = np.random.RandomState(0)
     y = np.arange(N) % 3
-    return np.column_stack([PARTIES, rng.normal(size=(N, 4)) + y[:, None]]), y
+    return rng.normal(size=(N, 4)) + y[:, None], y, PARTIES
+
+
+def case(unit: str = "party", **params: Any) -> Case:
+    """Return a federation as a case of the replay contract."""
+
+    def make(n_records: int | None = None, **others: Any) -> Federation:
+        return federation(unit, **{**params, **others})
+
+    # Neighbours of a federation have the same parties, and their records are no public number.
+    return Case(make, lambda n: records()[:2], null_label=2, samples=True)
+
+
+def party_pairs(case: Case, choice: Choice) -> Iterator[Pair]:
+    """Yield data sets in which the records of a party are unusual, and blank or missing."""
+    X, y, parties = records()
+    party = {"first": 0, "middle": 1, "last": 3}[choice.position]
+    own = parties == party
+    X[own], y[own] = [KINDS[choice.kind](row) for row in X[own]], 2
+    if choice.change == "inserted":
+        without = X[~own], y[~own], parties[~own]
+    else:
+        silent = X.copy()
+        silent[own] = np.nan
+        without = silent, y, parties
+    yield Pair(f"party {party}, ", (X, y, parties), without, party=party)
+
+
+def record_pairs(case: Case, choice: Choice) -> Iterator[Pair]:
+    """Yield data sets in which one record of a party is unusual, and contributes nothing."""
+    place = {"first": 0, "middle": 6, "last": N - 1}[choice.position]  # 6 is all of its party
+    X, y, parties = records()
+    X[place] = KINDS[choice.kind](X[place])
+    silent = X.copy()
+    silent[place] = np.nan
+    yield Pair("", (X, y, parties), (silent, y, parties), always=place, party=parties[place])
+
+
+PARTY = Neighbourhood(pairs_of(party_pairs), of_one_party)
+RECORD = Neighbourhood(pairs_of(record_pairs), of_one_party)
 
 
 def check_party_replay(**params: Any) -> None:
     """Without a party's records, inputs differ in its own row alone, by the sensitivity at most."""
-    reached = []
-    for name, change in RECORDS.items():
-        for party in (0, 1, 3):
-            X, y = records()
-            own = X[:, 0] == party
-            X[own, 1:] = [change(row) for row in X[own, 1:]]
-            y[own] = 2
-            silent = X.copy()
-            silent[own, 1:] = np.nan
-            for neighbour in ((silent, y), (X[~own], y[~own])):
-                model = federation(**params)
-                reached += compare(model, (X, y), neighbour, f"{name} of party {party}")
-                _check_rows(model, (X, y), neighbour, party)
-    assert max(reached) > 0.6, "no neighbour comes near the sensitivity: proves nothing"
+    replay(case(**params), PARTY)
 
 
 def check_record_replay(**params: Any) -> None:
     """Without a record, only its party sends something else, and by its sensitivity at most."""
-    reached = []
-    for name, change in RECORDS.items():
-        for place in (3, 6, 8):  # the second is all that its party has
-            X, y = records()
-            X[place, 1:] = change(X[place, 1:])
-            silent = X.copy()
-            silent[place, 1:] = np.nan
-            model = federation("record", **params)
-            reached += compare(model, (X, y), (silent, y), name, always=place)
-            _check_rows(model, (X, y), (silent, y), PARTIES[place])
-    assert max(reached) > 0.6, "no neighbour comes near the sensitivity: proves nothing"
-
-
-def _check_rows(model: Federation, data: Any, neighbour: Any, party: int) -> None:
-    """Before the first answer, nobody but one party sends anything else."""
-    tapes = Tape(), Tape()
-    model.set_params(n_rounds=1, **({} if model.unit == "party" else {"batch_size": N}))
-    for tape, some in zip(tapes, (data, neighbour), strict=True):
-        with recording(tape):
-            model.fit(*some)
-    one, other = (tape.inputs[0] for tape in tapes)
-    assert len(one) == len(other) == 4, "a party is missing"
-    others = [p for p in range(4) if p != party]
-    assert (one[others] == other[others]).all(), "another party's share depends on the records"
+    replay(case("record", **params), RECORD)
 
 
 def check_shares() -> None:
@@ -121,7 +126,6 @@ def check_sums() -> None:
 
 def check_secrecy() -> None:
     """What reaches the server of each party looks uniform, and is one number for all together."""
-    X, y = records()
     seen: list[NDArray] = []
     total = DistributedGaussian.total
 
@@ -130,7 +134,7 @@ def check_secrecy() -> None:
         return total(self, sent)
 
     with mock.patch.object(DistributedGaussian, "total", watched):
-        federation(n_rounds=60).fit(X, y)
+        federation(n_rounds=60).fit(*records())
     assert len(seen) == 60, "the server adds up more than once in a round"
     for party in np.stack(seen, axis=1):
         place = stats.kstest(party.ravel() / 2.0**64, "uniform").pvalue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ..tape import Tape, recording
 from . import contracts_parties as contracts
 
 
@@ -32,11 +33,10 @@ def test_the_server_sees_the_sum_alone():
 @pytest.mark.parametrize("unit", ["party", "record"])
 def test_a_run_has_the_noise_that_was_accounted_for(unit):
     """Without records a round releases noise alone: of all parties, and of those counted on."""
-    X, y = contracts.records()
-    X[:, 1:] = np.nan
-    tape = contracts.Tape()
-    with contracts.recording(tape):
-        model = contracts.federation(unit, n_rounds=200, n_untrusted=2).fit(X, y)
+    X, y, parties = contracts.records()
+    tape = Tape()
+    with recording(tape):
+        model = contracts.federation(unit, n_rounds=200, n_untrusted=2).fit(X * np.nan, y, parties)
     assert not np.any(tape.inputs)
     event = model.privacy_event_
     assert event.count == len(tape.outputs) == model.n_rounds_

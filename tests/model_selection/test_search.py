@@ -53,8 +53,10 @@ from skprivacy.model_selection._trials import NumberOfTrials
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
-from .. import contracts
+from ..neighbours import N
 from ..private_estimators import SEARCH
+from ..replay import Pair, compare
+from ..tape import Tape, recording
 
 SEEDED = "ignore:noise_seed:skprivacy.exceptions.PrivacyWarning"
 X, y = make_classification(3000, n_features=5, random_state=0)
@@ -330,9 +332,9 @@ KEPT = {
 
 def check_only_the_best_is_kept():
     """Nothing tells how many trials there were, or of those that lost."""
-    tape = contracts.Tape()
-    with contracts.recording(tape):
-        search = SEARCH.make().fit(*SEARCH.data(contracts.N))
+    tape = Tape()
+    with recording(tape):
+        search = SEARCH.make().fit(*SEARCH.data(N))
     scores = [float(out) for out in tape.outputs[1::2]]
     assert len(scores) > 1
     assert set(vars(search)) - set(search.get_params(deep=False)) == KEPT
@@ -346,14 +348,13 @@ def check_only_the_best_is_kept():
 
 def check_neighbours():
     """A neighbour changes what is fitted or what is scored, within the sensitivity, not both."""
-    rows, labels = SEARCH.data(contracts.N)
+    rows, labels = SEARCH.data(N)
     met = set()
-    for place in range(contracts.N):
+    for place in range(N):
         other, other_labels = rows.copy(), labels.copy()
         other[place], other_labels[place] = np.nan, 0
-        distances = contracts.compare(
-            SEARCH.make(), (rows, labels), (other, other_labels), f"record {place}"
-        )
+        pair = Pair(f"record {place}", (rows, labels), (other, other_labels))
+        distances = compare(SEARCH.make(), pair)
         fits, scores = any(distances[::2]), any(distances[1::2])
         assert not (fits and scores), "a record is fitted on and scored on"
         met.add((fits, scores))

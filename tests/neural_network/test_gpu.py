@@ -29,6 +29,7 @@ from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.fixed_step import FixedStep
 from tests import contracts
 from tests.private_estimators import CASES, three_classes
+from tests.tape import Tape, recording
 
 from . import processes
 from .test_augmentation import by_numpy, by_value, centred, with_a_partner
@@ -72,12 +73,12 @@ def test_contract_of_sampled_records(name, check):
 
 def sums(device, **params):
     """Return what a seeded fit hands to its mechanism."""
-    tape = contracts.Tape()
+    tape = Tape()
     model = DPSGDClassifier(
         epsilon=4.0, delta=1e-4, epochs=3, batch_size=8, classes=[0, 1, 2], random_state=0,
         noise_seed=0, device=device, **params,
     )  # fmt: skip
-    with contracts.recording(tape), pytest.warns(match="noise_seed"):
+    with recording(tape), pytest.warns(match="noise_seed"):
         model.fit(*three_classes(24))
     return tape.inputs[0]
 

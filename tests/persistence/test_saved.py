@@ -43,8 +43,8 @@ from skprivacy.persistence._linear import PARAMS
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
 from skprivacy.synthesis import SyntheticDataClassifier, SyntheticDataRegressor
 
-from ..contracts import Tape, recording
 from ..private_estimators import CASES, LABELS, LINEAR, SYNTHESIS
+from ..tape import Tape, recording
 
 RNG = np.random.RandomState(0)
 X = RNG.uniform(-1, 1, size=(60, 3))

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from skprivacy.preprocessing import Schema, SchemaTransformer
 from skprivacy.synthesis import DPGANSynthesizer, PrivateSynthesizer, SyntheticDataClassifier
 
-from .. import contracts
+from ..replay import Pair, compare
 from .tables import SCHEMA, people
 
 TABLE = Schema(
@@ -43,6 +43,6 @@ def test_a_record_with_an_odd_value_is_one_record(name):
         values[0] = value
         odd[column] = pd.Series(values, dtype=object)  # types are public
         always = 0 if name == "generator" else None
-        data = (odd, y), (null, y)
-        reached += contracts.compare(MODELS[name], *data, f"{column}: {value!r}", always=always)
+        pair = Pair(f"{column}: {value!r}", (odd, y), (null, y), always=always)
+        reached += compare(MODELS[name], pair)
     assert max(reached) > 0.5

@@ -160,13 +160,18 @@ def _top(groups: list[Group]) -> float:
 
 
 def _alone(pair: Pair, epsilon: float) -> float:
-    """Return the exact delta of a single loss, rounded up."""
+    """Return the exact delta of a single loss, rounded up.
+
+    A normal tail of mass m lies about sqrt(-2 ln m) deviations out. The rounding of that distance
+    by a part in 2**53 changes m by a share of about -2 ln(m) in 2**53.
+    """
     p, q = pair.masses(np.array([epsilon]))
     from_q = math.exp(epsilon) * float(q[1]) if q[1] > 0 else 0.0
     from_p = float(p[1])
     if math.isnan(from_p - from_q):
         return 1.0  # max(0, nan) would return 0
-    return min(1.0, max(0.0, (from_p - from_q) + 4e-16 * (from_p + from_q)) + pair.infinity)
+    slack = 4e-16 * sum(m * (4 + epsilon - math.log(m)) for m in (from_p, from_q) if m > 0)
+    return min(1.0, max(0.0, from_p - from_q + slack) + pair.infinity)
 
 
 def _is_alone(groups: list[Group]) -> bool:

@@ -1,0 +1,408 @@
+"""Every class that releases private data, and how the noise that it adds is observed.
+
+A new class with ``release`` is one more entry in ``CASES``; without it a test fails. ``observe``
+runs the class with a given share of the noise and yields pairs of an event and the noise: the event
+claims the law of all of it. Tests pass a share of 1, and one that they must notice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from skprivacy.accounting import (
+    BandedFactorization,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    PoissonSampled,
+    Smoothed,
+    TreeAggregation,
+    VoteBlock,
+    flatten,
+)
+from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
+from skprivacy.fine_tuning.head import Records, Task
+from skprivacy.fine_tuning.least_squares import LeastSquaresHead
+from skprivacy.fine_tuning.prototypes import PrototypeHead
+from skprivacy.linear_model import PolynomialObjective
+from skprivacy.linear_model.objective import ObjectivePerturbation
+from skprivacy.mechanisms import (
+    DistributedGaussian,
+    Exponential,
+    FloatGaussian,
+    FloatLogistic,
+    Gaussian,
+    KNorm,
+    Laplace,
+    Logistic,
+    MatrixGaussian,
+    Mechanism,
+    RandomizedResponse,
+    RandomizedResponseAmong,
+    ReportNoisyMax,
+    RoundedGaussian,
+    SecureRandom,
+    SmoothGaussian,
+)
+from skprivacy.mechanisms.ahead import DrawnAhead
+from skprivacy.neural_network._training.canaries import _Watched
+from skprivacy.neural_network._training.distributed import ProcessGroup
+from skprivacy.neural_network._training.engine import Alone
+from skprivacy.preprocessing._columns import Columns
+
+from ..noise_laws import choice_as_normal, claim_of, noise_of
+from ..tape import Tape, recording
+
+Observed = Iterator[tuple[Event, NDArray[Any]]]  # noise has shape (times, size)
+
+Z, SENSITIVITY = 0.7, 2.5
+LONG = 1 << 18  # numbers of one vector: beyond the chunks in which noise is made
+
+
+@dataclass(frozen=True)
+class NoiseCase:
+    """A class with ``release``, and the largest share of its noise that must be noticed."""
+
+    covers: type
+    observe: Callable[[float], Observed]
+    notices: float = 0.997
+
+
+def _vector(
+    kind: Callable[..., Any], form: Any = np.float64, random: Any = None, times: int = 18
+) -> Any:
+    """Observe a mechanism that adds noise to long vectors, 4.7 million numbers if 18 times."""
+
+    def observe(share: float) -> Observed:
+        claim, mechanism = kind(Z, SENSITIVITY).event, kind(share * Z, SENSITIVITY)
+        source = SecureRandom()
+        for _ in range(times):
+            value = torch.zeros(LONG) if form is torch.Tensor else np.zeros(LONG, form)
+            output = mechanism.release(value, source if random is None else random(source))
+            yield claim, np.asarray(output, float)[None] / SENSITIVITY
+
+    return observe
+
+
+def _drawn_ahead(source: SecureRandom) -> SecureRandom:
+    return DrawnAhead(source, LONG, elsewhere=True)
+
+
+def _grid(kind: Callable[..., Any], size: int, times: int = 1) -> Any:
+    """Observe a mechanism that is exact on a grid, with a value off the grid."""
+
+    def observe(share: float) -> Observed:
+        claim, mechanism = kind(Z, SENSITIVITY).event, kind(share * Z, SENSITIVITY)
+        for _ in range(times):
+            output = mechanism.release(np.full(size, -17.3), SecureRandom())
+            yield claim, (output + 17.3)[None] / SENSITIVITY
+
+    return observe
+
+
+def _stream(run: Callable[[float], Any], size: int = 400_000) -> Any:
+    """Observe all steps of one stream."""
+
+    def observe(share: float) -> Observed:
+        claim, mechanism = run(Z), MatrixGaussian(run(share * Z), SENSITIVITY)
+        random = SecureRandom()
+        steps = [mechanism.release(np.zeros(size), random) for _ in range(claim.n_steps)]
+        yield claim, np.array(steps) / SENSITIVITY
+
+    return observe
+
+
+def _distributed(share: float) -> Observed:
+    """Observe the sum of the two parties that answer, out of three."""
+    claim = DistributedGaussian(Z, 3, n_untrusted=1).event
+    mechanism = DistributedGaussian(share * Z, 3, n_untrusted=1)
+    value = np.random.default_rng(0).integers(-(2**35), 2**35, (2, 200_000))
+    output = mechanism.release(value, SecureRandom())
+    yield claim, noise_of(mechanism, value, output)[None] / mechanism.sensitivity
+
+
+def _responses(kind: Callable[..., Any], held: int, law: Callable[[float], Any]) -> Any:
+    """Observe randomised responses of records that all hold one category."""
+
+    def observe(share: float) -> Observed:
+        claim, mechanism = kind(1 / Z, 3).event, kind(1 / (share * Z), 3)
+        reports = mechanism.release(np.full(1_000_000, held), SecureRandom())
+        laws = np.broadcast_to(law(claim.epsilon), (len(reports), 3))
+        yield ExponentialEvent(claim.epsilon), choice_as_normal(laws, reports)[None]
+
+    return observe
+
+
+def _response_law(epsilon: float) -> NDArray[Any]:
+    return np.array([1.0, math.exp(epsilon), 1.0]) / (math.exp(epsilon) + 2)
+
+
+SCORES = np.array([0.0, 1.0, 2.5, 3.0, 3.0, 1.7])
+
+
+def _choices(kind: Callable[..., Any], law: Callable[[float], Any]) -> Any:
+    """Observe choices among six candidates."""
+
+    def observe(share: float) -> Observed:
+        claim, mechanism = kind(1 / Z, 1.0).event, kind(1 / (share * Z), 1.0)
+        random = SecureRandom()
+        chosen = np.array([mechanism.release(SCORES, random) for _ in range(4000)])
+        laws = np.broadcast_to(law(claim.epsilon), (len(chosen), len(SCORES)))
+        yield ExponentialEvent(claim.epsilon), choice_as_normal(laws, chosen)[None]
+
+    return observe
+
+
+def _exponential_law(epsilon: float) -> NDArray[Any]:
+    odds = np.exp(epsilon * SCORES / 2)
+    return odds / odds.sum()
+
+
+def _permute_and_flip_law(epsilon: float) -> NDArray[Any]:
+    """Return the law of permute-and-flip: candidates arrive at uniform times."""
+    accepted = np.exp(epsilon * (SCORES - SCORES.max()) / 2)
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    times = (nodes + 1) / 2
+    passed = 1 - accepted * times[:, None]
+    return accepted * ((weights / 2) @ (passed.prod(axis=1, keepdims=True) / passed))
+
+
+def _smooth(share: float) -> Observed:
+    """Observe noise in units of a smooth sensitivity, far from both ends of the range."""
+    value = Smoothed(0.5, 0.02)
+    claim, mechanism = SmoothGaussian(Z, 0.1).event, SmoothGaussian(share * Z, 0.1)
+    random = SecureRandom()
+    released = np.array([mechanism.release(value, random) for _ in range(1500)])
+    yield GaussianEvent(claim.noise_multiplier), (released - value.cost)[None] / value.sensitivity
+
+
+def _objective(delta: float, n_classes: int) -> Any:
+    """Observe the random linear term of objective perturbation, from its minimiser."""
+
+    def observe(share: float) -> Observed:
+        mechanism = ObjectivePerturbation(2.0, delta, n_classes)
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(6, 20)) / 9
+        targets = np.eye(n_classes)[rng.integers(n_classes, size=6)]
+        value = rows, targets[:, 1:] if n_classes == 2 else targets, np.ones(6)
+        claim = claim_of(mechanism, value)
+        all_of_it = mechanism.scale(rows.shape[1])
+        with mock.patch.object(ObjectivePerturbation, "scale", return_value=share * all_of_it):
+            outputs = [mechanism.release(value, SecureRandom()) for _ in range(300)]
+        noise = [noise_of(mechanism, value, output).ravel() for output in outputs]
+        yield claim, np.array(noise) / mechanism.sensitivity
+
+    return observe
+
+
+# ---------------------------------------------------------------------- votes and their aggregators
+
+
+def _votes(make: Callable[[float], Any], n_queries: int, n_classes: int) -> Any:
+    """Observe the noise on counts of votes; the event claims its law in votes."""
+
+    def observe(share: float) -> Observed:
+        for moved in (1, 2):
+            claimed = {b.kind: b for b in _blocks(make(1.0).event(n_queries, moved))}
+            tape, votes = Tape(), np.random.default_rng(0).integers(0, 9, (n_queries, n_classes))
+            with recording(tape):
+                make(share).release(votes, moved, SecureRandom(), _no_student)
+            n_tests, n_rows = 0, 0
+            for value, output in zip(tape.inputs, tape.outputs, strict=True):
+                is_test = value.ndim == 1 and "threshold" in claimed
+                block = claimed["threshold"] if is_test else next(iter(_winners(claimed)))
+                n_tests, n_rows = n_tests + is_test * len(value), n_rows + len(np.atleast_2d(value))
+                yield replace(block, n_queries=1, moved=1), (output - value).reshape(1, -1)
+            if "threshold" in claimed:
+                assert n_tests == claimed["threshold"].n_queries, "tests that are not charged"
+
+    return observe
+
+
+def _blocks(event: Event) -> Iterator[VoteBlock]:
+    """Yield the blocks of votes that an event is composed of."""
+    if isinstance(event, VoteBlock):
+        yield event
+    else:
+        for part in event.events:
+            yield from _blocks(part)
+
+
+def _winners(claimed: dict[str, VoteBlock]) -> Iterator[VoteBlock]:
+    return (block for kind, block in claimed.items() if kind != "threshold")
+
+
+def _no_student(labels: NDArray[Any]) -> NDArray[Any]:
+    return np.zeros((len(labels), 1))
+
+
+# ------------------------------------------------------------------ classes that call a mechanism
+
+
+@contextmanager
+def less_noise(share: float) -> Iterator[None]:
+    """Let every mechanism add ``share`` of its noise."""
+    release = Mechanism.release
+
+    def lighter(self: Mechanism, value: Any, random: SecureRandom) -> Any:
+        before = np.array(value, dtype=float)
+        output = release(self, value, random)
+        return before + share * (output - before)
+
+    with mock.patch.object(Mechanism, "release", lighter):
+        yield
+
+
+def _passes_on(mechanism: Mechanism, call: Callable[[SecureRandom], Any], times: int = 1) -> Any:
+    """Observe what is released by the one mechanism that was handed over."""
+
+    def observe(share: float) -> Observed:
+        for _ in range(times):
+            tape = Tape()
+            with less_noise(share), recording(tape):
+                call(SecureRandom())
+            assert tape.mechanisms == [mechanism], "not one release by the given mechanism"
+            yield mechanism.event, _noise(tape, 0)
+
+    return observe
+
+
+def _noise(tape: Tape, i: int) -> NDArray[Any]:
+    noise = tape.outputs[i] - tape.inputs[i]
+    return noise.reshape(1, -1) / tape.mechanisms[i].sensitivity
+
+
+def _head(head: Any, size: int, n_classes: int, delta: float = 1e-4, times: int = 1) -> Any:
+    """Observe the releases of a head against the event that it declares for all of them."""
+    task = Task(size, n_classes, 1.0, delta, "zero_out", 24, noise_seed=None)
+    rng = np.random.default_rng(0)
+    rows = np.round(rng.normal(size=(24, size)) / (4 * math.sqrt(size)) * 2**16) / 2**16
+    records = Records(rows, np.ones(24), rng.integers(n_classes, size=24), n_classes)
+
+    def observe(share: float) -> Observed:
+        for _ in range(times):
+            tape = Tape()
+            with less_noise(share), recording(tape):
+                head.release(task, records, SecureRandom())
+            ((event, count),) = flatten(head.event(task)).items()
+            assert len(tape.mechanisms) == count, "not as many releases as the event has"
+            each = event.event if isinstance(event, PoissonSampled) else event
+            for i in range(count):
+                yield each, _noise(tape, i)
+
+    return observe
+
+
+def _watched() -> _Watched:
+    canaries = SimpleNamespace(clean=torch.zeros(1), weights=torch.zeros(1, dtype=torch.int64))
+    return _Watched(canaries, SimpleNamespace(released=lambda noisy, clean: None))
+
+
+def _first_of_group() -> ProcessGroup:
+    """Return the process that adds the noise, without the others."""
+    group = object.__new__(ProcessGroup)
+    group.rank, group._meet = 0, lambda *_: None
+    return group
+
+
+POISSON = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9.0, slope_l2=9.0)
+ROWS = np.zeros((4, 200))
+STEP = FloatGaussian(Z, SENSITIVITY)
+MOMENTS = Columns(np.zeros((9, 50_000)), (-1, 1))
+MOMENTS_NOISE = MOMENTS.mechanism(2, 1.0, 1e-4, "zero_out")
+
+
+def _of_network(peers: Any) -> Any:
+    return _passes_on(STEP, lambda random: peers.release(STEP, np.zeros(LONG), random), times=18)
+
+
+CASES = {
+    "FloatGaussian": NoiseCase(FloatGaussian, _vector(FloatGaussian)),
+    "FloatGaussian-float32": NoiseCase(FloatGaussian, _vector(FloatGaussian, np.float32)),
+    "FloatGaussian-tensor": NoiseCase(
+        FloatGaussian, _vector(FloatGaussian, torch.Tensor, times=5), 0.993
+    ),
+    "FloatGaussian-ahead": NoiseCase(
+        FloatGaussian, _vector(FloatGaussian, np.float32, _drawn_ahead)
+    ),
+    "FloatLogistic": NoiseCase(FloatLogistic, _vector(FloatLogistic), 0.996),
+    "FloatLogistic-tensor": NoiseCase(
+        FloatLogistic, _vector(FloatLogistic, torch.Tensor, times=5), 0.99
+    ),
+    # The grid counts a vector's rounding: 1e-4 of the noise of so many numbers.
+    "RoundedGaussian": NoiseCase(RoundedGaussian, _vector(RoundedGaussian)),
+    "MatrixGaussian-banded": NoiseCase(
+        MatrixGaussian, _stream(lambda z: BandedFactorization(z, 6, 2, (1.0, 0.5, 0.25)))
+    ),
+    "MatrixGaussian-tree": NoiseCase(MatrixGaussian, _stream(lambda z: TreeAggregation(z, 6, 2))),
+    "Laplace": NoiseCase(Laplace, _grid(Laplace, 500_000), 0.985),
+    "Gaussian": NoiseCase(Gaussian, _grid(Gaussian, 400_000), 0.985),
+    "Logistic": NoiseCase(Logistic, _grid(Logistic, 200_000), 0.97),
+    "KNorm": NoiseCase(KNorm, _grid(KNorm, 150_000, times=2), 0.98),
+    "KNorm-short": NoiseCase(KNorm, _grid(KNorm, 3, times=400), 0.8),
+    "DistributedGaussian": NoiseCase(DistributedGaussian, _distributed, 0.98),
+    "RandomizedResponse": NoiseCase(
+        RandomizedResponse, _responses(RandomizedResponse, 1, _response_law), 0.97
+    ),
+    "RandomizedResponseAmong": NoiseCase(
+        RandomizedResponseAmong, _responses(RandomizedResponseAmong, 1, _response_law), 0.97
+    ),
+    "Exponential": NoiseCase(Exponential, _choices(Exponential, _exponential_law), 0.7),
+    "ReportNoisyMax": NoiseCase(
+        ReportNoisyMax, _choices(ReportNoisyMax, _permute_and_flip_law), 0.7
+    ),
+    "SmoothGaussian": NoiseCase(SmoothGaussian, _smooth, 0.8),
+    "ObjectivePerturbation-pure": NoiseCase(ObjectivePerturbation, _objective(0.0, 2), 0.9),
+    "ObjectivePerturbation": NoiseCase(ObjectivePerturbation, _objective(1e-4, 2), 0.9),
+    "ObjectivePerturbation-pure-classes": NoiseCase(ObjectivePerturbation, _objective(0.0, 3), 0.9),
+    "ObjectivePerturbation-classes": NoiseCase(ObjectivePerturbation, _objective(1e-4, 3), 0.9),
+    "GNMax": NoiseCase(GNMax, _votes(lambda share: GNMax(3.0 * share), 20, 10_000), 0.98),
+    "LNMax": NoiseCase(LNMax, _votes(lambda share: LNMax(3.0 * share), 20, 10_000), 0.98),
+    "ConfidentGNMax": NoiseCase(
+        ConfidentGNMax,
+        _votes(lambda share: ConfidentGNMax(-900.0, 10, 9.0 * share, 3.0 * share), 20_000, 10),
+        0.97,
+    ),
+    "InteractiveGNMax": NoiseCase(
+        InteractiveGNMax,
+        _votes(lambda share: InteractiveGNMax(-900.0, 10, 9.0 * share, 3.0 * share), 20_000, 10),
+        0.97,
+    ),
+    "SoftmaxHead": NoiseCase(SoftmaxHead, _head(SoftmaxHead(20.0), 30, 4, times=40), 0.85),
+    "SoftmaxHead-k-norm": NoiseCase(SoftmaxHead, _head(SoftmaxHead(20.0), 30, 4, 0.0, 40), 0.85),
+    "LeastSquaresHead": NoiseCase(LeastSquaresHead, _head(LeastSquaresHead(), 400, 4), 0.97),
+    "PrototypeHead": NoiseCase(PrototypeHead, _head(PrototypeHead(), 4000, 20), 0.97),
+    "GradientHead": NoiseCase(GradientHead, _head(GradientHead(steps=4), 2000, 10), 0.97),
+    "NetworkHead": NoiseCase(
+        NetworkHead, _head(NetworkHead((1000,), epochs=3, batch_size=8), 4, 3), 0.95
+    ),
+    "PolynomialObjective": NoiseCase(
+        PolynomialObjective,
+        _passes_on(
+            Gaussian(Z, 9.0),
+            lambda random: POISSON.release(ROWS, np.ones(4), np.ones(4), Gaussian(Z, 9.0), random),
+        ),
+        0.9,
+    ),
+    "Columns": NoiseCase(
+        Columns,
+        _passes_on(
+            MOMENTS_NOISE, lambda random: MOMENTS.release(2, MOMENTS_NOISE, "zero_out", random)
+        ),
+        0.97,
+    ),
+    "Alone": NoiseCase(Alone, _of_network(Alone())),
+    "_Watched": NoiseCase(_Watched, _of_network(_watched())),
+    "ProcessGroup": NoiseCase(ProcessGroup, _of_network(_first_of_group())),
+}
