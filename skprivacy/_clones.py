@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ._sklearn import safe_indexing
+from ._validation import raise_alone
 from .exceptions import BudgetExceededError, SyntheticTrainingError
 
 if TYPE_CHECKING:
@@ -29,7 +33,13 @@ __all__ = [
     "shadow_clone",
     "train_clone",
     "weight_name",
+    "without_values",
 ]
+
+_HERE = Path(__file__).parent
+_FIXED_WORDS = re.compile(
+    r"([12]D\b|[A-Za-z ,._-])+"
+)  # up to a digit, a quote, a bracket or a colon
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -78,9 +88,27 @@ def named_failure(model: Any, what: str) -> Iterator[None]:
         yield
     except (NotFittedError, BudgetExceededError, SyntheticTrainingError):
         raise
-    except (TypeError, ValueError, ArithmeticError) as error:
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{type(model).__name__} cannot be {what}: {error}") from error
+        raise_alone(kind(f"{type(model).__name__} cannot be {what}: {without_values(error)}"))
+
+
+def without_values(error: BaseException) -> str:
+    """Return what may be told of the error of a model that somebody else wrote.
+
+    Its text may quote records. Those of scikit-learn begin with fixed words, and are cut where a
+    value may follow. Of other libraries, only the kind of the error and its place are told. Errors of
+    this library are free of values.
+    """
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    package, _, file = Path(place.filename).as_posix().rpartition("/site-packages/")
+    if Path(place.filename).is_relative_to(_HERE):
+        return str(error)
+    told = f"{type(error).__name__} in {file or Path(place.filename).name}, line {place.lineno}"
+    words = _FIXED_WORDS.match(str(error))
+    if package and file.startswith("sklearn/") and words:
+        told += f", {words[0].strip()!r}"
+    return f"{told}; its text is left out, as it may quote records"
 
 
 def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray[np.float64] | None:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._sklearn import num_samples
-from ._validation import as_array, check_unmasked, n_records
+from ._validation import as_array, check_unmasked, raise_alone
 from .mechanisms import SecureRandom
 
 __all__ = [
@@ -127,17 +127,19 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
             f"{name} has shape {np.shape(values)}; expected one value for each record, such as the "
             "column of the patients' numbers."
         )
-    if len(values) != n_records(X):
+    if len(values) != num_samples(X):
         raise ValueError(
-            f"{name} has {len(values)} values for {n_records(X)} records. Pass one for each."
+            f"{name} has {len(values)} values for {num_samples(X)} records. Pass one for each."
         )
     try:
         codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
-    except TypeError as error:
-        raise ValueError(
-            f"{name} holds values that cannot be looked up ({error}). Pass numbers or text, such "
-            "as the column of the patients' numbers."
-        ) from None
+    except TypeError:
+        raise_alone(
+            ValueError(
+                f"{name} holds values that have no hash. Pass numbers or text, such as the column "
+                "of the patients' numbers."
+            )
+        )
     if (codes < 0).any():
         raise ValueError(
             f"{name} has missing values, first at position {int((codes < 0).argmax())}: a record "
@@ -203,12 +205,14 @@ def _array(groups: Any, name: str) -> NDArray[Any]:
     if isinstance(groups, np.ndarray):
         return groups
     if isinstance(groups, str) or not hasattr(groups, "__len__"):
-        raise ValueError(f"{name}={groups!r} must have one value for each record.")
+        raise ValueError(
+            f"{name} must have one value for each record; got one {type(groups).__name__}."
+        )
     if not hasattr(groups, "__array__"):  # numpy would turn 1 and "1" into one text
         array = np.empty(len(groups), object)
         try:
             array[:] = groups
         except (TypeError, ValueError):  # rows, in place of values
-            raise ValueError(f"{name} must have one value for each record.") from None
+            raise_alone(ValueError(f"{name} must have one value for each record."))
         return array
     return as_array(name, groups)

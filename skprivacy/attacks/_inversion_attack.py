@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_readable
+from .._data_validation import check_array, check_consistent_length, check_readable, column_or_1d
 from .._torch import torch_is_named
 from .._validation import (
     Interval,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import raise_alone
 from ._answers import KINDS, PROBABILITIES, Answers, answers_of
 from ._records import as_records, fingerprints, num_samples, parts_of, safe_indexing
 
@@ -140,8 +141,8 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
     axes = "(n_records, n_classes)" if ndim == 2 else "(n_shadows, n_records, n_classes)"
     try:
         table = np.asarray(proba, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, of shape {axes}: {error}") from error
+    except (TypeError, ValueError):
+        raise_alone(ValueError(f"{name} must hold numbers, of shape {axes}."))
     if table.ndim != ndim or table.shape[-1] < 2 or 0 in table.shape:
         raise ValueError(
             f"{name} has shape {table.shape}; expected probabilities of shape {axes}, with a "
@@ -155,7 +156,7 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
     wrong = (table < 0) | (table > 1 + _TOLERANCE)
     if wrong.any():
         raise ValueError(
-            f"{name} holds {table[wrong][0]:g}, which is no probability; expected values between "
+            f"{name} holds a number that is not a probability; expected values between "
             "0 and 1. Pass probabilities, not logits."
         )
     sums = table.sum(axis=-1)

@@ -12,10 +12,9 @@ from scipy.linalg import inv
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_readable
+from .._data_validation import check_array, check_readable
 from .._sklearn import StrOptions
 from .._validation import Interval, check_numbers, is_whole
 from ..base import undone_if_refused

@@ -16,10 +16,10 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
+from .._data_validation import check_consistent_length, column_or_1d
 from .._validation import as_array, label_columns
 from ..base import undone_on_error
 from . import scores

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .._clones import train_clone
+from .._data_validation import check_consistent_length, column_or_1d
 from .._groups import protected
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_array, check_random_state, label_columns, whole

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import is_regressor
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._groups import Groups, protected
@@ -413,10 +412,11 @@ def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
         check_one_type(f"y_{part}", y)
         X = as_records(X, f"X_{part}")
-        try:
-            check_consistent_length(X, y)
-        except ValueError as error:
-            raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
+        if num_samples(X) != num_samples(y, f"y_{part}"):
+            raise ValueError(
+                f"X_{part} has {num_samples(X)} records and y_{part} {num_samples(y)}: inconsistent "
+                "numbers of samples. Pass one label for each record."
+            )
 
 
 def _check_thresholds(min_records: Any, min_degrees_of_freedom: Any, max_gap: Any) -> None:

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import named_failure
+from .._data_validation import ClassifierMixin
 from .._sklearn import HasMethods
 from ..base import undone_on_error
 

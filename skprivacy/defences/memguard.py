@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
-from sklearn.utils import column_or_1d, indexable
 
 from .._clones import named_failure
+from .._data_validation import column_or_1d, indexable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ._output import CONSTRAINTS, Float64Array, OutputDefence

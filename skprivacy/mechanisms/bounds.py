@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_unmasked
+from .._validation import as_array, check_unmasked
 
 __all__ = [
     "UnitBall",
@@ -117,10 +117,7 @@ def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
         For types that float64 cannot hold without rounding, and for masked arrays.
     """
     check_unmasked(value, name)
-    try:
-        given = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # rows of several lengths, some tensors
-        raise ValueError(f"{name} is not an array of numbers ({error}).") from None
+    given = as_array(name, value)
     if given.dtype.kind == "u":
         given = np.minimum(given.astype(np.uint64), np.uint64(_WHOLE))
     elif given.dtype.kind in "ib":

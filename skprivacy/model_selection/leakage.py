@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length
 
+from .._data_validation import check_consistent_length
 from .._sklearn import safe_indexing
 from .._validation import as_array, label_columns
 from ..attacks._predictions import class_list, predict_aligned

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._data_validation import check_readable
+from .._data_validation import check_array, check_readable
 from .._validation import check_numbers, sequence, whole
 
 __all__ = ["ScatteringTransformer"]

@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import column_or_1d
 
-from .._data_validation import check_readable
+from .._data_validation import check_consistent_length, check_readable, column_or_1d, type_of_target
 from .._validation import sequence
 from ..base import PrivateFit
 from ..preprocessing import Bounded, Categories, Schema

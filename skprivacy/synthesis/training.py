@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
+from .._data_validation import ClassifierMixin, RegressorMixin
 from .._sklearn import num_samples, safe_indexing
 from ..preprocessing import Bounded, Categories
 from ..preprocessing._values import category_codes, plain
