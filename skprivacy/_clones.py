@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ._sklearn import safe_indexing
-from ._validation import raise_alone
+from ._validation import check_numbers, raise_alone
 from .exceptions import BudgetExceededError, SyntheticTrainingError
 
 if TYPE_CHECKING:
@@ -37,9 +37,8 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).parent
-_FIXED_WORDS = re.compile(
-    r"([12]D\b|[A-Za-z ,._-])+"
-)  # up to a digit, a quote, a bracket or a colon
+# Up to a digit, a quote, a bracket or a colon.
+_FIXED_WORDS = re.compile(r"([12]D\b|[A-Za-z ,._-])+")
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -96,9 +95,9 @@ def named_failure(model: Any, what: str) -> Iterator[None]:
 def without_values(error: BaseException) -> str:
     """Return what may be told of the error of a model that somebody else wrote.
 
-    Its text may quote records. Those of scikit-learn begin with fixed words, and are cut where a
-    value may follow. Of other libraries, only the kind of the error and its place are told. Errors of
-    this library are free of values.
+    Its text may quote records. Texts of scikit-learn begin with fixed words and are cut where a
+    value may follow; of other libraries, only the kind of the error and its place are told. Errors
+    of this library are free of values.
     """
     place = traceback.extract_tb(error.__traceback__)[-1]
     package, _, file = Path(place.filename).as_posix().rpartition("/site-packages/")
@@ -115,6 +114,7 @@ def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray
     """Return weights of records as an array, after checking that ``fit`` takes them."""
     if sample_weight is None:
         return None
+    check_numbers(sample_weight, "sample_weight")
     weights = np.asarray(sample_weight, dtype=float)
     if weights.shape != (n_records,) or not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError(

@@ -8,6 +8,7 @@ else in the package imports those of scikit-learn.
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def _dense_where_filled(X: Any) -> Any:
     if not isinstance(X, pd.DataFrame):
         return X
     filled = {
-        i: X.iloc[:, i].sparse.to_dense()
+        i: pd.Series(np.asarray(X.iloc[:, i]), X.index, name=X.columns[i])
         for i, dtype in enumerate(X.dtypes)
         if isinstance(dtype, pd.SparseDtype) and dtype.fill_value != 0
     }
@@ -255,6 +256,9 @@ def _holds_complex(values: Any) -> bool:
 
 class _CheckedScore:
     """``score`` of an estimator, which checks y and the weights before scikit-learn sees them."""
+
+    @abstractmethod
+    def _check_scored(self, y: Any) -> None: ...
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return how good predictions are: accuracy of a classifier, R2 of a regressor.

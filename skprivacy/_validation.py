@@ -358,15 +358,15 @@ def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.
     except (TypeError, ValueError):
         raise_alone(
             TypeError(
-                f"{name} holds labels of another type than the model's, {classes.tolist()[:20]}."
+                f"{name} holds labels of another type than the model's. Pass {name} in the form "
+                "of the model's classes_."
             )
         )
     unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
     if unknown.any():
         raise ValueError(
             f"{name} holds a label, first at position {int(unknown.argmax())}, which occurs "
-            "neither in the model nor in the attacker's records; expected one of "
-            f"{classes.tolist()[:20]}. Leave such records out."
+            "neither in the model nor in the attacker's records. Leave such records out."
         )
     return columns
 

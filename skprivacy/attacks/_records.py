@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._data_validation import check_cells
+from .._data_validation import check_cells, check_readable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_array, as_frame
 
@@ -37,6 +37,7 @@ def as_records(X: Any, name: str = "X") -> Any:
     """Return X itself if it is an array, DataFrame or CSR matrix; else as one of these."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
+    check_readable(X, name)
     X = as_frame(X, name)
     records = X if isinstance(X, pd.DataFrame) else _as_array(X, name)
     if 0 in records.shape[1:]:

@@ -19,6 +19,7 @@ from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
+from .._clones import named_failure
 from .._data_validation import check_consistent_length, column_or_1d
 from .._validation import as_array, label_columns
 from ..base import undone_on_error
@@ -181,8 +182,8 @@ class AttributeInference(BaseEstimator):
         if len(known) < 2:
             raise ValueError(
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
-                f"records; got {known[0]!r} only, so there is nothing to infer. Pass other "
-                "records or another attribute."
+                "records; it has one, so there is nothing to infer. Pass other records or another "
+                "attribute."
             )
         with undone_on_error(self):
             self.values_ = known
@@ -312,7 +313,8 @@ class AttributeInference(BaseEstimator):
         return np.tile(known, (len(frame), 1))
 
     def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
-        proba = self.imputer_.predict_proba(self._with_class(frame, y))
+        with named_failure(self.imputer_, "asked about X"):
+            proba = self.imputer_.predict_proba(self._with_class(frame, y))
         columns = [list(self.imputer_.classes_).index(str(value)) for value in self.values_]
         return proba[:, columns]
 

@@ -110,8 +110,8 @@ class LabelCanaries:
             ) from None
         if len(known) < 2:
             raise ValueError(
-                f"classes={known.tolist()!r}: a label can be flipped to another one only. Pass at "
-                "least two."
+                f"classes must hold at least two labels, found {len(known)}. A label is flipped to "
+                "another one."
             )
         whole("n_canaries", n_canaries)
         people = protected(groups, y)

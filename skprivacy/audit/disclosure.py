@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import named_failure
 from .._groups import Groups, protected
 from .._sklearn import num_samples
 from .._validation import check_one_type
@@ -384,7 +385,8 @@ def _error_gap(
 
 
 def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
-    predicted, true = np.asarray(model.predict(X)), np.asarray(y)
+    with named_failure(model, f"asked about {name.replace('y', 'X', 1)}"):
+        predicted, true = np.asarray(model.predict(X)), np.asarray(y)
     if predicted.size != true.size:
         raise ValueError(
             f"{name} has shape {true.shape}, and the model predicts {predicted.shape}. Pass what "
@@ -414,8 +416,8 @@ def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
         X = as_records(X, f"X_{part}")
         if num_samples(X) != num_samples(y, f"y_{part}"):
             raise ValueError(
-                f"X_{part} has {num_samples(X)} records and y_{part} {num_samples(y)}: inconsistent "
-                "numbers of samples. Pass one label for each record."
+                f"X_{part} and y_{part} have inconsistent numbers of samples: {num_samples(X)} and "
+                f"{num_samples(y)}. Pass one label for each record."
             )
 
 

@@ -212,9 +212,8 @@ def _check_group(name: str, table: NDArray[np.float64], y: Any, classes: NDArray
     unknown = ~np.isin(np.asarray(y), classes)
     if unknown.any():
         raise ValueError(
-            f"y_{name} holds labels without a column: "
-            f"{np.unique(np.asarray(y)[unknown])[:5].tolist()}; the columns are "
-            f"{classes.tolist()[:20]}. Pass classes, in the order of the columns."
+            f"y_{name} holds {int(unknown.sum())} labels without a column in proba_{name}. Pass "
+            "classes, in the order of the columns."
         )
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
-from .._clones import without_values
+from .._clones import named_failure, without_values
 from .._data_validation import (
     ClassifierMixin,
     check_array,
@@ -181,9 +181,9 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         except Exception as error:
             raise_alone(
                 ValueError(
-                    f"student={self.student!r} cannot be fitted to the public records ({without_values(error)}). "
-                    "Nothing was charged. Pass a student that takes them, for instance a pipeline that "
-                    "begins with SchemaTransformer."
+                    f"student={self.student!r} cannot be fitted to the public records "
+                    f"({without_values(error)}). Nothing was charged. Pass a student that takes "
+                    "them, for instance a pipeline that begins with SchemaTransformer."
                 )
             )
 
@@ -251,7 +251,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         rows = self._rows(X)
         if isinstance(self.student_, DummyClassifier):
             rows = np.zeros((num_samples(rows), 1))
-        return self.classes_[self.student_.predict(rows)]
+        with named_failure(self.student_, "asked about X"):
+            return self.classes_[self.student_.predict(rows)]
 
     @_student_can("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -270,7 +271,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         if isinstance(self.student_, DummyClassifier):
             rows = np.zeros((num_samples(rows), 1))
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        found[:, self.student_.classes_] = self.student_.predict_proba(rows)
+        with named_failure(self.student_, "asked about X"):
+            found[:, self.student_.classes_] = self.student_.predict_proba(rows)
         return found
 
 

@@ -164,8 +164,8 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = 
             raise_alone(
                 ValueError(
                     f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
-                    f"({without_values(error)}). Nothing was charged. Pass one that takes these records, for instance "
-                    "a pipeline that begins with SchemaTransformer."
+                    f"({without_values(error)}). Nothing was charged. Pass one that takes these "
+                    "records, for instance a pipeline that begins with SchemaTransformer."
                 )
             )
     if np.shape(answers) != (_TRIED,) or not np.isin(answers, classes).all():

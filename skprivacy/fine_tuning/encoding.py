@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import named_failure
 from .._data_validation import check_array, check_readable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_numbers
@@ -222,7 +223,12 @@ def features_of(encoder: Any, X: Any) -> NDArray[np.float64]:
         X = np.clip(np.where(finite[:, None], X, 0.0), -_LARGEST, _LARGEST)
         names = getattr(encoder, "feature_names_in_", None)
         X = X if names is None else pd.DataFrame(X, columns=names)
-    found = X if encoder is None else encoder.transform(X)
+    if encoder is None:
+        check_numbers(X)
+        found = X
+    else:
+        with named_failure(encoder, "asked about X"):
+            found = encoder.transform(X)
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
     if found.ndim != 2 or len(found) != n:
         raise ValueError(

@@ -20,7 +20,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import without_values
+from .._clones import named_failure, without_values
 from .._data_validation import (
     ClassifierMixin,
     check_cells,
@@ -197,8 +197,9 @@ class NoisyLabelClassifier(
         except Exception as error:
             raise_alone(
                 ValueError(
-                    f"estimator={self._base(X)!r} cannot be fitted to X ({without_values(error)}). Nothing was "
-                    "charged. Pass a classifier that takes these features, for instance a pipeline."
+                    f"estimator={self._base(X)!r} cannot be fitted to X "
+                    f"({without_values(error)}). Nothing was charged. Pass a classifier that takes "
+                    "these features, for instance a pipeline."
                 )
             )
 
@@ -226,7 +227,8 @@ class NoisyLabelClassifier(
             Of ``classes_``.
         """
         rows = self._rows(X)
-        return self.classes_[self.estimator_.predict(rows)]
+        with named_failure(self.estimator_, "asked about X"):
+            return self.classes_[self.estimator_.predict(rows)]
 
     @_can("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -243,7 +245,8 @@ class NoisyLabelClassifier(
         """
         rows = self._rows(X)
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
+        with named_failure(self.estimator_, "asked about X"):
+            found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
         return found
 
     def __sklearn_tags__(self) -> Any:

@@ -111,15 +111,16 @@ def fit_baseline(
                 raise
             raise_alone(
                 ValueError(
-                    f"The baseline {name!r} cannot be fitted to these records: {without_values(error)}. No private "
-                    "model of the sweep has been trained. Pass baseline= with the steps that it needs, "
-                    "such as make_pipeline(SchemaTransformer(schema), model), or None."
+                    f"The baseline {name!r} cannot be fitted to these records: "
+                    f"{without_values(error)}. No private model of the sweep has been trained. "
+                    "Pass baseline= with the steps that it needs, such as "
+                    "make_pipeline(SchemaTransformer(schema), model), or None."
                 )
             )
         if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
             warn_caller(
-                f"The baseline {name!r} is left out, as it does not take these records ({without_values(error)}). "
-                "Pass baseline= with one that does, or None.",
+                f"The baseline {name!r} is left out, as it does not take these records "
+                f"({without_values(error)}). Pass baseline= with one that does, or None.",
                 UserWarning,
             )
         return None

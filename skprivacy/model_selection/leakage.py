@@ -75,7 +75,7 @@ def _records(name: str, X: Any) -> Any:
 
 def _labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
     if not np.ndim(y):
-        raise ValueError(f"{name}={y!r} must have a label for each record.")
+        raise ValueError(f"{name} must have one label for each record; got {type(y).__name__}.")
     if hasattr(model, "classes_") and np.ndim(y) != 1:
         raise ValueError(f"{name} has shape {np.shape(y)}; expected one label for each record.")
     return as_array(name, y)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._validation import check_one_type
+from .._validation import check_one_type, raise_alone
 from ._column import Column
 from ._values import category_key
 from .columns import Bounded, Categories
@@ -62,4 +62,4 @@ def inferred_column(name: str, column: pd.Series, max_categories: int) -> Column
     try:
         return Categories(tuple(sorted(values, key=category_key)), inferred=True)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"Schema.infer: column {name!r}: {error}") from error
+        raise_alone(ValueError(f"Schema.infer: column {name!r}: {error}"))

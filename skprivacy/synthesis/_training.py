@@ -132,8 +132,8 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             raise_alone(
                 ValueError(
                     f"estimator={self.estimator!r} cannot be fitted to records of this schema "
-                    f"({without_values(error)}). Nothing was charged. Pass one that takes these columns, for instance "
-                    "a pipeline with a SchemaTransformer."
+                    f"({without_values(error)}). Nothing was charged. Pass one that takes these "
+                    "columns, for instance a pipeline with a SchemaTransformer."
                 )
             )
 
