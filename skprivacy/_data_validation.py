@@ -16,16 +16,17 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import base, utils
-from sklearn.base import is_classifier
 from sklearn.utils import assert_all_finite, multiclass, validation
 
 from ._sklearn import num_samples
 from ._validation import (
     any_has_length,
     as_array,
+    as_frame,
     check_column_names,
     check_numbers,
     check_unmasked,
+    is_tensor,
 )
 
 __all__ = [
@@ -71,8 +72,8 @@ def validate_data(
         else:
             X, checks["dtype"] = _read_table(X, "X", dtype, checks), dtype
     if not _is_absent(y):
-        if y is not None or is_classifier(estimator) or checks.get("y_numeric"):
-            check_y(y)
+        check_y(y)
+        y = _read_targets(y)
         if checks.get("y_numeric"):
             check_numbers(y, "y")
             y = _as_numbers(y)
@@ -90,8 +91,13 @@ def check_array(X: Any, *, input_name: str = "X", dtype: Any = "numeric", **chec
 def column_or_1d(y: Any, *, name: str = "y", **checks: Any) -> NDArray[Any]:
     """Return targets as an array of one dimension, as scikit-learn's function of this name does."""
     check_readable(y, name)
-    y = y if hasattr(y, "dtype") else as_array(name, y)
-    return np.asarray(validation.column_or_1d(y, **checks))
+    return np.asarray(validation.column_or_1d(_read_targets(y, name), **checks))
+
+
+def _read_targets(y: Any, name: str = "y") -> Any:
+    if y is None or sparse.issparse(y) or isinstance(y, pd.DataFrame | pd.Series):
+        return y
+    return as_array(name, y)
 
 
 def check_consistent_length(*arrays: Any) -> None:
@@ -140,7 +146,9 @@ def check_readable(values: Any, name: str = "X") -> None:
             f"{name} must hold one value or row for each record; got one {type(values).__name__}. "
             "Pass an array or a DataFrame."
         )
-    check_column_names(values)
+    if isinstance(values, np.ndarray) or is_tensor(values):
+        as_array(name, values)
+    check_column_names(values, name)
     _check_real(values, name)
 
 
@@ -162,25 +170,10 @@ def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
                 f"your data by {name}.reshape(-1, 1) if it is one feature, or by "
                 f"{name}.reshape(1, -1) if it is one record."
             )
-    X = _dense_where_filled(X)
+    X = as_frame(X, name) if isinstance(X, pd.DataFrame) else X
     if dtype is not None:
         check_numbers(X, name)
     return X
-
-
-def _dense_where_filled(X: Any) -> Any:
-    """Return a table without sparse columns that leave out another value than zero."""
-    if not isinstance(X, pd.DataFrame):
-        return X
-    filled = {
-        i: pd.Series(np.asarray(X.iloc[:, i]), X.index, name=X.columns[i])
-        for i, dtype in enumerate(X.dtypes)
-        if isinstance(dtype, pd.SparseDtype) and dtype.fill_value != 0
-    }
-    if not filled:
-        return X
-    columns = [filled.get(i, X.iloc[:, i]) for i in range(X.shape[1])]
-    return pd.concat(columns, axis=1)
 
 
 def check_y(y: Any, name: str = "y") -> None:

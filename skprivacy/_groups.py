@@ -121,16 +121,13 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
     check_unmasked(groups, name)
     check_order(groups, X, name)
     unit = unit_of(groups, name)
-    values = groups if isinstance(groups, pd.Series) else _array(groups, name)
+    values = groups if isinstance(groups, pd.Series) else _array(groups, name, num_samples(X))
     if np.ndim(values) != 1:
         raise ValueError(
             f"{name} has shape {np.shape(values)}; expected one value for each record, such as the "
             "column of the patients' numbers."
         )
-    if len(values) != num_samples(X):
-        raise ValueError(
-            f"{name} has {len(values)} values for {num_samples(X)} records. Pass one for each."
-        )
+    _check_length(values, name, num_samples(X))
     try:
         codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
     except TypeError:
@@ -200,7 +197,12 @@ def unit_of(groups: Any, name: str = "groups") -> str:
     return own if isinstance(own, str) and own else _ONE_OF[name]
 
 
-def _array(groups: Any, name: str) -> NDArray[Any]:
+def _check_length(values: Any, name: str, n: int) -> None:
+    if len(values) != n:
+        raise ValueError(f"{name} has {len(values)} values for {n} records. Pass one for each.")
+
+
+def _array(groups: Any, name: str, n: int) -> NDArray[Any]:
     """Return an array in which numbers stay numbers and text stays text."""
     if isinstance(groups, np.ndarray):
         return groups
@@ -209,7 +211,8 @@ def _array(groups: Any, name: str) -> NDArray[Any]:
             f"{name} must have one value for each record; got one {type(groups).__name__}."
         )
     if not hasattr(groups, "__array__"):  # numpy would turn 1 and "1" into one text
-        array = np.empty(len(groups), object)
+        _check_length(groups, name, n)
+        array = np.empty(n, object)
         try:
             array[:] = groups
         except (TypeError, ValueError):  # rows, in place of values

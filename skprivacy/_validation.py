@@ -184,7 +184,9 @@ def _is_known_to_numpy(values: Any) -> bool:
 
 
 def as_frame(X: Any, name: str = "X") -> Any:
-    """Return a table of pyarrow's or polars' as a DataFrame of pandas', anything else as it is.
+    """Return a table of pyarrow or polars as a DataFrame of pandas, anything else as it is.
+
+    Sparse columns that leave out another value than zero become dense: scikit-learn refuses them.
 
     A Schema looks for columns by name, whatever their order; numpy would lose the names.
     """
@@ -194,7 +196,20 @@ def as_frame(X: Any, name: str = "X") -> Any:
         return X.to_pandas()
     if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
-    return X
+    return _dense_where_filled(X) if isinstance(X, pd.DataFrame) else X
+
+
+def _dense_where_filled(X: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without sparse columns that leave out another value than zero."""
+    filled = {
+        i: pd.Series(np.asarray(X.iloc[:, i]), X.index, name=X.columns[i])
+        for i, dtype in enumerate(X.dtypes)
+        if isinstance(dtype, pd.SparseDtype) and dtype.fill_value != 0
+    }
+    if not filled:
+        return X
+    columns = [filled.get(i, X.iloc[:, i]) for i in range(X.shape[1])]
+    return pd.concat(columns, axis=1)
 
 
 def check_delta_is_small(delta: float) -> None:
@@ -254,12 +269,11 @@ def _is_float(dtype: Any) -> bool:
     return str(dtype) in ("torch.float32", "torch.float64")
 
 
-def check_column_names(X: Any) -> None:
+def check_column_names(X: Any, name: str = "X") -> None:
     """Refuse a DataFrame with two columns of the same name, in every version of scikit-learn."""
-    check_unmasked(X)
     columns = getattr(X, "column_names", getattr(X, "columns", None))  # the first is pyarrow's
     if columns is not None:
-        check_names_differ(columns)
+        check_names_differ(columns, name)
 
 
 def check_names_differ(columns: Any, name: str = "X") -> None:

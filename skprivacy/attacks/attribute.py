@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import metrics
 from .._clones import named_failure
 from .._data_validation import check_consistent_length, column_or_1d
-from .._validation import as_array, label_columns
+from .._validation import label_columns
 from ..base import undone_on_error
 from . import scores
 from ._predictions import check_known, class_list, predict_aligned
@@ -170,11 +170,11 @@ class AttributeInference(BaseEstimator):
         ):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
         frame, values = self._split_complete(X)
-        y = column_or_1d(as_array("y", y))
+        y = column_or_1d(y)
         check_consistent_length(frame, y)
         try:
             known, counts = np.unique(values, return_counts=True)
-        except (TypeError, ValueError, ArithmeticError):
+        except (TypeError, ValueError):
             raise TypeError(
                 f"attribute={self.attribute!r} has values without an order, such as text beside "
                 "numbers. Give them one type."

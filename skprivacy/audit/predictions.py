@@ -191,7 +191,7 @@ def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
         return named
     try:
         known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
-    except (TypeError, ValueError, RuntimeError, ArithmeticError):  # of tensors and matrices, too
+    except (TypeError, ValueError, RuntimeError):  # of tensors and matrices, too
         raise TypeError("y_in and y_out must be labels of one type.") from None
     return known if len(known) == n_classes else np.arange(n_classes)
 

@@ -42,6 +42,8 @@ def checked_bounds(
     features, two sequences of two numbers that could also be one pair per feature are refused,
     unless they are a tuple of two arrays, like a fitted model's ``bounds_``.
     """
+    if isinstance(bounds, list | tuple):  # an error that shows them fails if they are nested deeply
+        as_array(name, bounds)
     if size == 2 and not are_arrays(bounds) and could_be_pairs(bounds, size):
         raise two_readings(name, bounds)
     try:

@@ -16,9 +16,14 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from .._clones import without_values
-from .._data_validation import assert_all_finite, check_classification_targets, column_or_1d
+from .._data_validation import (
+    assert_all_finite,
+    check_classification_targets,
+    check_y,
+    column_or_1d,
+)
 from .._sklearn import num_samples
-from .._validation import as_array, check_one_type, is_number, raise_alone
+from .._validation import check_one_type, is_number, raise_alone
 from ._split import Records
 
 __all__ = [
@@ -78,11 +83,8 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
             "estimator= holds classifiers and regressors. Sweep them separately, as no score is "
             "for both."
         )
-    y = column_or_1d(as_array("y", y), warn=True)
-    if y.dtype.kind == "T":  # numpy's own strings, which scikit-learn does not know
-        y = y.astype(object)
-    if y.dtype.kind == "O" and any(np.ndim(label) for label in y):
-        raise ValueError("y must have one label for each record; some are sequences.")
+    check_y(y)
+    y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
     if True in of_numbers:
         return column_or_1d(y, dtype=np.float64)

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._data_validation import check_array, check_readable
-from .._validation import check_numbers, sequence, whole
+from .._data_validation import check_array
+from .._validation import sequence, whole
 
 __all__ = ["ScatteringTransformer"]
 
@@ -150,8 +150,6 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
 
 
 def _rows(X: ArrayLike) -> NDArray:
-    check_readable(X)
-    check_numbers(X)
     return np.asarray(
         check_array(X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, input_name="X")
     )

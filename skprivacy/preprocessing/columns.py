@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,9 +74,10 @@ class Bounded(Column):
                 raise TypeError(
                     f"Bounded: {name}={value!r} must be a number, in the units of the column."
                 )
-            if not math.isfinite(value):
+            if not abs(value) <= sys.float_info.max:
                 raise ValueError(
-                    f"Bounded: {name}={value!r} must be finite. Choose a public number instead."
+                    f"Bounded: {name} must be finite and at most 1.8e308 in magnitude. Choose a public "
+                    "number instead."
                 )
             # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
             object.__setattr__(self, name, float(value))
