@@ -76,8 +76,8 @@ class Bounded(Column):
                 )
             if not abs(value) <= sys.float_info.max:
                 raise ValueError(
-                    f"Bounded: {name} must be finite and at most 1.8e308 in magnitude. Choose a public "
-                    "number instead."
+                    f"Bounded: {name} must be finite and at most 1.8e308 in magnitude. Choose a "
+                    "public number instead."
                 )
             # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
             object.__setattr__(self, name, float(value))

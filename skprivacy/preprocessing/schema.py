@@ -395,6 +395,8 @@ the same unit?
             file = source if is_text else as_path("source", source)
             text = str(source) if is_text else Path(file).read_text(encoding="utf-8")
             facts = json.loads(text, object_pairs_hook=unique_keys)
+        except RecursionError:
+            raise ValueError("Schema: source is nested too deeply to describe a schema.") from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             origin = "the given text" if is_text else str(source)
             raise ValueError(
