@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from ._sklearn import safe_indexing
+from ._sklearn import InvalidParameterError, safe_indexing
 from ._validation import check_numbers, raise_alone
 from .exceptions import BudgetExceededError, SyntheticTrainingError
 
@@ -37,8 +37,11 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).parent
-# Up to a digit, a quote, a bracket or a colon.
-_FIXED_WORDS = re.compile(r"([12]D\b|[A-Za-z ,._-])+")
+# Texts of scikit-learn: those of counts alone, and others up to a digit, quote, bracket or colon.
+_FIXED_WORDS = re.compile(
+    r"X has \d+ features, but \w+ is expecting \d+ features|Found (array|input variables) with .*"
+    r"|([12]D\b|[A-Za-z ,._-])+"
+)
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -99,6 +102,8 @@ def without_values(error: BaseException) -> str:
     value may follow; of other libraries, only the kind of the error and its place are told. Errors
     of this library are free of values.
     """
+    if isinstance(error, InvalidParameterError):
+        return str(error).partition(" Got ")[0]
     place = traceback.extract_tb(error.__traceback__)[-1]
     package, _, file = Path(place.filename).as_posix().rpartition("/site-packages/")
     if Path(place.filename).is_relative_to(_HERE):

@@ -69,7 +69,7 @@ class Bounded(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("lower", "upper", "knee"):
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(
                     f"Bounded: {name}={value!r} must be a number, in the units of the column."
