@@ -159,10 +159,8 @@ def failing(call):
 
 def test_an_error_of_another_author_is_told_without_its_text():
     own = failing(lambda: AdaSSPRegressor(epsilon=-1).fit([[1.0]], [1.0]))
-    assert (
-        own == "The 'epsilon' parameter of AdaSSPRegressor must be a float in the range (0.0, inf]."
-    )
-    own = failing(lambda: AdaSSPRegressor(bounds=(1, 0)).fit([[1.0]], [1.0]))
+    assert own.startswith("The 'epsilon' parameter of AdaSSPRegressor must be a float")
+    own = failing(lambda: private_mean(NUMBERS, bounds=(1, 0), epsilon=1.0))
     assert own.startswith("bounds=(1, 0) must be")
     counted = failing(lambda: LogisticRegression().fit(NUMBERS, LABELS).predict([[1.0]]))
     assert "X has 1 features, but LogisticRegression is expecting 3 features" in counted
