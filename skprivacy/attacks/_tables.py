@@ -163,8 +163,8 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
     if np.abs(sums - 1).max() > _TOLERANCE:
         at = tuple(int(i) for i in np.argwhere(np.abs(sums - 1) > _TOLERANCE)[0])
         raise ValueError(
-            f"{name} has rows that do not sum to one: row {at if ndim == 3 else at[0]} sums to "
-            f"{sums[at]:.4g}. Pass the probabilities of all classes."
+            f"{name} has rows that do not sum to one, first row {at if ndim == 3 else at[0]}. Pass "
+            "the probabilities of all classes."
         )
     return table
 

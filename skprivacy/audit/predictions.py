@@ -212,8 +212,8 @@ def _check_group(name: str, table: NDArray[np.float64], y: Any, classes: NDArray
     unknown = ~np.isin(np.asarray(y), classes)
     if unknown.any():
         raise ValueError(
-            f"y_{name} holds {int(unknown.sum())} labels without a column in proba_{name}. Pass "
-            "classes, in the order of the columns."
+            f"y_{name} holds labels without a column in proba_{name}, in {int(unknown.sum())} "
+            "records. Pass classes, in the order of the columns."
         )
 
 
