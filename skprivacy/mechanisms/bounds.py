@@ -42,8 +42,6 @@ def checked_bounds(
     features, two sequences of two numbers that could also be one pair per feature are refused,
     unless they are a tuple of two arrays, like a fitted model's ``bounds_``.
     """
-    if isinstance(bounds, list | tuple):  # an error that shows them fails if they are nested deeply
-        as_array(name, bounds)
     if size == 2 and not are_arrays(bounds) and could_be_pairs(bounds, size):
         raise two_readings(name, bounds)
     try:
@@ -94,8 +92,12 @@ def two_readings(name: str, bounds: Any) -> ValueError:
 
 
 def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
+    try:
+        shown = repr(bounds)
+    except RecursionError:
+        shown = "lists nested too deeply to be shown"
     return ValueError(
-        f"{name}={bounds!r} must be a pair (lower, upper) with lower <= upper: two finite numbers "
+        f"{name}={shown} must be a pair (lower, upper) with lower <= upper: two finite numbers "
         f"that hold for every feature, or two sequences of length {size}, one number per feature. "
         f"Magnitudes must not exceed {_LARGEST:g}, and lower and upper must be equal or at least "
         f"{1 / _LARGEST:g} apart."

@@ -383,7 +383,7 @@ def test_broken_probabilities_are_refused(value, leaky):
 
 def test_labels_the_target_does_not_know_are_told(leaky):
     attack = LossThreshold(leaky.target)
-    with pytest.raises(ValueError, match="labels none of which the target knows.*'ash'"):
+    with pytest.raises(ValueError, match=r"labels none of which the target knows.*'ash'"):
         attack.fit(leaky.X, np.full(len(leaky.y), "yew"))
     y = leaky.y.copy()
     y[-3:] = "yew"

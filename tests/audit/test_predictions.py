@@ -183,7 +183,7 @@ MEMBERS[0] = False
         ({"proba_in": PROBA[:N, :, None]}, r"proba_in has shape \(300, 3, 1\); expected"),
         ({"proba_out": PROBA[N:, 0]}, r"proba_out has shape \(300,\); expected probabilities"),
         ({"proba_in": change(TABLES[0], (3, 1), np.nan)}, r"proba_in holds NaN, first at \(3, 1\)"),
-        ({"proba_out": change(TABLES[2], (3, 1), 7)}, "proba_out holds a number that is not a probab"),
+        ({"proba_out": change(TABLES[2], (3, 1), 7)}, "proba_out holds a number that is not"),
         ({"proba_in": TABLES[0] * 0.9}, "proba_in has rows that do not sum to one, first row 0"),
         ({"proba_in": [["a", "b"]] * N}, "proba_in must hold numbers"),
         ({"proba_out": np.full((N, 2), 0.5)}, "proba_out has 2 columns; expected one for each of"),
