@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ._groups import Groups
 
 __all__ = [
+    "asked",
     "check_weights",
     "group_names",
     "named_failure",
@@ -40,6 +41,7 @@ _HERE = Path(__file__).parent
 # Texts of scikit-learn: those of counts alone, and others up to a digit, quote, bracket or colon.
 _FIXED_WORDS = re.compile(
     r"X has \d+ features, but \w+ is expecting \d+ features|Found (array|input variables) with .*"
+    r"|Cannot have number of splits .*"
     r"|([12]D\b|[A-Za-z ,._-])+"
 )
 
@@ -95,6 +97,12 @@ def named_failure(model: Any, what: str) -> Iterator[None]:
         raise_alone(kind(f"{type(model).__name__} cannot be {what}: {without_values(error)}"))
 
 
+def asked(model: Any, method: str, X: Any) -> Any:
+    """Return what a model answers about records; an error says which model, without its text."""
+    with named_failure(model, "asked about X"):
+        return getattr(model, method)(X)
+
+
 def without_values(error: BaseException) -> str:
     """Return what may be told of the error of a model that somebody else wrote.
 
@@ -108,7 +116,8 @@ def without_values(error: BaseException) -> str:
     package, _, file = Path(place.filename).as_posix().rpartition("/site-packages/")
     if Path(place.filename).is_relative_to(_HERE):
         return str(error)
-    told = f"{type(error).__name__} in {file or Path(place.filename).name}, line {place.lineno}"
+    file = file if package else Path(place.filename).name
+    told = f"{type(error).__name__} in {file}, line {place.lineno}"
     words = _FIXED_WORDS.match(str(error))
     if package and file.startswith("sklearn/") and words:
         told += f", {words[0].strip()!r}"

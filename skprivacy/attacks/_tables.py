@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._clones import named_failure
 from .._validation import raise_alone
 from ._answers import KINDS, PROBABILITIES, Answers, answers_of
 from ._records import as_records, fingerprints, num_samples, parts_of, safe_indexing
@@ -72,8 +73,10 @@ class AnswerTable:
     def asking(cls, model: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp]) -> AnswerTable:
         """Ask a fitted model about records, some at a time, and keep what it says of ``rows``."""
         asked = answers_of(model, y)
-        ask, few = getattr(model, asked.method), parts_of(num_samples(X))
-        told = [ask(X if len(few) == 1 else safe_indexing(X, part)) for part in few]
+        few = parts_of(num_samples(X))
+        with named_failure(model, "asked about X"):
+            ask = getattr(model, asked.method)
+            told = [ask(X if len(few) == 1 else safe_indexing(X, part)) for part in few]
         answer: Any
         if isinstance(told[0], list):  # one table for each label
             answer = [np.concatenate(parts)[rows] for parts in zip(*told, strict=True)]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import train_clone
+from .._clones import asked, train_clone
 from .._data_validation import check_consistent_length, column_or_1d
 from .._groups import protected
 from .._sklearn import num_samples, safe_indexing
@@ -375,7 +375,7 @@ class LabelInferenceAttack(BaseEstimator):
     def _probabilities(self, model: Any, X: Any) -> Float64Array:
         if hasattr(model, "predict_proba"):
             return predict_aligned(model, X, self.classes_)
-        return np.eye(len(self.classes_))[label_columns(model.predict(X), self.classes_)]
+        return np.eye(len(self.classes_))[label_columns(asked(model, "predict", X), self.classes_)]
 
     def _log_odds(
         self, model: Any, X: Any, label: ArrayLike, other: ArrayLike, least: float

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure
+from .._clones import asked
 from .._groups import Groups, protected
 from .._sklearn import num_samples
 from .._validation import check_one_type
@@ -385,8 +385,7 @@ def _error_gap(
 
 
 def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
-    with named_failure(model, f"asked about {name.replace('y', 'X', 1)}"):
-        predicted, true = np.asarray(model.predict(X)), np.asarray(y)
+    predicted, true = np.asarray(asked(model, "predict", X)), np.asarray(y)
     if predicted.size != true.size:
         raise ValueError(
             f"{name} has shape {true.shape}, and the model predicts {predicted.shape}. Pass what "

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import asked
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
@@ -304,7 +305,7 @@ def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
     """Return the shape of what a model predicts of one record."""
     if not hasattr(model, "predict"):
         return ()
-    return np.shape(model.predict(safe_indexing(as_records(X), np.arange(1))))[1:]
+    return np.shape(asked(model, "predict", safe_indexing(as_records(X), np.arange(1))))[1:]
 
 
 def shared_rows(

@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from .._clones import named_failure
-from .._data_validation import column_or_1d, indexable
+from .._data_validation import check_y, column_or_1d, indexable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
@@ -115,6 +115,7 @@ class MemGuardClassifier(OutputDefence):
             raise ValueError(
                 "MemGuardClassifier requires y to be passed, but the target y is None."
             )
+        check_y(y)
         X, labels = indexable(X, column_or_1d(y, warn=True))
         random = check_random_state(self.random_state)
         seed, self._key = random.randint(2**31 - 1), random.bytes(16)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure
+from .._clones import asked, named_failure
 from .._data_validation import check_y
 from .._validation import check_one_type
 from ._checks import checked_scorers
@@ -40,26 +40,22 @@ class RefittedMixin:
     @available_if(_refitted("predict"))
     def predict(self, X: Any) -> np.ndarray:
         """Predict with the refitted model."""
-        return self._asked("predict", X)
+        return asked(self.estimator_, "predict", X)
 
     @available_if(_refitted("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict probabilities with the refitted model."""
-        return self._asked("predict_proba", X)
+        return asked(self.estimator_, "predict_proba", X)
 
     @available_if(_refitted("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Predict log-probabilities with the refitted model."""
-        return self._asked("predict_log_proba", X)
+        return asked(self.estimator_, "predict_log_proba", X)
 
     @available_if(_refitted("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the refitted model."""
-        return self._asked("decision_function", X)
-
-    def _asked(self, method: str, X: Any) -> np.ndarray:
-        with named_failure(self.estimator_, "asked about X"):
-            return getattr(self.estimator_, method)(X)
+        return asked(self.estimator_, "decision_function", X)
 
     @available_if(_refitted("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
