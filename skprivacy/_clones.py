@@ -41,7 +41,9 @@ _HERE = Path(__file__).parent
 # Texts of scikit-learn: those of counts alone, and others up to a digit, quote, bracket or colon.
 _FIXED_WORDS = re.compile(
     r"X has \d+ features, but \w+ is expecting \d+ features|Found (array|input variables) with .*"
-    r"|Cannot have number of splits .*"
+    r"|Cannot have number of splits .*|Unknown label type: (continuous|unknown)[a-z-]*"
+    r"|This solver needs samples of at least 2 classes in the data, but the data contains only one"
+    r" class"
     r"|([12]D\b|[A-Za-z ,._-])+"
 )
 

@@ -149,7 +149,8 @@ def check_readable(values: Any, name: str = "X") -> None:
     if isinstance(values, np.ndarray) or is_tensor(values):
         as_array(name, values)
     check_column_names(values, name)
-    _check_real(values, name)
+    if not isinstance(values, pd.DataFrame):  # a cell that is no value is left out by a schema
+        _check_real(values, name)
 
 
 def _is_one_value(values: Any) -> bool:
@@ -163,7 +164,6 @@ def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
     check_readable(X, name)
     if not (isinstance(X, pd.DataFrame | pd.Series) or sparse.issparse(X) or hasattr(X, "columns")):
         X = as_array(name, X)
-        _check_real(X, name)
         if X.ndim == 1 and checks.get("ensure_2d", True):
             raise ValueError(
                 f"Expected 2D array, got 1D array instead: {name} has shape {X.shape}. Reshape "
@@ -171,6 +171,7 @@ def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
                 f"{name}.reshape(1, -1) if it is one record."
             )
     X = as_frame(X, name) if isinstance(X, pd.DataFrame) else X
+    _check_real(X, name, of_objects=dtype is not None)
     if dtype is not None:
         check_numbers(X, name)
     return X
@@ -182,7 +183,7 @@ def check_y(y: Any, name: str = "y") -> None:
         return
     check_readable(y, name)
     values = as_array(name, y)
-    _check_real(values, name)
+    _check_real(values, name, of_objects=True)
     if values.dtype.kind != "O":
         return
     if any_has_length(values):
@@ -222,21 +223,17 @@ def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
             raise ValueError(f"{name} holds a number beyond 1e308{where}. Check its unit.")
 
 
-def _check_real(values: Any, name: str) -> None:
+def _check_real(values: Any, name: str, of_objects: bool = False) -> None:
     """Refuse complex numbers; scikit-learn's error would print them."""
-    if isinstance(values, pd.DataFrame):
-        dtypes = list(values.dtypes)
-        objects = any(
-            _holds_complex(values.iloc[:, i]) for i, d in enumerate(dtypes) if _is_object(d)
-        )
-    else:
-        dtypes = [getattr(values, "dtype", None)]
-        objects = _is_object(dtypes[0]) and _holds_complex(values)
-    if objects or any(getattr(dtype, "kind", None) == "c" for dtype in dtypes):
-        raise ValueError(
-            f"Complex data not supported: {name} holds complex numbers. Pass their real and "
-            "imaginary parts as columns."
-        )
+    is_frame = isinstance(values, pd.DataFrame)
+    columns = [values.iloc[:, i] for i in range(values.shape[1])] if is_frame else [values]
+    for column in columns:
+        kind = getattr(getattr(column, "dtype", None), "kind", "")
+        if kind == "c" or (kind == "O" and of_objects and _holds_complex(column)):
+            raise ValueError(
+                f"Complex data not supported: {name} holds complex numbers. Pass their real and "
+                "imaginary parts as columns."
+            )
 
 
 def _is_object(dtype: Any) -> bool:
@@ -244,7 +241,7 @@ def _is_object(dtype: Any) -> bool:
 
 
 def _holds_complex(values: Any) -> bool:
-    return any(isinstance(value, complex) for value in np.asarray(values).flat)
+    return any(isinstance(value, complex) for value in np.asarray(values, dtype=object).flat)
 
 
 class _CheckedScore:

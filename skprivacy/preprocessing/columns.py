@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,18 @@ __all__ = ["Bounded", "Categories", "Column", "category_key"]
 
 SCALES = ("linear", "log")
 _BIT = 0.5  # of a bin: half of what a category weighs, because many of them are 1 together
+
+
+def _finite(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(
+            f"Bounded: {name}={number!r} must be finite. Choose a public number instead."
+        )
+    return number
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,13 +85,8 @@ class Bounded(Column):
                 raise TypeError(
                     f"Bounded: {name}={value!r} must be a number, in the units of the column."
                 )
-            if not abs(value) <= sys.float_info.max:
-                raise ValueError(
-                    f"Bounded: {name} must be finite and at most 1.8e308 in magnitude. Choose a "
-                    "public number instead."
-                )
             # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, _finite(name, value))
         if self.lower > self.upper:
             raise ValueError(
                 f"Bounded: lower={self.lower!r} must not exceed upper={self.upper!r}. Swap them."
