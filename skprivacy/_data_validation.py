@@ -91,6 +91,7 @@ def check_array(X: Any, *, input_name: str = "X", dtype: Any = "numeric", **chec
 def column_or_1d(y: Any, *, name: str = "y", **checks: Any) -> NDArray[Any]:
     """Return targets as an array of one dimension, as scikit-learn's function of this name does."""
     check_readable(y, name)
+    _check_real(y, name)
     return np.asarray(validation.column_or_1d(_read_targets(y, name), **checks))
 
 
@@ -126,12 +127,14 @@ def indexable(*arrays: Any) -> list[Any]:
 def type_of_target(y: Any) -> str:
     """Return what kind of targets these are, as scikit-learn's function of this name does."""
     check_readable(y, "y")
+    _check_real(y, "y")
     return str(multiclass.type_of_target(y))
 
 
 def check_classification_targets(y: Any) -> None:
     """Refuse targets that are not labels, such as fractions."""
     check_readable(y, "y")
+    _check_real(y, "y")
     multiclass.check_classification_targets(y)
 
 
@@ -273,6 +276,7 @@ class _CheckedScore:
         self._check_scored(y)
         if sample_weight is not None:
             check_readable(sample_weight, "sample_weight")
+            _check_real(sample_weight, "sample_weight")
             check_numbers(sample_weight, "sample_weight")
         score: float = super().score(X, y, sample_weight)  # type: ignore[misc]
         return score
