@@ -90,6 +90,8 @@ def check_array(X: Any, *, input_name: str = "X", dtype: Any = "numeric", **chec
 
 def column_or_1d(y: Any, *, name: str = "y", **checks: Any) -> NDArray[Any]:
     """Return targets as an array of one dimension, as scikit-learn's function of this name does."""
+    if y is None:
+        raise ValueError(f"{name} should be a 1d array, got None. Pass one value for each record.")
     check_readable(y, name)
     _check_real(y, name)
     return np.asarray(validation.column_or_1d(_read_targets(y, name), **checks))
