@@ -415,8 +415,8 @@ def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
         X = as_records(X, f"X_{part}")
         if num_samples(X) != num_samples(y, f"y_{part}"):
             raise ValueError(
-                f"X_{part} and y_{part} have inconsistent numbers of samples: {num_samples(X)} and "
-                f"{num_samples(y)}. Pass one label for each record."
+                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
+                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
             )
 
 

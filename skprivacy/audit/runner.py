@@ -285,8 +285,8 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
             )
         if num_samples(X) != num_samples(y, f"y_{part}"):
             raise ValueError(
-                f"X_{part} and y_{part} have inconsistent numbers of samples: {num_samples(X)} and "
-                f"{num_samples(y)}. Pass one label for each record."
+                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
+                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
             )
         if np.ndim(y) != 1 or not hasattr(model, "classes_"):
             continue
