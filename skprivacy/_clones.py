@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,20 +19,33 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from ._sklearn import safe_indexing
+from ._sklearn import InvalidParameterError, safe_indexing
+from ._validation import check_numbers, raise_alone
 from .exceptions import BudgetExceededError, SyntheticTrainingError
 
 if TYPE_CHECKING:
     from ._groups import Groups
 
 __all__ = [
+    "asked",
     "check_weights",
     "group_names",
     "named_failure",
     "shadow_clone",
     "train_clone",
     "weight_name",
+    "without_values",
 ]
+
+_HERE = Path(__file__).parent
+# Texts of scikit-learn: those of counts alone, and others up to a digit, quote, bracket or colon.
+_FIXED_WORDS = re.compile(
+    r"X has \d+ features, but \w+ is expecting \d+ features|Found (array|input variables) with .*"
+    r"|Cannot have number of splits .*|Unknown label type: (continuous|unknown)[a-z-]*"
+    r"|This solver needs samples of at least 2 classes in the data, but the data contains only one"
+    r" class"
+    r"|([12]D\b|[A-Za-z ,._-])+"
+)
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
@@ -78,15 +94,43 @@ def named_failure(model: Any, what: str) -> Iterator[None]:
         yield
     except (NotFittedError, BudgetExceededError, SyntheticTrainingError):
         raise
-    except (TypeError, ValueError, ArithmeticError) as error:
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{type(model).__name__} cannot be {what}: {error}") from error
+        raise_alone(kind(f"{type(model).__name__} cannot be {what}: {without_values(error)}"))
+
+
+def asked(model: Any, method: str, X: Any) -> Any:
+    """Return what a model answers about records; an error says which model, without its text."""
+    with named_failure(model, "asked about X"):
+        return getattr(model, method)(X)
+
+
+def without_values(error: BaseException) -> str:
+    """Return what may be told of the error of a model that somebody else wrote.
+
+    Its text may quote records. Texts of scikit-learn begin with fixed words and are cut where a
+    value may follow; of other libraries, only the kind of the error and its place are told. Errors
+    of this library are free of values.
+    """
+    if isinstance(error, InvalidParameterError):
+        return str(error).partition(" Got ")[0]
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    package, _, file = Path(place.filename).as_posix().rpartition("/site-packages/")
+    if Path(place.filename).is_relative_to(_HERE):
+        return str(error)
+    file = file if package else Path(place.filename).name
+    told = f"{type(error).__name__} in {file}, line {place.lineno}"
+    words = _FIXED_WORDS.match(str(error))
+    if package and file.startswith("sklearn/") and words:
+        told += f", {words[0].strip()!r}"
+    return f"{told}; its text is left out, as it may quote records"
 
 
 def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray[np.float64] | None:
     """Return weights of records as an array, after checking that ``fit`` takes them."""
     if sample_weight is None:
         return None
+    check_numbers(sample_weight, "sample_weight")
     weights = np.asarray(sample_weight, dtype=float)
     if weights.shape != (n_records,) or not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError(

@@ -1,30 +1,51 @@
-"""Validation of records and targets, in every estimator: what numpy misreads is refused by name.
+"""Check X and y where they enter: no error may quote a value of the data.
 
-scikit-learn's own check speaks of no parameter where numpy fails, and some of its errors print the
-records, which are private.
+scikit-learn, pandas and numpy print arrays and single cells in some of their errors. The functions
+here have the names of scikit-learn's, refuse such input first, and name the parameter. Nothing
+else in the package imports those of scikit-learn.
 """
 
 from __future__ import annotations
 
 import sys
-from decimal import Decimal
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import validation
+from sklearn import base, utils
+from sklearn.utils import assert_all_finite, multiclass, validation
 
+from ._sklearn import num_samples
 from ._validation import (
     any_has_length,
+    as_array,
+    as_frame,
     check_column_names,
     check_numbers,
     check_unmasked,
     is_tensor,
 )
 
-__all__ = ["check_cells", "check_readable", "check_y", "make_row_major", "validate_data"]
+__all__ = [
+    "ClassifierMixin",
+    "RegressorMixin",
+    "assert_all_finite",
+    "check_X_y",
+    "check_array",
+    "check_cells",
+    "check_classification_targets",
+    "check_consistent_length",
+    "check_readable",
+    "check_y",
+    "column_or_1d",
+    "indexable",
+    "make_row_major",
+    "type_of_target",
+    "validate_data",
+]
 
 _LARGEST = sys.float_info.max
 _NOT_GIVEN = "no_validation"  # scikit-learn's word for records that are not there
@@ -49,18 +70,19 @@ def validate_data(
         What is wrong, and with which of the two. Neither records nor targets are shown.
     """
     if not _is_absent(X):
-        check_readable(X)
-        check_column_names(X)
-        if not skip_check_array:
-            X, checks["dtype"], checks["order"] = _without_strings(X), dtype, "C"
-            _check_real(X, "X")
-            if dtype is not None:
-                check_numbers(X)
+        if skip_check_array:
+            check_readable(X)
+        else:
+            X, checks["dtype"] = _read_table(X, "X", dtype, checks), dtype
+            checks["order"] = "C"
     if not _is_absent(y):
         check_y(y)
+        y = _read_targets(y)
         if checks.get("y_numeric"):
             check_numbers(y, "y")
             y = _as_numbers(y)
+        if not _is_absent(X):
+            check_consistent_length(X, y)
     return validation.validate_data(estimator, X, y, skip_check_array=skip_check_array, **checks)
 
 
@@ -86,57 +108,129 @@ def make_row_major(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame | NDArray[Any
     return pd.DataFrame(np.ascontiguousarray(values), X.index, X.columns, copy=False)
 
 
-def check_readable(values: Any, name: str = "X") -> None:
-    """Refuse what numpy cannot read, or reads as something else."""
-    check_unmasked(values, name)
-    if isinstance(values, np.matrix | memoryview):
-        raise TypeError(f"{name} is a {type(values).__name__}. Pass numpy.asarray({name}).")
-    if type(values).__name__ == "LazyFrame":  # of polars
-        raise TypeError(f"{name} is a LazyFrame. Pass {name}.collect().")
-    if is_tensor(values):
-        _check_tensor(values, name)
-    if isinstance(values, pd.DataFrame) and values.shape[1] == 0:
-        raise ValueError(f"{name} has no columns while a minimum of 1 is required.")
-    if any(isinstance(dtype, np.dtype) and dtype.names for dtype in _dtypes(values)):
-        raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
+def check_array(X: Any, *, input_name: str = "X", dtype: Any = "numeric", **checks: Any) -> Any:
+    """Return records as an array, as scikit-learn's function of this name does."""
+    X = _read_table(X, input_name, dtype, checks)
+    return validation.check_array(X, dtype=dtype, input_name=input_name, **checks)
 
 
-def check_y(y: Any) -> None:
-    """Refuse targets of which a record has none, or several, whatever they are kept in."""
+def column_or_1d(y: Any, *, name: str = "y", **checks: Any) -> NDArray[Any]:
+    """Return targets as an array of one dimension, as scikit-learn's function of this name does."""
+    if y is None:
+        raise ValueError(f"{name} should be a 1d array, got None. Pass one value for each record.")
+    check_readable(y, name)
+    _check_real(y, name)
+    return np.asarray(validation.column_or_1d(_read_targets(y, name), **checks))
+
+
+def _read_targets(y: Any, name: str = "y") -> Any:
+    if y is None or sparse.issparse(y) or isinstance(y, pd.DataFrame | pd.Series):
+        return y
+    return as_array(name, y)
+
+
+def check_consistent_length(*arrays: Any) -> None:
+    """Refuse arrays of different numbers of records; those that are None are passed over."""
+    lengths = [num_samples(array) for array in arrays if array is not None]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {lengths}. Pass one "
+            "value for each record of X."
+        )
+
+
+def check_X_y(X: Any, y: Any, **checks: Any) -> Any:
+    """Return records and labels, as scikit-learn's function of this name does."""
+    check_y(y)
+    return validation.check_X_y(_read_table(X, "X", checks.get("dtype"), checks), y, **checks)
+
+
+def indexable(*arrays: Any) -> list[Any]:
+    """Return arrays that can be indexed, as scikit-learn's function of this name does."""
+    check_consistent_length(*arrays)
+    found: list[Any] = utils.indexable(*arrays)
+    return found
+
+
+def type_of_target(y: Any) -> str:
+    """Return what kind of targets these are, as scikit-learn's function of this name does."""
     check_readable(y, "y")
     _check_real(y, "y")
+    return str(multiclass.type_of_target(y))
+
+
+def check_classification_targets(y: Any) -> None:
+    """Refuse targets that are not labels, such as fractions."""
+    check_readable(y, "y")
+    _check_real(y, "y")
+    multiclass.check_classification_targets(y)
+
+
+def check_readable(values: Any, name: str = "X") -> None:
+    """Refuse what holds no records, and what numpy cannot read or reads as something else."""
+    check_unmasked(values, name)
+    if isinstance(values, pd.DataFrame):
+        if values.shape[1] == 0:
+            raise ValueError(f"{name} has no columns while a minimum of 1 is required.")
+    elif not sparse.issparse(values) and _is_one_value(values):
+        raise TypeError(
+            f"{name} must hold one value or row for each record; got one {type(values).__name__}. "
+            "Pass an array or a DataFrame."
+        )
+    if isinstance(values, np.ndarray) or is_tensor(values):
+        as_array(name, values)
+    check_column_names(values, name)
+    if not isinstance(values, pd.DataFrame):  # a cell that is no value is left out by a schema
+        _check_real(values, name)
+
+
+def _is_one_value(values: Any) -> bool:
+    if isinstance(values, str | bytes | dict | set) or getattr(values, "ndim", 1) == 0:
+        return True
+    return not (hasattr(values, "__len__") or hasattr(values, "__array__"))
+
+
+def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
+    """Return records in a container that scikit-learn takes, whose cells are of the right kind."""
+    check_readable(X, name)
+    if not (isinstance(X, pd.DataFrame | pd.Series) or sparse.issparse(X) or hasattr(X, "columns")):
+        X = as_array(name, X)
+        if X.ndim == 1 and checks.get("ensure_2d", True):
+            raise ValueError(
+                f"Expected 2D array, got 1D array instead: {name} has shape {X.shape}. Reshape "
+                f"your data by {name}.reshape(-1, 1) if it is one feature, or by "
+                f"{name}.reshape(1, -1) if it is one record."
+            )
+    X = as_frame(X, name) if isinstance(X, pd.DataFrame) else X
+    _check_real(X, name, of_objects=dtype is not None)
+    if dtype is not None:
+        check_numbers(X, name)
+    return X
+
+
+def check_y(y: Any, name: str = "y") -> None:
+    """Refuse targets of which a record has none, or several, whatever they are kept in."""
     if y is None or sparse.issparse(y):  # which scikit-learn refuses where it has to
         return
-    try:
-        values = np.asarray(y)
-    except ValueError:
-        raise ValueError(
-            "y must have one label or number for each record; it holds sequences of several "
-            "lengths."
-        ) from None
-    if values.dtype.kind == "T":
-        raise TypeError("y is of numpy's StringDType. Pass y.astype(object).")
+    check_readable(y, name)
+    values = as_array(name, y)
+    _check_real(values, name, of_objects=True)
     if values.dtype.kind != "O":
         return
     if any_has_length(values):
         raise TypeError(
-            "y holds a sequence or another collection; expected one label or number for each "
-            "record."
+            f"{name} holds a sequence or another collection; expected one label or number for "
+            "each record."
         )
-    if _is_any_missing(values):
+    if pd.isna(values).any():
         raise ValueError(
-            "Input y contains NaN or another missing value. Drop records without a target before "
-            "the fit."
+            f"Input {name} contains NaN or another missing value. Drop records without a target "
+            "before the fit."
         )
 
 
 def _is_absent(values: Any) -> bool:
     return isinstance(values, str) and values == _NOT_GIVEN
-
-
-def _without_strings(X: Any) -> Any:
-    """Return X without numpy's own strings, which scikit-learn does not know."""
-    return X.astype(object) if getattr(getattr(X, "dtype", None), "kind", None) == "T" else X
 
 
 def _as_numbers(y: Any) -> Any:
@@ -148,52 +242,102 @@ def _as_numbers(y: Any) -> Any:
 
 
 def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
-    """Refuse numbers that break whatever compares or converts them."""
+    """Refuse integers that no float can hold: whatever converts the records would fail on them."""
     columns: list[tuple[Any, str]]
     if isinstance(X, np.ndarray):
         columns = [(X.flat, "")] if X.dtype.kind == "O" else []
     else:
-        places = [i for i, dtype in enumerate(X.dtypes) if isinstance(dtype, np.dtype)]
-        places = [i for i in places if X.dtypes.iloc[i].kind == "O"]  # not the types of text
+        places = [i for i, dtype in enumerate(X.dtypes) if _is_object(dtype)]
         columns = [(X.iloc[:, i], f" in the column {X.columns[i]!r}") for i in places]
     for values, where in columns:
-        if any(map(_is_beyond_floats, values)):
-            raise ValueError(f"{name} holds a number that is no float{where}. Check its unit.")
+        if any(isinstance(value, int) and not -_LARGEST <= value <= _LARGEST for value in values):
+            raise ValueError(f"{name} holds a number beyond 1e308{where}. Check its unit.")
 
 
-def _is_beyond_floats(value: Any) -> bool:
-    if isinstance(value, int):
-        return not -_LARGEST <= value <= _LARGEST
-    return isinstance(value, Decimal) and value.is_snan()
-
-
-def _dtypes(values: Any) -> list[Any]:
-    if isinstance(values, pd.DataFrame):
-        return list(values.dtypes)
-    return [getattr(values, "dtype", None)]
-
-
-def _check_real(values: Any, name: str) -> None:
+def _check_real(values: Any, name: str, of_objects: bool = False) -> None:
     """Refuse complex numbers; scikit-learn's error would print them."""
-    if any(getattr(dtype, "kind", None) == "c" for dtype in _dtypes(values)):
-        raise ValueError(
-            f"Complex data not supported: {name} holds complex numbers. Pass their real and "
-            "imaginary parts as columns."
-        )
+    is_frame = isinstance(values, pd.DataFrame)
+    columns = [values.iloc[:, i] for i in range(values.shape[1])] if is_frame else [values]
+    for column in columns:
+        kind = getattr(getattr(column, "dtype", None), "kind", "")
+        if kind == "c" or (kind == "O" and of_objects and _holds_complex(column)):
+            raise ValueError(
+                f"Complex data not supported: {name} holds complex numbers. Pass their real and "
+                "imaginary parts as columns."
+            )
 
 
-def _check_tensor(values: Any, name: str) -> None:
-    try:
-        np.asarray(values[:0] if values.ndim else values)
-    except (RuntimeError, TypeError) as error:
-        raise TypeError(
-            f"{name} is a tensor that numpy cannot read ({error}). Pass "
-            f"{name}.detach().cpu().float()."
-        ) from None
+def _is_object(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind == "O"
 
 
-def _is_any_missing(values: Any) -> bool:
-    try:
-        return bool(pd.isna(values).any())
-    except ArithmeticError:  # a signalling NaN of decimals, which does not bear to be compared
-        return True
+def _holds_complex(values: Any) -> bool:
+    return any(isinstance(value, complex) for value in np.asarray(values, dtype=object).flat)
+
+
+class _CheckedScore:
+    """``score`` of an estimator, which checks y and the weights before scikit-learn sees them."""
+
+    @abstractmethod
+    def _check_scored(self, y: Any) -> None: ...
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return how good predictions are: accuracy of a classifier, R2 of a regressor.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+        y : array-like of shape (n_samples,)
+            Their labels or numbers.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the records.
+
+        Returns
+        -------
+        float
+            As scikit-learn's ``score``.
+        """
+        if y is None:
+            raise TypeError("y must have one label or number for each record; it is None.")
+        check_y(y)
+        self._check_scored(y)
+        if sample_weight is not None:
+            check_readable(sample_weight, "sample_weight")
+            _check_real(sample_weight, "sample_weight")
+            check_numbers(sample_weight, "sample_weight")
+        score: float = super().score(X, y, sample_weight)  # type: ignore[misc]
+        return score
+
+
+class ClassifierMixin(_CheckedScore, base.ClassifierMixin):
+    """scikit-learn's mixin of this name, with the checks of this file in ``score``."""
+
+    classes_: Any
+
+    def _check_scored(self, y: Any) -> None:
+        values = as_array("y", y)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError("Input y contains NaN or infinity. Leave such records out.")
+        known = getattr(self, "classes_", values)
+        if isinstance(known, np.ndarray) and _text_or_not(values) - _text_or_not(known):
+            raise TypeError(
+                f"y holds labels of another type than classes_={known.tolist()[:20]}. Pass y in "
+                "the form of the fit."
+            )
+
+
+def _text_or_not(labels: NDArray[Any]) -> set[bool]:
+    """Return whether labels are text: {True}, {False}, or both."""
+    if labels.dtype == object:
+        return {isinstance(label, str | bytes) for label in labels.flat}
+    return {labels.dtype.kind in "US"}
+
+
+class RegressorMixin(_CheckedScore, base.RegressorMixin):
+    """scikit-learn's mixin of this name, with the checks of this file in ``score``."""
+
+    def _check_scored(self, y: Any) -> None:
+        check_numbers(y, "y")
+        if not np.isfinite(as_array("y", y).astype(np.float64)).all():
+            raise ValueError("Input y contains NaN or infinity. Leave such records out.")

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._sklearn import num_samples
-from ._validation import as_array, check_unmasked, n_records
+from ._validation import as_array, check_unmasked, raise_alone
 from .mechanisms import SecureRandom
 
 __all__ = [
@@ -121,23 +121,22 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
     check_unmasked(groups, name)
     check_order(groups, X, name)
     unit = unit_of(groups, name)
-    values = groups if isinstance(groups, pd.Series) else _array(groups, name)
+    values = groups if isinstance(groups, pd.Series) else _array(groups, name, num_samples(X))
     if np.ndim(values) != 1:
         raise ValueError(
             f"{name} has shape {np.shape(values)}; expected one value for each record, such as the "
             "column of the patients' numbers."
         )
-    if len(values) != n_records(X):
-        raise ValueError(
-            f"{name} has {len(values)} values for {n_records(X)} records. Pass one for each."
-        )
+    _check_length(values, name, num_samples(X))
     try:
         codes, names = pd.factorize(values)  # pandas' code of a missing value is -1
-    except TypeError as error:
-        raise ValueError(
-            f"{name} holds values that cannot be looked up ({error}). Pass numbers or text, such "
-            "as the column of the patients' numbers."
-        ) from None
+    except TypeError:
+        raise_alone(
+            ValueError(
+                f"{name} holds values that have no hash. Pass numbers or text, such as the column "
+                "of the patients' numbers."
+            )
+        )
     if (codes < 0).any():
         raise ValueError(
             f"{name} has missing values, first at position {int((codes < 0).argmax())}: a record "
@@ -198,17 +197,25 @@ def unit_of(groups: Any, name: str = "groups") -> str:
     return own if isinstance(own, str) and own else _ONE_OF[name]
 
 
-def _array(groups: Any, name: str) -> NDArray[Any]:
+def _check_length(values: Any, name: str, n: int) -> None:
+    if len(values) != n:
+        raise ValueError(f"{name} has {len(values)} values for {n} records. Pass one for each.")
+
+
+def _array(groups: Any, name: str, n: int) -> NDArray[Any]:
     """Return an array in which numbers stay numbers and text stays text."""
     if isinstance(groups, np.ndarray):
         return groups
     if isinstance(groups, str) or not hasattr(groups, "__len__"):
-        raise ValueError(f"{name}={groups!r} must have one value for each record.")
+        raise ValueError(
+            f"{name} must have one value for each record; got one {type(groups).__name__}."
+        )
     if not hasattr(groups, "__array__"):  # numpy would turn 1 and "1" into one text
-        array = np.empty(len(groups), object)
+        _check_length(groups, name, n)
+        array = np.empty(n, object)
         try:
             array[:] = groups
         except (TypeError, ValueError):  # rows, in place of values
-            raise ValueError(f"{name} must have one value for each record.") from None
+            raise_alone(ValueError(f"{name} must have one value for each record."))
         return array
     return as_array(name, groups)

@@ -23,12 +23,8 @@ __all__ = ["bare", "embed", "render", "share"]
 
 
 def render(template: str, **context: Any) -> str:
-    """Render one of the templates; all values except embedded images are escaped.
-
-    Of a name with half a character, which no file can hold, its code is shown.
-    """
-    page = _environment().get_template(template).render(version=__version__, **context)
-    return page.encode("utf-8", "backslashreplace").decode()
+    """Render one of the templates; all values except embedded images are escaped."""
+    return _environment().get_template(template).render(version=__version__, **context)
 
 
 def bare(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:

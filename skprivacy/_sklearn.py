@@ -10,14 +10,16 @@ from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
+    InvalidParameterError,
     StrOptions,
     validate_parameter_constraints,
 )
-from sklearn.utils.validation import _num_samples as num_samples
+from sklearn.utils.validation import _num_samples
 
 __all__ = [
     "HasMethods",
     "Interval",
+    "InvalidParameterError",
     "StrOptions",
     "asks_predictions_alone",
     "is_search",
@@ -41,6 +43,15 @@ def is_search(model: Any) -> bool:
     from sklearn.model_selection._search import BaseSearchCV
 
     return isinstance(model, BaseSearchCV)
+
+
+def num_samples(X: Any, name: str = "X") -> int:
+    """Return the number of records; TypeError for what holds none, which is not shown."""
+    try:
+        return int(_num_samples(X))
+    except TypeError:
+        pass
+    raise TypeError(f"{name} must hold one value or row for each record; got {type(X).__name__}.")
 
 
 def output_container(transformer: Any) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import wraps
 from numbers import Integral, Rational, Real
-from typing import Any, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -44,12 +44,12 @@ __all__ = [
     "is_tensor",
     "is_whole",
     "label_columns",
-    "n_records",
     "not_negative",
     "number",
     "open_unit",
     "positive",
     "probability",
+    "raise_alone",
     "sequence",
     "storable",
     "whole",
@@ -133,23 +133,60 @@ def all_numbers(frame: pd.DataFrame) -> bool:
     return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
 
 
+def raise_alone(error: Exception) -> NoReturn:
+    """Raise an error without the one that is being handled, which may quote values of the data.
+
+    ``raise error from None`` hides that one from a traceback and still keeps it.
+    """
+    try:
+        raise error from None
+    finally:
+        error.__context__ = None
+
+
 def as_array(name: str, values: Any) -> NDArray[Any]:
     """Return values as numpy reads them; ValueError or TypeError by name if it cannot."""
+    if is_tensor(values):
+        _check_tensor(values, name)
     try:
         array = np.asarray(values)
     except ValueError:
-        raise ValueError(
+        error: Exception = ValueError(
             f"{name} holds sequences of several lengths; expected as many values in each."
-        ) from None
-    except (TypeError, RuntimeError) as error:  # of a tensor that is no array of numpy's
-        raise TypeError(f"{name} cannot be read as an array ({error}).") from None
-    if array.dtype.names:
-        raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
-    return array
+        )
+    except MemoryError:
+        error = ValueError(f"{name} does not fit into memory. Pass fewer values.")
+    except (TypeError, RuntimeError):
+        error = TypeError(f"{name} cannot be read as an array. Pass a numpy array.")
+    else:
+        if array.dtype.names:
+            raise TypeError(f"{name} is a structured array. Pass pandas.DataFrame({name}).")
+        if array.dtype.kind not in "biufcSUOMm":
+            raise TypeError(f"{name} has dtype {array.dtype}. Pass {name}.astype(object).")
+        return array
+    raise error
+
+
+def _check_tensor(values: Any, name: str) -> None:
+    if values.requires_grad or values.device.type != "cpu" or not _is_known_to_numpy(values):
+        raise TypeError(
+            f"{name} is a tensor that numpy cannot read: its device is {values.device} and its "
+            f"dtype {values.dtype}. Pass {name}.detach().cpu().float()."
+        )
+
+
+def _is_known_to_numpy(values: Any) -> bool:
+    try:
+        values.flatten()[:0].numpy()
+    except (RuntimeError, TypeError):  # of a sparse tensor, or of bfloat16
+        return False
+    return True
 
 
 def as_frame(X: Any, name: str = "X") -> Any:
-    """Return a table of pyarrow's or polars' as a DataFrame of pandas', anything else as it is.
+    """Return a table of pyarrow or polars as a DataFrame of pandas, anything else as it is.
+
+    Sparse columns that leave out another value than zero become dense: scikit-learn refuses them.
 
     A Schema looks for columns by name, whatever their order; numpy would lose the names.
     """
@@ -159,7 +196,20 @@ def as_frame(X: Any, name: str = "X") -> Any:
         return X.to_pandas()
     if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
-    return X
+    return _dense_where_filled(X) if isinstance(X, pd.DataFrame) else X
+
+
+def _dense_where_filled(X: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without sparse columns that leave out another value than zero."""
+    filled = {
+        i: pd.Series(np.asarray(X.iloc[:, i]), X.index, name=X.columns[i])
+        for i, dtype in enumerate(X.dtypes)
+        if isinstance(dtype, pd.SparseDtype) and dtype.fill_value != 0
+    }
+    if not filled:
+        return X
+    columns = [filled.get(i, X.iloc[:, i]) for i in range(X.shape[1])]
+    return pd.concat(columns, axis=1)
 
 
 def check_delta_is_small(delta: float) -> None:
@@ -219,12 +269,11 @@ def _is_float(dtype: Any) -> bool:
     return str(dtype) in ("torch.float32", "torch.float64")
 
 
-def check_column_names(X: Any) -> None:
+def check_column_names(X: Any, name: str = "X") -> None:
     """Refuse a DataFrame with two columns of the same name, in every version of scikit-learn."""
-    check_unmasked(X)
     columns = getattr(X, "column_names", getattr(X, "columns", None))  # the first is pyarrow's
     if columns is not None:
-        check_names_differ(columns)
+        check_names_differ(columns, name)
 
 
 def check_names_differ(columns: Any, name: str = "X") -> None:
@@ -241,39 +290,45 @@ def check_names_differ(columns: Any, name: str = "X") -> None:
 def check_numbers(X: Any, name: str = "X") -> None:
     """Refuse text and dates and name their columns; numbers written as text are accepted."""
     check_unmasked(X, name)
-    if isinstance(X, np.ndarray) and X.dtype.kind == "O" and any_has_length(X):
-        raise TypeError(
-            f"{name} holds a sequence or another collection; each argument must be a string or a "
-            "number. Make a column of each of its values."
-        )
-    if isinstance(X, pd.DataFrame):
-        others = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
-        not_numeric = [X.columns[i] for i in others if _holds_text(X.iloc[:, i], name)]
-        where = f" in the columns {not_numeric[:5]!r}"
+    if not isinstance(X, pd.DataFrame):
+        others, text = [X], [name] * _holds_text(X, name)
+        where = ""
     else:
-        not_numeric, where = [name] * _holds_text(X, name), ""
-    if not_numeric:
+        places = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
+        others = [X.iloc[:, i] for i in places]
+        text = [X.columns[i] for i in places if _holds_text(X.iloc[:, i], name)]
+        where = f" in the columns {text[:5]!r}"
+    if text:
         raise ValueError(
             f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
             "for example with SchemaTransformer."
         )
-    columns = (X.iloc[:, i] for i in others) if isinstance(X, pd.DataFrame) else (X,)
-    for column in columns:
+    for column in others:
         _check_convertible(column, name)
 
 
 def _check_convertible(values: Any, name: str) -> None:
-    """Refuse objects that are no numbers, and integers that no float can hold."""
-    if getattr(getattr(values, "dtype", None), "kind", "O") != "O":
+    """Refuse objects that are not numbers, and integers that no float can hold."""
+    if getattr(getattr(values, "dtype", None), "kind", "O") != "O" or sparse.issparse(values):
         return
-    try:
-        np.asarray(values, dtype=np.float64)
-    except OverflowError:
-        raise ValueError(f"{name} holds a number beyond 1e308. Check its unit.") from None
-    except (TypeError, ValueError):
+    array = as_array(name, values)
+    if array.dtype.kind == "O" and any_has_length(array):
         raise TypeError(
-            f"{name} holds a value that is no number; each argument must be a string or a number."
-        ) from None
+            f"{name} holds a sequence or another collection; each argument must be a string or a "
+            "number. Make a column of each of its values."
+        )
+    try:
+        array.astype(np.float64)
+    except OverflowError:
+        error: Exception = ValueError(f"{name} holds a number beyond 1e308. Check its unit.")
+    except (TypeError, ValueError):
+        error = TypeError(
+            f"{name} holds a value that is not a number; each argument must be a string or a "
+            "number."
+        )
+    else:
+        return
+    raise error
 
 
 def any_has_length(values: NDArray[np.object_]) -> bool:
@@ -295,7 +350,7 @@ def _holds_text(values: Any, name: str) -> bool:
         return False
     array = as_array(name, values)
     if array.dtype.kind not in "OUS":
-        return array.dtype.kind in "MmT"  # dates, and numpy's own strings
+        return array.dtype.kind in "Mm"
     return any(isinstance(v, str | bytes | date) and not _reads_as_number(v) for v in array.flat)
 
 
@@ -308,22 +363,24 @@ def _reads_as_number(value: Any) -> bool:
 
 
 def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
-    """Return the column of each label in ``classes``."""
+    """Return the column of each label in ``classes``, which are those of a model."""
     y = as_array(name, y)
     if y.ndim != 1:
         raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
     try:
         columns = np.searchsorted(classes, y)
-    except (TypeError, ValueError, ArithmeticError):
-        raise TypeError(
-            f"{name} holds labels of another type than the model's, {classes.tolist()[:20]}."
-        ) from None
+    except (TypeError, ValueError):
+        raise_alone(
+            TypeError(
+                f"{name} holds labels of another type than the model's. Pass {name} in the form "
+                "of the model's classes_."
+            )
+        )
     unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
     if unknown.any():
         raise ValueError(
-            f"{name} holds the label {y[unknown][0]!r}, which occurs neither in the model nor in "
-            f"the attacker's records; expected one of {classes.tolist()[:20]}. Leave such records "
-            "out."
+            f"{name} holds a label, first at position {int(unknown.argmax())}, which occurs "
+            "neither in the model nor in the attacker's records. Leave such records out."
         )
     return columns
 
@@ -425,30 +482,22 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
         ) from None
 
 
-def n_records(X: Any) -> int:
-    """Return the number of records; TypeError for what holds none."""
-    try:
-        return int(_sklearn.num_samples(X))
-    except TypeError:
-        raise TypeError(f"X must be a table of records, not of type {type(X).__name__}.") from None
-
-
 def check_one_type(name: str, labels: Any) -> None:
     """Raise TypeError for labels as bytes, and for such as have no order: text beside numbers."""
     values = as_array(name, labels)
     if values.dtype.kind == "S":
         raise TypeError(f"{name} has labels as bytes. Convert them to text: labels.astype(str).")
-    if values.dtype.kind in "TV":  # numpy's own strings, and structures
-        raise TypeError(f"{name} has labels of type {values.dtype}. Pass labels.astype(object).")
     if values.dtype.kind != "O":
         return
     try:
         found = distinct(values)
         np.searchsorted(found, found)  # alone, a complex number among others passes
-    except (TypeError, ValueError, ArithmeticError):  # of arrays and of NaN among decimals, too
-        raise TypeError(
-            f"{name} must have labels of one type; some have no order, as text beside numbers."
-        ) from None
+    except (TypeError, ValueError):
+        raise_alone(
+            TypeError(
+                f"{name} must have labels of one type; some have no order, as text beside numbers."
+            )
+        )
 
 
 def distinct(labels: NDArray[Any]) -> NDArray[Any]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.multiclass import check_classification_targets
 
+from ._data_validation import check_classification_targets
 from ._validation import check_one_type
 from .base import PrivateFit
 from .mechanisms.bounds import checked_bounds

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 
+import skprivacy
+from skprivacy._clones import without_values
+from skprivacy._validation import raise_alone
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -120,3 +127,59 @@ def test_numbers_that_are_written_as_text_pass():
     model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, LABELS)
     assert model.coef_.shape == (2,)
     assert 0 <= private_mean(["0.5", "1"], bounds=(0, 1), epsilon=1.0).value <= 1
+
+
+PRINTING = re.compile(
+    r"\b(check_array|check_X_y|column_or_1d|check_consistent_length|type_of_target"
+    r"|check_classification_targets|indexable|ClassifierMixin|RegressorMixin)\b"
+)
+
+
+def test_one_file_imports_what_prints_records():
+    """scikit-learn's own functions show arrays and labels in their errors."""
+    for file in Path(skprivacy.__file__).parent.rglob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+        of_scikit_learn = [node for node in imports if (node.module or "").startswith("sklearn")]
+        found = [
+            alias.name
+            for node in of_scikit_learn
+            for alias in node.names
+            if PRINTING.match(alias.name)
+        ]
+        assert not found or file.name == "_data_validation.py", f"{file.name} imports {found}"
+
+
+def failing(call):
+    try:
+        call()
+    except Exception as error:
+        return without_values(error)
+
+
+def test_an_error_of_another_author_is_told_without_its_text():
+    own = failing(lambda: AdaSSPRegressor(epsilon=-1).fit([[1.0]], [1.0]))
+    assert own.startswith("The 'epsilon' parameter of AdaSSPRegressor must be a float")
+    own = failing(lambda: private_mean(NUMBERS, bounds=(1, 0), epsilon=1.0))
+    assert own.startswith("bounds=(1, 0) must be")
+    counted = failing(lambda: LogisticRegression().fit(NUMBERS, LABELS).predict([[1.0]]))
+    assert "X has 1 features, but LogisticRegression is expecting 3 features" in counted
+    told = failing(lambda: LogisticRegression().fit([["a secret"]], [0]))
+    assert "secret" not in told
+    assert re.match(r"ValueError in sklearn/.*, line \d+, 'could not convert string to", told)
+    told = failing(lambda: pd.to_datetime("a secret"))
+    assert "secret" not in told
+    assert re.match(r"\w+ in [\w/.]+, line \d+; its text is left out", told)
+
+
+def test_an_error_is_raised_without_the_one_that_it_replaces():
+    def replaced():
+        try:
+            float("a secret")
+        except ValueError:
+            raise_alone(ValueError("fine"))
+
+    with pytest.raises(ValueError, match="fine") as raised:
+        replaced()
+    assert raised.value.__context__ is None
+    assert raised.value.__cause__ is None

@@ -48,9 +48,9 @@ def test_the_name_of_a_series_is_the_unit():
         (pd.Series([1, 2, 3, 4], name="record"), "groups is named 'record'"),
         ([1, "1", 2, 3], "a value both as a number and as text"),
         (pd.Series([1.0, "b", "1", "b"], dtype="category"), "a value both as a number and as text"),
-        (5, "groups=5 must have one value"),
-        ("abcd", "groups='abcd' must have one value"),
-        ([["a"], ["b"], ["a"], 1], "groups holds values that cannot be looked up"),
+        (5, "groups must have one value for each record; got one int"),
+        ("abcd", "groups must have one value for each record; got one str"),
+        ([["a"], ["b"], ["a"], 1], "groups holds values that have no hash"),
     ],
 )
 def test_groups_that_leave_a_record_unprotected_are_refused(groups, match):

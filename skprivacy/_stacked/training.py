@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_X_y
 
 from .._blas import PREDICT_WORK, blas_threads, one_blas_thread, one_thread
 from .._clones import shadow_clone
+from .._data_validation import check_X_y
 from .._sklearn import safe_indexing
 from .._validation import distinct, label_columns
 from .devices import trained_on, usable

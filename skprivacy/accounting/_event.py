@@ -64,7 +64,9 @@ class LocalBound(NamedTuple):
 def check_event(name: str, value: Any) -> None:
     """Raise TypeError unless ``value`` is an event."""
     if not isinstance(value, Event):
-        raise TypeError(f"{name}={value!r} must be an Event, such as GaussianEvent(1.0).")
+        raise TypeError(
+            f"{name} must be an Event, such as GaussianEvent(1.0); got {type(value).__name__}."
+        )
 
 
 @dataclass(frozen=True)

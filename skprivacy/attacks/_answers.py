@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
+from .._clones import asked
 from .._validation import as_array, check_one_type, label_columns
 from . import scores
 from ._predictions import predict_aligned
@@ -56,9 +57,7 @@ class Answers(NamedTuple):
 
     def ask(self, model: Any, X: Any, classes: Classes) -> Any:
         """Return the answers about records; probabilities with a column for each class."""
-        return (
-            predict_aligned(model, X, classes) if self.by_class else getattr(model, self.method)(X)
-        )
+        return predict_aligned(model, X, classes) if self.by_class else asked(model, self.method, X)
 
     def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
         """Return log-odds, or minus the loss where there are none."""

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_readable
+from .._data_validation import check_array, check_consistent_length, column_or_1d
 from .._torch import torch_is_named
 from .._validation import (
     Interval,
     as_array,
-    check_numbers,
     check_random_state,
     flag,
     sequence,
@@ -285,9 +283,7 @@ class InversionAttack(ABC, BaseEstimator):
 
 def checked_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
     """Return finite rows and as many labels."""
-    check_readable(X, name)
-    check_numbers(X, name)
     rows = check_array(X, dtype=np.float64, order="C", input_name=name)
-    labels = column_or_1d(as_array("y", y))
+    labels = column_or_1d(y)
     check_consistent_length(rows, labels)
     return rows, labels

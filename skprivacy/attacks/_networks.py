@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 
 from .._blas import threads_for
 from .._clones import train_clone
+from .._validation import check_numbers
 
 __all__ = ["Layer", "ModuleNetwork", "Network", "PlainNetwork", "open_network"]
 
@@ -140,6 +141,7 @@ class PlainNetwork(Network):
         )
 
     def _inputs(self, X: Any, upto: int) -> list[Float64Array]:
+        check_numbers(X)
         inputs = [np.asarray(X, dtype=float)]
         expected = len(self.weights[0])
         if inputs[0].ndim != 2:

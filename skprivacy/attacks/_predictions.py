@@ -45,15 +45,15 @@ def check_known(y: NDArray[Any], classes: Any) -> None:
     unknown = ~np.isin(y, classes)
     if not unknown.any():
         return
-    labels, known = np.unique(y[unknown])[:5].tolist(), np.asarray(classes)[:5].tolist()
+    known = np.asarray(classes)[:5].tolist()
     if unknown.all():
         raise ValueError(
-            f"y holds the labels {labels}, none of which the target knows; expected labels from "
+            "y holds labels none of which the target knows; expected labels from "
             f"{known}. Pass y in the form the target was fitted with."
         )
     warn_caller(
-        f"y holds {int(unknown.sum())} records with labels that the target does not know: "
-        f"{labels} (it knows {known}). Their probability is 0, so they pass for non-members. "
+        f"y holds {int(unknown.sum())} records with labels that the target does not know; it "
+        f"knows {known}. Their probability is 0, so they pass for non-members. "
         "Leave them out, or pass y in the form the target was fitted with.",
         UserWarning,
     )

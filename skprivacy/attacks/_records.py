@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._data_validation import check_cells, make_row_major
+from .._data_validation import check_cells, check_readable, make_row_major
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_array, as_frame
 
@@ -37,6 +37,7 @@ def as_records(X: Any, name: str = "X") -> Any:
     """Return X as an array or DataFrame in C order, or as a CSR matrix: X itself if it is one."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
+    check_readable(X, name)
     X = as_frame(X, name)
     records = X if isinstance(X, pd.DataFrame) else _as_array(X, name)
     if 0 in records.shape[1:]:
@@ -51,19 +52,14 @@ def _as_array(X: Any, name: str) -> NDArray[Any]:
     records = as_array(name, X)
     if not records.ndim:
         raise ValueError(f"{name} must be a table of records, not of type {type(X).__name__}.")
-    # numpy's own strings are unknown to scikit-learn and pandas
-    return records.astype(object) if records.dtype.kind == "T" else records
+    return records
 
 
 def as_table(X: Any) -> pd.DataFrame:
-    """Return records as a table, in which text of an array stays Python's.
-
-    pandas' own cannot hold every one: no half of a surrogate pair.
-    """
+    """Return records as a table."""
     if np.ndim(X) > 2:
         raise ValueError(f"X has shape {np.shape(X)}; expected a row of features of each record.")
-    of_text = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
-    return pd.DataFrame(X, dtype=object if of_text else None)
+    return pd.DataFrame(X)
 
 
 def some_records(X: Any, name: str) -> Any:
@@ -229,8 +225,7 @@ def _text(column: pd.Series[Any]) -> Any:
 
 def _marked(values: NDArray[np.object_]) -> NDArray[np.object_]:
     marked = [f"t{value}" if type(value) is str else _mark(value) for value in values]
-    # pandas hashes text as UTF-8, which half of a surrogate pair has none of
-    return np.array([mark.encode("utf-8", "surrogatepass") for mark in marked], dtype=object)
+    return np.array(marked, dtype=object)
 
 
 def _mark(value: Any) -> str:

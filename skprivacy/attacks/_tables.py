@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._clones import named_failure
+from .._validation import raise_alone
 from ._answers import KINDS, PROBABILITIES, Answers, answers_of
 from ._records import as_records, fingerprints, num_samples, parts_of, safe_indexing
 
@@ -71,8 +73,10 @@ class AnswerTable:
     def asking(cls, model: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp]) -> AnswerTable:
         """Ask a fitted model about records, some at a time, and keep what it says of ``rows``."""
         asked = answers_of(model, y)
-        ask, few = getattr(model, asked.method), parts_of(num_samples(X))
-        told = [ask(X if len(few) == 1 else safe_indexing(X, part)) for part in few]
+        few = parts_of(num_samples(X))
+        with named_failure(model, "asked about X"):
+            ask = getattr(model, asked.method)
+            told = [ask(X if len(few) == 1 else safe_indexing(X, part)) for part in few]
         answer: Any
         if isinstance(told[0], list):  # one table for each label
             answer = [np.concatenate(parts)[rows] for parts in zip(*told, strict=True)]
@@ -140,8 +144,8 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
     axes = "(n_records, n_classes)" if ndim == 2 else "(n_shadows, n_records, n_classes)"
     try:
         table = np.asarray(proba, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, of shape {axes}: {error}") from error
+    except (TypeError, ValueError):
+        raise_alone(ValueError(f"{name} must hold numbers, of shape {axes}."))
     if table.ndim != ndim or table.shape[-1] < 2 or 0 in table.shape:
         raise ValueError(
             f"{name} has shape {table.shape}; expected probabilities of shape {axes}, with a "
@@ -155,15 +159,15 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
     wrong = (table < 0) | (table > 1 + _TOLERANCE)
     if wrong.any():
         raise ValueError(
-            f"{name} holds {table[wrong][0]:g}, which is no probability; expected values between "
+            f"{name} holds a number that is not a probability; expected values between "
             "0 and 1. Pass probabilities, not logits."
         )
     sums = table.sum(axis=-1)
     if np.abs(sums - 1).max() > _TOLERANCE:
         at = tuple(int(i) for i in np.argwhere(np.abs(sums - 1) > _TOLERANCE)[0])
         raise ValueError(
-            f"{name} has rows that do not sum to one: row {at if ndim == 3 else at[0]} sums to "
-            f"{sums[at]:.4g}. Pass the probabilities of all classes."
+            f"{name} has rows that do not sum to one, first row {at if ndim == 3 else at[0]}. Pass "
+            "the probabilities of all classes."
         )
     return table
 

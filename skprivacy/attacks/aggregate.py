@@ -12,12 +12,11 @@ from scipy.linalg import inv
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_readable
+from .._data_validation import check_array
 from .._sklearn import StrOptions
-from .._validation import Interval, check_numbers, is_whole
+from .._validation import Interval, is_whole
 from ..base import undone_if_refused
 from ..metrics._samples import as_numbers
 from .result import AttackResult
@@ -408,8 +407,6 @@ class AggregateAttack(BaseEstimator):
         return np.divide(score, spread, out=np.zeros(len(X)), where=spread > 0)
 
     def _records(self, name: str, X: Any) -> Float64Array:
-        check_readable(X, name)
-        check_numbers(X, name)
         records = check_array(X, dtype=float, order="C", input_name=name, estimator=self)
         if records.shape[1] != self.n_features_in_:
             raise ValueError(

@@ -16,11 +16,12 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
-from .._validation import as_array, label_columns
+from .._clones import named_failure
+from .._data_validation import check_consistent_length, column_or_1d
+from .._validation import label_columns
 from ..base import undone_on_error
 from . import scores
 from ._predictions import check_known, class_list, predict_aligned
@@ -169,11 +170,11 @@ class AttributeInference(BaseEstimator):
         ):
             raise ValueError(f"prior={self.prior!r} must be 'imputation', 'marginal' or 'uniform'.")
         frame, values = self._split_complete(X)
-        y = column_or_1d(as_array("y", y))
+        y = column_or_1d(y)
         check_consistent_length(frame, y)
         try:
             known, counts = np.unique(values, return_counts=True)
-        except (TypeError, ValueError, ArithmeticError):
+        except (TypeError, ValueError):
             raise TypeError(
                 f"attribute={self.attribute!r} has values without an order, such as text beside "
                 "numbers. Give them one type."
@@ -181,8 +182,8 @@ class AttributeInference(BaseEstimator):
         if len(known) < 2:
             raise ValueError(
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
-                f"records; got {known[0]!r} only, so there is nothing to infer. Pass other "
-                "records or another attribute."
+                "records; it has one, so there is nothing to infer. Pass other records or another "
+                "attribute."
             )
         with undone_on_error(self):
             self.values_ = known
@@ -312,7 +313,8 @@ class AttributeInference(BaseEstimator):
         return np.tile(known, (len(frame), 1))
 
     def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
-        proba = self.imputer_.predict_proba(self._with_class(frame, y))
+        with named_failure(self.imputer_, "asked about X"):
+            proba = self.imputer_.predict_proba(self._with_class(frame, y))
         columns = [list(self.imputer_.classes_).index(str(value)) for value in self.values_]
         return proba[:, columns]
 

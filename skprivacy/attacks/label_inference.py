@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from .._clones import train_clone
+from .._clones import asked, train_clone
+from .._data_validation import check_consistent_length, column_or_1d
 from .._groups import protected
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_array, check_random_state, label_columns, whole
@@ -110,8 +110,8 @@ class LabelCanaries:
             ) from None
         if len(known) < 2:
             raise ValueError(
-                f"classes={known.tolist()!r}: a label can be flipped to another one only. Pass at "
-                "least two."
+                f"classes must hold at least two labels, found {len(known)}. A label is flipped to "
+                "another one."
             )
         whole("n_canaries", n_canaries)
         people = protected(groups, y)
@@ -375,7 +375,7 @@ class LabelInferenceAttack(BaseEstimator):
     def _probabilities(self, model: Any, X: Any) -> Float64Array:
         if hasattr(model, "predict_proba"):
             return predict_aligned(model, X, self.classes_)
-        return np.eye(len(self.classes_))[label_columns(model.predict(X), self.classes_)]
+        return np.eye(len(self.classes_))[label_columns(asked(model, "predict", X), self.classes_)]
 
     def _log_odds(
         self, model: Any, X: Any, label: ArrayLike, other: ArrayLike, least: float

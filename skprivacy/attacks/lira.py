@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._clones import without_values
 from .._sklearn import StrOptions
-from .._validation import Interval
+from .._validation import Interval, raise_alone
 from . import scores
 from ._moments import Moments, log_ratio, standard_score
 from ._records import parts_of
@@ -210,10 +211,12 @@ class LiRA(ShadowedAttack):
         try:
             return list(self.augment(X))
         except TypeError as error:
-            raise TypeError(
-                f"augment={self.augment!r} must take records and return a list of variants of "
-                f"them. It failed: {error}"
-            ) from error
+            raise_alone(
+                TypeError(
+                    f"augment={self.augment!r} must take records and return a list of variants of "
+                    f"them. It failed: {without_values(error)}"
+                )
+            )
 
 
 def _unusual(setting: tuple[float, float]) -> float:

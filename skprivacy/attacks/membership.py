@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .. import metrics
+from .._data_validation import check_consistent_length
 from .._validation import Interval, as_array, label_columns
 from ..base import undone_on_error
 from . import scores

@@ -13,12 +13,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import train_clone
+from .._clones import train_clone, without_values
+from .._data_validation import check_consistent_length
 from .._jobs import check_n_jobs, workers
-from .._validation import as_array, check_one_type, check_random_state, sequence, whole
+from .._validation import as_array, check_one_type, check_random_state, raise_alone, sequence, whole
 from ..accounting._checks import numbers
 from ..base import undone_on_error
 from . import scores
@@ -136,7 +136,8 @@ class PropertyAttack(BaseEstimator):
         try:
             return self.decision_function(target)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{name}: {error}") from error
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise_alone(kind(f"{name}: {without_values(error)}"))
 
     @abstractmethod
     def decision_function(self, target: Any) -> float:

@@ -81,6 +81,10 @@ class AttackResult:
     def __post_init__(self) -> None:
         members, others = check_scores(self.scores_in, self.scores_out)
         open_unit("alpha", self.alpha)
+        if not isinstance(self.attack, str):
+            raise TypeError(
+                f"attack must be the name of the attack, not {type(self.attack).__name__}."
+            )
         object.__setattr__(self, "scores_in", members)
         object.__setattr__(self, "scores_out", others)
 
@@ -234,7 +238,7 @@ class AttackResult:
         self._check_groups(members, others)
         try:
             names = np.unique(np.concatenate([members, others]))
-        except (TypeError, ValueError, ArithmeticError):
+        except (TypeError, ValueError):
             raise TypeError(
                 "groups_in and groups_out hold names that have no order, such as None beside "
                 "text. Give all groups names of one type."

@@ -12,11 +12,10 @@ import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_consistent_length
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import check_weights, group_names
+from .._data_validation import check_classification_targets, check_consistent_length
 from .._groups import Groups, check_groups
 from .._jobs import N_JOBS
 from .._sklearn import StrOptions

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_consistent_length
 
+from .._data_validation import check_consistent_length
 from .._validation import check_random_state
 from ._predictions import predict_aligned
 from ._records import as_records

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._clones import without_values
 from .._validation import is_number, label_columns, positive, sequence, whole
 from ..metrics._samples import as_numbers
 from ._networks import Network, open_network
@@ -303,8 +304,8 @@ def trained(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Fl
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"train={train!r} must take a vector of {len(weights)} weights and return such a "
-            f"vector, or a network. It failed: {error}"
-        ) from error
+            f"vector, or a network. It failed: {without_values(error)}"
+        ) from None
 
 
 def labels_as_columns(model: Any, y: Any) -> NDArray[np.intp]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._clones import asked
 from .._groups import Groups
 from ..attacks._records import fingerprints
 
@@ -83,7 +84,7 @@ def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | No
 def _output(model: Any, X: Any) -> tuple[Any, bool]:
     for name in ("predict_proba", "decision_function", "score_samples", "predict"):
         if hasattr(model, name):
-            output = getattr(model, name)(X)
+            output = asked(model, name, X)
             if isinstance(output, list):  # of several targets
                 return np.concatenate([np.asarray(part) for part in output], axis=1), False
             return np.asarray(output), name == "predict_proba"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import type_of_target
 
+from .._data_validation import type_of_target
 from .._sklearn import num_samples, safe_indexing
 from ..attacks import AttackResult
 from ..attacks.result import FEWEST
@@ -77,11 +77,11 @@ def partitions_of(
         name = str(subgroups)
         try:
             pair = tuple(safe_indexing(X, subgroups, axis=1) for X in (X_train, X_test))
-        except (KeyError, ValueError, IndexError, TypeError) as error:
+        except (KeyError, ValueError, IndexError, TypeError):
             raise ValueError(
                 f"subgroups={subgroups!r} must be a column of X_train and X_test, or a pair of "
-                f"arrays (groups_train, groups_test); there is no such column ({error})."
-            ) from error
+                f"arrays (groups_train, groups_test); there is no such column."
+            ) from None
     else:
         name, pair = "subgroup", _checked_pair(subgroups, X_train, X_test)
     if len(distinct := np.unique(np.concatenate([_named(part) for part in pair]))) > MOST_SUBGROUPS:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._clones import asked
 from .._sklearn import num_samples
 from ..attacks._answers import one_label, targets_of
 from ._people import People
@@ -43,7 +44,7 @@ def _accuracy(model: Any, X: Any, y: Any) -> float:
     """Return the share of records whose labels are all right; NaN for models without classes."""
     if not hasattr(model, "classes_"):
         return float("nan")
-    right = np.asarray(model.predict(X)) == targets_of(y, num_samples(X))
+    right = np.asarray(asked(model, "predict", X)) == targets_of(y, num_samples(X))
     return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.utils import check_consistent_length
 
+from .._data_validation import check_consistent_length
 from .._sklearn import num_samples
 from .._validation import is_whole
 from ._error_probability import check_alpha

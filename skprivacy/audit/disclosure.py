@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import is_regressor
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import asked
 from .._groups import Groups, protected
 from .._sklearn import num_samples
 from .._validation import check_one_type
@@ -385,7 +385,7 @@ def _error_gap(
 
 
 def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
-    predicted, true = np.asarray(model.predict(X)), np.asarray(y)
+    predicted, true = np.asarray(asked(model, "predict", X)), np.asarray(y)
     if predicted.size != true.size:
         raise ValueError(
             f"{name} has shape {true.shape}, and the model predicts {predicted.shape}. Pass what "
@@ -413,10 +413,11 @@ def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
         check_one_type(f"y_{part}", y)
         X = as_records(X, f"X_{part}")
-        try:
-            check_consistent_length(X, y)
-        except ValueError as error:
-            raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
+        if num_samples(X) != num_samples(y, f"y_{part}"):
+            raise ValueError(
+                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
+                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
+            )
 
 
 def _check_thresholds(min_records: Any, min_degrees_of_freedom: Any, max_gap: Any) -> None:

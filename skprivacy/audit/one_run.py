@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._clones import asked
 from .._validation import flag
 from ..accounting import PrivacyGuarantee
 from ..attacks._predictions import class_list, predict_aligned
@@ -391,7 +392,7 @@ def _bounds(
 def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     """Return how much the model believes each label; all it says may be the label."""
     if not hasattr(model, "predict_proba"):
-        return np.asarray(model.predict(X) == y, dtype=float)
+        return np.asarray(asked(model, "predict", X) == y, dtype=float)
     classes = class_list(model.classes_, y)
     own = predict_aligned(model, X, classes)[np.arange(len(y)), np.searchsorted(classes, y)]
     return np.log(np.maximum(own, _LEAST)) - np.log(np.maximum(1 - own, _LEAST))

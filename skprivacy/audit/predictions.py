@@ -191,7 +191,7 @@ def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
         return named
     try:
         known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
-    except (TypeError, ValueError, RuntimeError, ArithmeticError):  # of tensors and matrices, too
+    except (TypeError, ValueError, RuntimeError):  # of tensors and matrices, too
         raise TypeError("y_in and y_out must be labels of one type.") from None
     return known if len(known) == n_classes else np.arange(n_classes)
 
@@ -212,9 +212,8 @@ def _check_group(name: str, table: NDArray[np.float64], y: Any, classes: NDArray
     unknown = ~np.isin(np.asarray(y), classes)
     if unknown.any():
         raise ValueError(
-            f"y_{name} holds labels without a column: "
-            f"{np.unique(np.asarray(y)[unknown])[:5].tolist()}; the columns are "
-            f"{classes.tolist()[:20]}. Pass classes, in the order of the columns."
+            f"y_{name} holds labels without a column in proba_{name}, in {int(unknown.sum())} "
+            "records. Pass classes, in the order of the columns."
         )
 
 

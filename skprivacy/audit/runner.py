@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .._clones import asked
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
@@ -280,17 +280,18 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
                 f"got shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
                 "y_train, X_test, y_test)."
             )
-        try:
-            check_consistent_length(X, y)
-        except ValueError as error:
-            raise ValueError(f"X_{part} and y_{part} differ in length: {error}") from error
+        if num_samples(X) != num_samples(y, f"y_{part}"):
+            raise ValueError(
+                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
+                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
+            )
         if np.ndim(y) != 1 or not hasattr(model, "classes_"):
             continue
         check_one_type(f"y_{part}", y)
         known = np.asarray(model.classes_).tolist()
         if unknown := set(distinct(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
-                f"y_{part} holds labels that the model does not know: {sorted(unknown)[:5]}; "
+                f"y_{part} holds {len(unknown)} labels that the model does not know; "
                 f"it knows {known[:20]}. Remove these records, or pass labels in the form that the "
                 "model was fitted with."
             )
@@ -301,7 +302,7 @@ def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
     """Return the shape of what a model predicts of one record."""
     if not hasattr(model, "predict"):
         return ()
-    return np.shape(model.predict(safe_indexing(X, np.arange(1))))[1:]
+    return np.shape(asked(model, "predict", safe_indexing(X, np.arange(1))))[1:]
 
 
 def shared_rows(

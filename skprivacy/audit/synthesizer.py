@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 from sklearn.base import clone
-from sklearn.utils import check_consistent_length
 
+from .._data_validation import check_consistent_length
 from .._validation import whole
 from ..attacks._records import as_records
 from ..metrics import auc

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import Bunch, check_consistent_length, column_or_1d
+from sklearn.utils import Bunch
 
+from .._data_validation import check_consistent_length, column_or_1d
 from .._validation import check_random_state, is_number, whole
 
 __all__ = ["make_people"]

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import named_failure
+from .._data_validation import ClassifierMixin, check_readable, check_y
 from .._sklearn import HasMethods
 from ..base import undone_on_error
 
@@ -101,10 +102,13 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
     def _told(self, X: Any) -> Float64Array:
         """Return the probabilities of the model itself."""
         check_is_fitted(self, "estimator_")
+        check_readable(X)
         with named_failure(self.estimator_, "asked about X"):
             return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
 
     def _learn(self, X: Any, y: Any) -> None:
+        check_readable(X)
+        check_y(y)
         with named_failure(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(X, y)
 

@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
-from sklearn.utils import column_or_1d, indexable
 
 from .._clones import named_failure
+from .._data_validation import check_y, column_or_1d, indexable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
@@ -115,6 +115,7 @@ class MemGuardClassifier(OutputDefence):
             raise ValueError(
                 "MemGuardClassifier requires y to be passed, but the target y is None."
             )
+        check_y(y)
         X, labels = indexable(X, column_or_1d(y, warn=True))
         random = check_random_state(self.random_state)
         seed, self._key = random.randint(2**31 - 1), random.bytes(16)

@@ -9,20 +9,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.dummy import DummyClassifier
-from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
-from .._data_validation import check_readable, check_y, validate_data
+from .._clones import named_failure, without_values
+from .._data_validation import (
+    ClassifierMixin,
+    check_array,
+    check_consistent_length,
+    check_readable,
+    check_y,
+    column_or_1d,
+    validate_data,
+)
 from .._sklearn import num_samples, safe_indexing
 from .._validation import (
     all_numbers,
     as_frame,
     check_delta_is_small,
     check_random_state,
+    raise_alone,
 )
 from ..accounting import Composed, Event, epsilon_of
 from ..base import PrivateEstimatorMixin, PrivateFit
@@ -170,11 +179,13 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 for student in [self._student()] if given else default_students(records):
                     taught(student, records, made_up[some])
         except Exception as error:
-            raise ValueError(
-                f"student={self.student!r} cannot be fitted to the public records ({error}). "
-                "Nothing was charged. Pass a student that takes them, for instance a pipeline that "
-                "begins with SchemaTransformer."
-            ) from error
+            raise_alone(
+                ValueError(
+                    f"student={self.student!r} cannot be fitted to the public records "
+                    f"({without_values(error)}). Nothing was charged. Pass a student that takes "
+                    "them, for instance a pipeline that begins with SchemaTransformer."
+                )
+            )
 
     def _check_student(self) -> None:
         asks = self.aggregator is not None and self.aggregator.asks_student
@@ -240,7 +251,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         rows = self._rows(X)
         if isinstance(self.student_, DummyClassifier):
             rows = np.zeros((num_samples(rows), 1))
-        return self.classes_[self.student_.predict(rows)]
+        with named_failure(self.student_, "asked about X"):
+            return self.classes_[self.student_.predict(rows)]
 
     @_student_can("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -259,7 +271,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         if isinstance(self.student_, DummyClassifier):
             rows = np.zeros((num_samples(rows), 1))
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        found[:, self.student_.classes_] = self.student_.predict_proba(rows)
+        with named_failure(self.student_, "asked about X"):
+            found[:, self.student_.classes_] = self.student_.predict_proba(rows)
         return found
 
 

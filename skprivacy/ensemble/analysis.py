@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp
 
 from .. import _config
-from .._validation import is_whole, whole
+from .._validation import is_whole, raise_alone, whole
 from ..accounting import DEFAULT_ORDERS, check_delta
 from ..accounting.events._vote_curve import gnmax_rdp
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
@@ -272,7 +272,7 @@ def _checked(votes: ArrayLike) -> NDArray[np.float64]:
     try:
         counts = np.asarray(votes, np.float64)
     except _UNREADABLE:
-        raise ValueError("votes must be counts, one row for each query.") from None
+        raise_alone(ValueError("votes must be counts, one row for each query."))
     if counts.ndim != 2 or counts.shape[1] < 2 or not len(counts):
         raise ValueError(
             f"votes has shape {counts.shape}; expected (n_queries, n_classes) with two classes "

@@ -17,11 +17,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._blas import one_thread, single_thread
-from .._clones import shadow_clone
+from .._clones import shadow_clone, without_values
 from .._global_chance import seeded_globally
 from .._jobs import workers
 from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, train_alone, train_apart, usable
+from .._validation import raise_alone
 
 __all__ = ["count_votes", "try_teacher", "votes_of_each"]
 
@@ -161,11 +162,13 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = 
                 train = partial(_given, *train_apart(teacher, part, width, classes, [0], there))
             answers = train(teacher, some, made_up, classes, 0).predict(some)
         except Exception as error:
-            raise ValueError(
-                f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
-                f"({error}). Nothing was charged. Pass one that takes these records, for instance "
-                "a pipeline that begins with SchemaTransformer."
-            ) from error
+            raise_alone(
+                ValueError(
+                    f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
+                    f"({without_values(error)}). Nothing was charged. Pass one that takes these "
+                    "records, for instance a pipeline that begins with SchemaTransformer."
+                )
+            )
     if np.shape(answers) != (_TRIED,) or not np.isin(answers, classes).all():
         raise ValueError(
             f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "

@@ -11,11 +11,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_y, validate_data
+from .._data_validation import (
+    ClassifierMixin,
+    check_consistent_length,
+    check_y,
+    column_or_1d,
+    validate_data,
+)
 from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions
 from .._validation import (

@@ -10,10 +10,10 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_array, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_readable
+from .._data_validation import check_array, check_readable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_numbers
 from ..base import PrivateFit

@@ -26,7 +26,9 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from .._clones import named_failure
 from .._sklearn import num_samples, safe_indexing
+from .._validation import check_numbers
 from ..mechanisms.bounds import few_rows
 from .whitening import HalfWhitening, with_constant
 
@@ -58,7 +60,11 @@ def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
     record is there.
     """
     X, finite = _made_finite(encoder, X)
-    features = _checked(encoder, X if encoder is None else encoder.transform(X), len(finite))
+    if encoder is None:
+        check_numbers(X)
+    with named_failure(encoder, "asked about X"):
+        found = X if encoder is None else encoder.transform(X)
+    features = _checked(encoder, found, len(finite))
     features[~finite] = np.nan
     return features
 
@@ -80,12 +86,16 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
     """
     X, finite = _made_finite(encoder, X)
     first, rest = _split(encoder)
+    if encoder is None:
+        check_numbers(X)
     if first is not None:
-        X = first.transform(X)
+        with named_failure(first, "asked about X"):
+            X = first.transform(X)
     if rest is None:
         features = _checked(encoder, X, len(finite))
     else:
-        features = _one_by_one(rest, X, len(finite))
+        with named_failure(rest, "asked about X"):
+            features = _one_by_one(rest, X, len(finite))
     features[~finite] = np.nan
     return features
 

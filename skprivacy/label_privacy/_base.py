@@ -11,23 +11,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
-from sklearn.utils import check_consistent_length, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_cells, check_y, validate_data
+from .._clones import named_failure, without_values
+from .._data_validation import (
+    ClassifierMixin,
+    check_cells,
+    check_consistent_length,
+    check_y,
+    column_or_1d,
+    validate_data,
+)
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import (
-    Interval,
-    as_frame,
-    check_random_state,
-)
+from .._validation import Interval, as_frame, check_random_state, raise_alone
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin
@@ -199,10 +203,13 @@ class NoisyLabelClassifier(
                 warnings.simplefilter("ignore")
                 fitted(self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0))
         except Exception as error:
-            raise ValueError(
-                f"estimator={self._base(X)!r} cannot be fitted to X ({error}). Nothing was "
-                "charged. Pass a classifier that takes these features, for instance a pipeline."
-            ) from error
+            raise_alone(
+                ValueError(
+                    f"estimator={self._base(X)!r} cannot be fitted to X "
+                    f"({without_values(error)}). Nothing was charged. Pass a classifier that takes "
+                    "these features, for instance a pipeline."
+                )
+            )
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
@@ -228,7 +235,8 @@ class NoisyLabelClassifier(
             Of ``classes_``.
         """
         rows = self._rows(X)
-        return self.classes_[self.estimator_.predict(rows)]
+        with named_failure(self.estimator_, "asked about X"):
+            return self.classes_[self.estimator_.predict(rows)]
 
     @_can("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -245,7 +253,8 @@ class NoisyLabelClassifier(
         """
         rows = self._rows(X)
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
+        with named_failure(self.estimator_, "asked about X"):
+            found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
         return found
 
     def __sklearn_tags__(self) -> Any:

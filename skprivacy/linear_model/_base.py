@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import validate_data
+from .._data_validation import ClassifierMixin, RegressorMixin, validate_data
 from .._groups import Groups, protected
 from .._sklearn import StrOptions
 from .._validation import (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import check_unmasked
+from .._validation import as_array, check_unmasked
 
 __all__ = [
     "GRID_BITS",
@@ -96,8 +96,12 @@ def two_readings(name: str, bounds: Any) -> ValueError:
 
 
 def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
+    try:
+        shown = repr(bounds)
+    except RecursionError:
+        shown = "lists nested too deeply to be shown"
     return ValueError(
-        f"{name}={bounds!r} must be a pair (lower, upper) with lower <= upper: two finite numbers "
+        f"{name}={shown} must be a pair (lower, upper) with lower <= upper: two finite numbers "
         f"that hold for every feature, or two sequences of length {size}, one number per feature. "
         f"Magnitudes must not exceed {_LARGEST:g}, and lower and upper must be equal or at least "
         f"{1 / _LARGEST:g} apart."
@@ -121,10 +125,7 @@ def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
         For types that float64 cannot hold without rounding, and for masked arrays.
     """
     check_unmasked(value, name)
-    try:
-        given = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # rows of several lengths, some tensors
-        raise ValueError(f"{name} is not an array of numbers ({error}).") from None
+    given = as_array(name, value)
     if given.dtype.kind == "u":
         given = np.minimum(given.astype(np.uint64), np.uint64(_WHOLE))
     elif given.dtype.kind in "ib":

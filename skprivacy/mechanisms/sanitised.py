@@ -79,7 +79,10 @@ class SmoothGaussian(Mechanism):
 
     def _release(self, value: Smoothed, random: SecureRandom) -> float:
         if not isinstance(value, Smoothed):
-            raise TypeError(f"value={value!r} must be a Smoothed. Compute it by smoothed_cost().")
+            raise TypeError(
+                f"value is of type {type(value).__name__}; expected a Smoothed. Compute it by "
+                "smoothed_cost()."
+            )
         noise = Gaussian(self.noise_multiplier, 1.0).release(0.0, random)
         noisy = value.cost + value.sensitivity * (self.lift + noise)
         rounded = math.ceil(noisy / self.grid) * self.grid

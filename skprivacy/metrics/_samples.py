@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import check_unmasked, is_number, whole
+from .._validation import as_array, check_unmasked, is_number, whole
 
 __all__ = ["Float64Array", "Interval", "as_numbers", "check_delta", "check_guesses", "check_scores"]
 
@@ -20,11 +20,11 @@ def check_scores(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Float64Ar
 def as_numbers(name: str, values: ArrayLike, expected: str) -> Float64Array:
     """Return an array of floats; ValueError for what holds something else than numbers."""
     check_unmasked(values, name)
+    found = as_array(name, values)
     try:
-        found = np.asarray(values)
         if found.dtype.kind in "biufO" and not (found == None).any():  # noqa: E711 - of each
             return found.astype(float)
-    except (TypeError, ValueError, RuntimeError, OverflowError):  # ragged, or of no numbers
+    except (TypeError, ValueError, OverflowError):  # objects that are not numbers
         pass
     raise ValueError(
         f"{name} must be numbers, {expected}; got {type(values).__name__}. Convert it to a "

@@ -9,6 +9,7 @@ from typing import Any
 
 from sklearn.base import clone, is_regressor
 
+from .._clones import without_values
 from .._config import warn_caller
 from .._groups import check_groups, unit_of
 from .._sklearn import asks_predictions_alone, num_samples
@@ -121,7 +122,10 @@ def _score(fitting: Fitting, records: Records, name: str, scorer: Any) -> float:
         found = scorer(model, X, records.y, **records.score_params.get(name, {}))
         return float(found)
     except Exception as error:
-        warn_caller(f"The scorer {name!r} failed, and its score is NaN: {error!r}.", UserWarning)
+        warn_caller(
+            f"The scorer {name!r} failed, and its score is NaN: {without_values(error)}.",
+            UserWarning,
+        )
         return math.nan
 
 
@@ -132,7 +136,10 @@ def _tried(fitting: Fitting, attack: Any, pool: Any) -> AttackResult | None:
     except (BudgetExceededError, LedgerError):
         raise
     except Exception as error:
-        warn_caller(f"attack={attack!r} failed, and its figures are NaN: {error!r}.", UserWarning)
+        warn_caller(
+            f"attack={attack!r} failed, and its figures are NaN: {without_values(error)}.",
+            UserWarning,
+        )
         return None
 
 

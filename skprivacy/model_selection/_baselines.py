@@ -17,7 +17,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from .._blas import one_thread
+from .._clones import without_values
 from .._config import warn_caller
+from .._validation import raise_alone
 from ..attacks import LabelInferenceAttack
 from ..exceptions import BudgetExceededError
 from ._attacked import Fitting, measured, scored
@@ -107,15 +109,18 @@ def fit_baseline(
                 error, (TypeError, ValueError)
             ):
                 raise
-            raise ValueError(
-                f"The baseline {name!r} cannot be fitted to these records: {error}. No private "
-                "model of the sweep has been trained. Pass baseline= with the steps that it needs, "
-                "such as make_pipeline(SchemaTransformer(schema), model), or None."
-            ) from error
+            raise_alone(
+                ValueError(
+                    f"The baseline {name!r} cannot be fitted to these records: "
+                    f"{without_values(error)}. No private model of the sweep has been trained. "
+                    "Pass baseline= with the steps that it needs, such as "
+                    "make_pipeline(SchemaTransformer(schema), model), or None."
+                )
+            )
         if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
             warn_caller(
-                f"The baseline {name!r} is left out, as it does not take these records ({error}). "
-                "Pass baseline= with one that does, or None.",
+                f"The baseline {name!r} is left out, as it does not take these records "
+                f"({without_values(error)}). Pass baseline= with one that does, or None.",
                 UserWarning,
             )
         return None

@@ -14,11 +14,16 @@ from sklearn.base import is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
+from .._clones import without_values
+from .._data_validation import (
+    assert_all_finite,
+    check_classification_targets,
+    check_y,
+    column_or_1d,
+)
 from .._sklearn import num_samples
-from .._validation import as_array, check_one_type, is_number, n_records
+from .._validation import check_one_type, is_number, raise_alone
 from ._split import Records
 
 __all__ = [
@@ -78,11 +83,8 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
             "estimator= holds classifiers and regressors. Sweep them separately, as no score is "
             "for both."
         )
-    y = column_or_1d(as_array("y", y), warn=True)
-    if y.dtype.kind == "T":  # numpy's own strings, which scikit-learn does not know
-        y = y.astype(object)
-    if y.dtype.kind == "O" and any(np.ndim(label) for label in y):
-        raise ValueError("y must have one label for each record; some are sequences.")
+    check_y(y)
+    y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
     if True in of_numbers:
         return column_or_1d(y, dtype=np.float64)
@@ -152,7 +154,7 @@ def rehearsed(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool)
 
     **Edge cases.** One that fails on such a model, as it asks for more, may work on others.
     """
-    n = n_records(records.X)
+    n = num_samples(records.X)
     few = records.part(np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
     dummy = (DummyRegressor() if of_numbers else DummyClassifier()).fit(few.X, few.y)
     for name, scorer in scorers.items():
@@ -177,7 +179,7 @@ def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
             raise TypeError("it is no splitter")
         return splitter
     except (TypeError, ValueError) as error:
-        raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
 
 
 def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
@@ -192,7 +194,7 @@ def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> lis
             for train, test in splitter.split(X, y, **params)
         ]
     except (TypeError, ValueError, IndexError, OverflowError) as error:
-        raise ValueError(f"cv={cv!r} cannot split the records: {error}") from error
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
     if not found:
         raise ValueError(f"cv={cv!r} has no splits. Pass at least one, or a number of folds.")
     for train, test in found:

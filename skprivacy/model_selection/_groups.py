@@ -36,11 +36,11 @@ def subgroups_of(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
     if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
         try:
             name, of_each = str(subgroups), safe_indexing(X, subgroups, axis=1)
-        except (KeyError, ValueError, IndexError, TypeError) as error:
+        except (KeyError, ValueError, IndexError, TypeError):
             raise ValueError(
                 f"subgroups={subgroups!r} must be a column of X, or the group of each record; "
-                f"there is no such column ({error})."
-            ) from error
+                "there is no such column."
+            ) from None
     elif np.shape(subgroups) != (num_samples(X),):
         raise ValueError(
             f"subgroups has shape {np.shape(subgroups)}; expected a value for each of the "

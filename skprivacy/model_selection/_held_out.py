@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-from .._clones import group_names
+from .._clones import asked, group_names
 from .._groups import Groups
 from .._sklearn import num_samples, safe_indexing
 from ..mechanisms import SecureRandom
@@ -68,7 +68,7 @@ class RecordScore:
         if num_samples(X) == 0:
             return np.zeros(0)
         try:
-            predicted = np.asarray(model.predict(X))
+            predicted = np.asarray(asked(model, "predict", X))
         except Exception:  # whatever it is, RuntimeError of torch as well
             if len(y) == 1:
                 return np.zeros(1)

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure
+from .._clones import asked, named_failure
+from .._data_validation import check_y
 from .._validation import check_one_type
 from ._checks import checked_scorers
 
@@ -39,22 +40,22 @@ class RefittedMixin:
     @available_if(_refitted("predict"))
     def predict(self, X: Any) -> np.ndarray:
         """Predict with the refitted model."""
-        return self.estimator_.predict(X)
+        return asked(self.estimator_, "predict", X)
 
     @available_if(_refitted("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict probabilities with the refitted model."""
-        return self.estimator_.predict_proba(X)
+        return asked(self.estimator_, "predict_proba", X)
 
     @available_if(_refitted("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Predict log-probabilities with the refitted model."""
-        return self.estimator_.predict_log_proba(X)
+        return asked(self.estimator_, "predict_log_proba", X)
 
     @available_if(_refitted("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the refitted model."""
-        return self.estimator_.decision_function(X)
+        return asked(self.estimator_, "decision_function", X)
 
     @available_if(_refitted("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
@@ -62,7 +63,8 @@ class RefittedMixin:
 
         ``params`` are routed to the scorer, with ``enable_metadata_routing``.
         """
-        if np.ndim(y):
+        check_y(y)
+        if y is not None:
             check_one_type("y", y)
         name, scorer = next(iter(checked_scorers(self.estimator_, self.scoring).items()))
         routed = self._routed_to_score(name, params)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length
 
+from .._clones import asked
+from .._data_validation import check_consistent_length
 from .._sklearn import safe_indexing
 from .._validation import as_array, label_columns
 from ..attacks._predictions import class_list, predict_aligned
@@ -75,7 +76,7 @@ def _records(name: str, X: Any) -> Any:
 
 def _labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
     if not np.ndim(y):
-        raise ValueError(f"{name}={y!r} must have a label for each record.")
+        raise ValueError(f"{name} must have one label for each record; got {type(y).__name__}.")
     if hasattr(model, "classes_") and np.ndim(y) != 1:
         raise ValueError(f"{name} has shape {np.shape(y)}; expected one label for each record.")
     return as_array(name, y)
@@ -84,9 +85,9 @@ def _labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
 def _minus_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     check_consistent_length(X, y)
     if not hasattr(model, "classes_"):
-        return -((np.asarray(model.predict(X), dtype=float).reshape(y.shape) - y) ** 2)
+        return -((np.asarray(asked(model, "predict", X), dtype=float).reshape(y.shape) - y) ** 2)
     if not hasattr(model, "predict_proba"):
-        return (np.asarray(model.predict(X)) == y).astype(float)
+        return (np.asarray(asked(model, "predict", X)) == y).astype(float)
     classes = class_list(model.classes_, y)
     return loss(predict_aligned(model, X, classes), label_columns(y, classes))
 

@@ -6,17 +6,16 @@ from numbers import Integral, Real
 from typing import Any
 
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import column_or_1d, get_tags, indexable
+from sklearn.utils import get_tags
 
 from .._config import warn_caller
-from .._data_validation import check_y, validate_data
+from .._data_validation import check_y, column_or_1d, indexable, validate_data
 from .._groups import check_groups
 from .._sklearn import num_samples
 from .._validation import (
     Interval,
     as_frame,
     check_delta_is_small,
-    n_records,
 )
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
@@ -330,7 +329,7 @@ default=None
                     "learned from it is released as it is. Pass public records."
                 )
         X = as_frame(X)
-        n_records(X)  # refuses what holds none
+        num_samples(X)  # refuses what holds none
         check_y(y)
         X, y = indexable(X, y)
         validate_data(self, X, skip_check_array=True)

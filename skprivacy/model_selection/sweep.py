@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import get_tags
 
 from .._clones import check_weights, group_names, weight_name
-from .._data_validation import validate_data
+from .._data_validation import indexable, validate_data
 from .._groups import check_groups
 from .._identifiers import ask_whose
 from .._jobs import check_n_jobs

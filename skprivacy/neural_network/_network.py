@@ -14,12 +14,11 @@ import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._blas import PREDICT_WORK, threads_for
-from .._data_validation import validate_data
+from .._data_validation import check_array, check_consistent_length, validate_data
 from .._groups import Groups, check_groups
 from .._sklearn import StrOptions, num_samples
 from .._validation import (

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._blas import threads_for
-from .._data_validation import validate_data
+from .._data_validation import ClassifierMixin, validate_data
 from .._validation import Interval, check_one_type, check_random_state
 from ..base import undone_if_refused
 from ._training.net import layer_sizes, make_module

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import ClassifierMixin
-from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._data_validation import ClassifierMixin, column_or_1d
 from .._groups import check_order
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
 
+from .._data_validation import RegressorMixin
 from .._groups import check_order
 from ..accounting import PrivacyBudget
 from ..public_facts import public_target_bounds

@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
 from .._blas import one_torch_thread
-from .._data_validation import check_readable
-from .._validation import check_numbers, sequence, whole
+from .._data_validation import check_array
+from .._validation import sequence, whole
 from ._each_record import map_each_record
 
 __all__ = ["ScatteringTransformer"]
@@ -158,8 +157,6 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
 
 
 def _rows(X: ArrayLike) -> NDArray:
-    check_readable(X)
-    check_numbers(X)
     return np.asarray(
         check_array(X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, input_name="X")
     )

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_array
 
-from .._data_validation import check_cells
+from .._data_validation import check_array, check_cells
 from .._groups import check_order, protected
 from .._validation import any_has_length, as_array, check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom

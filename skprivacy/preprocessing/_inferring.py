@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._validation import as_array, as_frame, check_column_names, check_one_type, whole
+from .._validation import as_array, as_frame, check_column_names, check_one_type, raise_alone, whole
 from ._column import Column
 from ._values import category_key
 from .columns import Bounded, Categories
@@ -83,4 +83,4 @@ def _inferred_column(name: str, column: pd.Series, max_categories: int) -> Colum
     try:
         return Categories(tuple(sorted(values, key=category_key)), inferred=True)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"Schema.infer: column {name!r}: {error}") from error
+        raise_alone(ValueError(f"Schema.infer: column {name!r}: {error}"))

@@ -26,7 +26,10 @@ def category_key(value: Any) -> str:
                 "it."
             )
         return str(int(number)) if number.is_integer() else repr(number)
-    raise TypeError(f"Categories: category {value!r} must be text, number or bool. Convert it.")
+    raise TypeError(
+        f"Categories: a category must be text, number or bool, not {type(value).__name__}. Convert "
+        "it."
+    )
 
 
 def column_numbers(column: pd.Series) -> np.ndarray:

@@ -21,6 +21,18 @@ SCALES = ("linear", "log")
 _BIT = 0.5  # of a bin: half of what a category weighs, because many of them are 1 together
 
 
+def _finite(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(
+            f"Bounded: {name}={number!r} must be finite. Choose a public number instead."
+        )
+    return number
+
+
 @dataclass(frozen=True, repr=False)
 class Bounded(Column):
     """A numeric column whose values lie in a publicly known range.
@@ -70,17 +82,13 @@ class Bounded(Column):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("lower", "upper", "knee"):
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise TypeError(
                     f"Bounded: {name}={value!r} must be a number, in the units of the column."
                 )
-            if not math.isfinite(value):
-                raise ValueError(
-                    f"Bounded: {name}={value!r} must be finite. Choose a public number instead."
-                )
             # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, _finite(name, value))
         if self.lower > self.upper:
             raise ValueError(
                 f"Bounded: lower={self.lower!r} must not exceed upper={self.upper!r}. Swap them."

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import named_failure
-from .._data_validation import validate_data
+from .._data_validation import ClassifierMixin, validate_data
 from .._groups import check_order
 from .._sklearn import HasMethods
 from .._validation import Interval, check_random_state

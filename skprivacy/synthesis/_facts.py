@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import column_or_1d
 
-from .._data_validation import check_readable
-from .._validation import sequence
+from .._data_validation import check_consistent_length, check_readable, column_or_1d, type_of_target
+from .._validation import check_numbers, sequence
 from ..base import PrivateFit
 from ..preprocessing import Bounded, Categories, Schema
 from ..preprocessing.transformer import check_columns, described_columns
@@ -196,6 +193,7 @@ def _target(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
     )
     if _discrete(y) is not None:
         return Categories(tuple(np.unique(np.asarray(y))))
+    check_numbers(y, "y")
     numbers = np.asarray(y, dtype=np.float64)
     return Bounded(float(np.nanmin(numbers)), float(np.nanmax(numbers)))
 

@@ -13,12 +13,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.utils import check_consistent_length, column_or_1d, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_y, validate_data
+from .._clones import without_values
+from .._data_validation import (
+    check_classification_targets,
+    check_consistent_length,
+    check_y,
+    column_or_1d,
+    validate_data,
+)
 from .._frozen import of_frozen_parts
 from .._sklearn import HasMethods
 from .._validation import (
@@ -27,7 +33,7 @@ from .._validation import (
     check_column_names,
     check_one_type,
     check_random_state,
-    n_records,
+    raise_alone,
 )
 from ..base import PrivateEstimatorMixin
 from ..exceptions import SyntheticTrainingError
@@ -123,11 +129,13 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
                 warnings.simplefilter("ignore")
                 self._trained(rows, y)
         except Exception as error:
-            raise ValueError(
-                f"estimator={self.estimator!r} cannot be fitted to records of this schema "
-                f"({error}). Nothing was charged. Pass one that takes these columns, for instance "
-                "a pipeline with a SchemaTransformer."
-            ) from error
+            raise_alone(
+                ValueError(
+                    f"estimator={self.estimator!r} cannot be fitted to records of this schema "
+                    f"({without_values(error)}). Nothing was charged. Pass one that takes these "
+                    "columns, for instance a pipeline with a SchemaTransformer."
+                )
+            )
 
     @contextmanager
     def _kept_on_error(self, synthesizer: Synthesizer) -> Iterator[None]:
@@ -168,7 +176,6 @@ def _target(model: Any, X: Any, y: Any) -> Any:
         )
     check_y(y)
     values = column_or_1d(y, warn=True)
-    n_records(X)
     check_consistent_length(X, values)
     if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
         raise ValueError(

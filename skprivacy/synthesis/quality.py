@@ -237,7 +237,8 @@ def synthetic_quality(
     for frame in (real, synthetic):
         if not isinstance(frame, pd.DataFrame) or not len(frame):
             raise ValueError(
-                f"real and synthetic must be DataFrames with at least one record; got {frame!r}."
+                "real and synthetic must be DataFrames with at least one record; got "
+                f"{type(frame).__name__}."
             )
         check_columns(schema, frame)
     numeric = [name for name, fact in schema.items() if isinstance(fact, Bounded)]

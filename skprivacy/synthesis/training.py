@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
+from .._clones import named_failure
+from .._data_validation import ClassifierMixin, RegressorMixin
 from .._sklearn import num_samples, safe_indexing
 from ..preprocessing import Bounded, Categories
 from ..preprocessing._values import category_codes, plain
@@ -169,7 +171,8 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
             Of ``classes_``.
         """
         rows = self._rows(X)
-        return self.classes_[self.estimator_.predict(rows)]
+        with named_failure(self.estimator_, "asked about X"):
+            return self.classes_[self.estimator_.predict(rows)]
 
     @can("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -187,7 +190,8 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         """
         rows = self._rows(X)
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
+        with named_failure(self.estimator_, "asked about X"):
+            found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
         return found
 
 
@@ -323,5 +327,6 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
             As the regressor predicts them.
         """
         rows = self._rows(X)
-        found: NDArray[Any] = self.estimator_.predict(rows)
+        with named_failure(self.estimator_, "asked about X"):
+            found: NDArray[Any] = self.estimator_.predict(rows)
         return found

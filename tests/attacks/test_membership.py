@@ -362,7 +362,7 @@ def test_other_mistakes_are_named(leaky):
     with pytest.raises(TypeError, match="predict_proba"):
         SignalThreshold(ridge).fit(leaky.X, leaky.y)
     attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
-    with pytest.raises(ValueError, match="'yew'"):
+    with pytest.raises(ValueError, match="y holds a label, first at position 0"):
         attack.score_samples(leaky.X[:1], ["yew"])
     with pytest.raises(ValueError, match="different types"):
         LossThreshold(leaky.target).fit(leaky.X, np.arange(600) % 3)
@@ -383,11 +383,11 @@ def test_broken_probabilities_are_refused(value, leaky):
 
 def test_labels_the_target_does_not_know_are_told(leaky):
     attack = LossThreshold(leaky.target)
-    with pytest.raises(ValueError, match=r"'yew'.*none of which the target knows.*'ash'"):
+    with pytest.raises(ValueError, match=r"labels none of which the target knows.*'ash'"):
         attack.fit(leaky.X, np.full(len(leaky.y), "yew"))
     y = leaky.y.copy()
     y[-3:] = "yew"
-    with pytest.warns(UserWarning, match=r"3 records.*\['yew'\].*pass for non-members"):
+    with pytest.warns(UserWarning, match="3 records.*pass for non-members"):
         attack.fit(leaky.X, y)
     assert attack.score_samples(leaky.X, y)[-3:].max() < attack.threshold_
     with pytest.warns(UserWarning, match="3 records"):

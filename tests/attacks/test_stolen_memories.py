@@ -288,5 +288,5 @@ def test_records_of_another_shape_or_other_labels_are_told(model):
     target = fitted(model, X[:N], y[:N])
     with pytest.raises(ValueError, match="X has 5 features, but the target was fitted on 60"):
         StolenMemoriesAttack(target).fit(X[:, :5], y)
-    with pytest.raises(ValueError, match=r"'oak'.*none of which the target knows"):
+    with pytest.raises(ValueError, match="y holds labels none of which the target knows"):
         StolenMemoriesAttack(target).fit(X, np.full(len(y), "oak"))

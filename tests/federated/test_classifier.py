@@ -86,8 +86,8 @@ ODD = {
     "one party": (np.zeros(N), "parties has 1 party"),
     "numbers and text": ([1, "1"] * (N // 2), "both as a number and as text"),
     "a record": (pd.Series(PARTIES, name="record"), "parties is named 'record'"),
-    "a number": (7, "parties=7"),
-    "a set": ([{1}] * N, "parties holds values that cannot be looked up"),
+    "a number": (7, "parties must have one value for each record; got one int"),
+    "a set": ([{1}] * N, "parties holds values that have no hash"),
     "masked": (np.ma.masked_array(PARTIES, PARTIES == 3), "parties"),
 }
 

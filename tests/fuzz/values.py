@@ -25,7 +25,7 @@ _NUMBERS = [
     decimal.Decimal("0.5"), fractions.Fraction(1, 3), 1 + 2j,
 ]  # fmt: skip
 _OTHERS: list[Any] = [
-    None, "", "abc", "1", "nan", "a/b", "\x1b[31m", "\ud800", "\0", b"x",
+    None, "", "abc", "1", "nan", "a/b", "\x1b[31m", "\0", b"x",
     [], [1], [0.0, 1.0], (0, 1), (1, 0), ((0, 0), (1, 1)), [[1], [2, 3]], [None], ["a", "b"],
     {}, {"a": 1}, {1: "a"}, set(), range(3), object, len, Ellipsis, NotImplemented,
     np.array(1.0), np.array([1.0, np.nan]), np.array([]), np.zeros((2, 2)), np.array(["a", None]),

@@ -403,7 +403,7 @@ def test_wrong_parameters_are_told_before_any_training(changes, words, log):
         (np.zeros(400), "at least two classes; got one class"),
         (y[:-1], "inconsistent numbers of samples"),
         (np.linspace(0, 1, 400), "[Cc]ontinuous"),
-        (np.array([None, *["a", "b"] * 200][:400], dtype=object), "y must have labels of one type"),
+        (np.array([None, *["a", "b"] * 200][:400], dtype=object), "y contains NaN or another"),
     ],
 )
 def test_wrong_labels_are_told_before_any_training(labels, words, log):
@@ -535,7 +535,7 @@ def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():
 
     sweep = PrivacySweepCV(Picky(), epsilons=[1], cv=2).fit(X, y)
     assert list(sweep.baseline_results_["param_baseline"]) == ["histogram gradient boosting"]
-    with pytest.raises(ValueError, match=r"baseline .Picky. cannot be fitted .* must be finite"):
+    with pytest.raises(ValueError, match=r"baseline .Picky. cannot be .*: ValueError in test_sw"):
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline=Picky(epsilon=np.inf)).fit(X, y)
 
 

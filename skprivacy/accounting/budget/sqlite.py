@@ -160,6 +160,10 @@ def _resolved(path: str | Path) -> Path:
         raise TypeError(f"path={path!r} must be a path: text, or a pathlib.Path.") from None
     except ValueError as error:
         raise ValueError(f"path={path!r} cannot be the path of a file ({error}).") from None
+    except RuntimeError:
+        raise ValueError(
+            f"path={path!r} is a loop of symbolic links. Pass the path of a file."
+        ) from None
     except OSError:  # too long: what opens it says so
         return Path(path).absolute()
     return resolved

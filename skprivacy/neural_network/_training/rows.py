@@ -218,6 +218,8 @@ def as_targets(y: Any, n: int) -> NDArray:
 
 def _numbers(values: Any, name: str) -> NDArray:
     if isinstance(values, Tensor):
+        if values.is_meta:
+            raise TypeError(f"{name} is a tensor on the device 'meta', which holds no values.")
         values = values.detach().cpu()
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     try:

@@ -1,0 +1,86 @@
+"""No error, warning or log record of any public entry quotes a value of the data."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from functools import cache
+
+import pytest
+
+from .entries import NOT_CALLED, all_entries, public_entries
+from .markers import FORMS, hear
+
+# Words that select something, which a caller writes in the code: not data.
+OF_WORDS = {("subgroups", "string"), ("canaries", "string"), ("subgroups", "number")}
+EVERYDAY = 29  # every so many calls; without a common factor with the number of forms
+PARTS = 10
+
+
+@cache
+def calls():
+    return [
+        (entry, name, form)
+        for entry in all_entries()
+        for name in entry.data
+        for form in FORMS
+        if (name, form) not in OF_WORDS
+    ]
+
+
+def leaks(some):
+    found = []
+    for entry, name, form in some:
+        try:
+            call = entry.call_with(name, FORMS[form])
+        except (TypeError, ValueError):  # such an argument has no such form
+            continue
+        heard = hear(call)
+        found += [f"{entry.name}({name}= as {form}): {told}" for told in heard.leaks()]
+    return "\n".join(found)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_public_entry_is_called():
+    called = {(entry.name, name) for entry, name, _ in calls()}
+    exempt = {name for names in NOT_CALLED.values() for name in names}
+    missing = {entry for entry in public_entries() - called if entry[0] not in exempt}
+    assert not missing, f"call {sorted(missing)} with markers, or say why not"
+    assert exempt <= {name for name, _ in public_entries()}, "every exemption is needed"
+
+
+def test_a_marker_that_is_told_is_found():
+    """The search itself: in a message, a cause, a context, a note, a warning and a log record."""
+
+    def cause():
+        raise ValueError("fine") from ValueError(73941.5)
+
+    def context():
+        try:
+            float("Zqvx")
+        except ValueError:
+            raise ValueError("fine") from None
+
+    def note():
+        error = ValueError("fine")
+        error.add_note("7.39415e+04")
+        raise error
+
+    for call in (
+        cause, context, note, lambda: float("Zqvx"), lambda: warnings.warn("Zqvx", stacklevel=1),
+        lambda: logging.getLogger("skprivacy").debug("2173-09-14"),
+    ):  # fmt: skip
+        assert hear(call).leaks()
+    assert not hear(lambda: float("fine")).leaks()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_value_is_told_in_a_sample():
+    assert not (told := leaks(calls()[::EVERYDAY])), told
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_value_is_told(part):
+    assert not (told := leaks(calls()[part::PARTS])), told
