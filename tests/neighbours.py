@@ -25,10 +25,9 @@ from skprivacy.ensemble import partition
 from skprivacy.federated import plan
 from skprivacy.linear_model.perturbation import _PerturbedClassifier
 from skprivacy.mechanisms import bounds
-from skprivacy.neural_network import _network, scattering
+from skprivacy.neural_network import _network
 from skprivacy.neural_network._gradients import arithmetic, clipped_sum, perceptron_sum
 from skprivacy.neural_network._training import rows
-from skprivacy.neural_network.encoders import _contrastive
 from skprivacy.preprocessing import smoothing
 
 from .private_estimators import Case
@@ -106,8 +105,6 @@ PARTS: dict[Any, str] = {
     clipped_sum: "_CHUNK",
     rows: "_AT_A_TIME",
     _network: "_PREDICT_ROWS",
-    scattering: "_PART",
-    _contrastive: "_PART",
     smoothing: "_ROWS",
 }
 
