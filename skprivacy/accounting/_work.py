@@ -35,6 +35,8 @@ class WorkLimitError(ValueError):
 
 def check_work(event: Event) -> None:
     """Raise WorkLimitError if the bounds of an event would take more than :data:`MAX_WORK`."""
+    if not hasattr(event, "work"):
+        raise TypeError(f"event={event!r} must be an Event.")
     try:
         work = event.work()
     except RecursionError:

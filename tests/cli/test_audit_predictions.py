@@ -86,7 +86,7 @@ def changed(tables, tmp_path, change):
         (lambda f: f.assign(no=""), "changed.csv holds '' in row 1 of column 'no'"),
         (lambda f: f.assign(no="0.9"), "changed.csv has rows that do not sum to one"),
         (lambda f: f.assign(no="nan"), "changed.csv holds 'nan' in row 1 of column 'no'"),
-        (lambda f: f.assign(no="86"), "changed.csv holds 86, which is no probability"),
+        (lambda f: f.assign(no="86"), "changed.csv holds a number that is not a probability"),
         (lambda f: f[:0], "changed.csv must have at least one row"),
     ],
 )
