@@ -40,11 +40,11 @@ __all__ = [
 _HERE = Path(__file__).parent
 # Texts of scikit-learn: those of counts alone, and others up to a digit, quote, bracket or colon.
 _FIXED_WORDS = re.compile(
-    r"X has \d+ features, but \w+ is expecting \d+ features|Found (array|input variables) with .*"
+    r"X has \d+ features, but \w+ is expecting \d+ features as input|Found (array|input variables) with .*"
     r"|Cannot have number of splits .*|Unknown label type: (continuous|unknown)[a-z-]*"
     r"|This solver needs samples of at least 2 classes in the data, but the data contains only one"
     r" class"
-    r"|([12]D\b|[A-Za-z ,._-])+"
+    r"|float\(\) argument must be a string or a (real )?number|([12]D\b|[A-Za-z ,._-])+"
 )
 
 
@@ -123,6 +123,8 @@ def without_values(error: BaseException) -> str:
     words = _FIXED_WORDS.match(str(error))
     if package and file.startswith("sklearn/") and words:
         told += f", {words[0].strip()!r}"
+        if "Reshape your data" in str(error):
+            told += ". Reshape your data to rows of records"
     return f"{told}; its text is left out, as it may quote records"
 
 

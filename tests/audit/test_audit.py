@@ -336,7 +336,11 @@ def test_frames():
         ({"model": Claiming()}, NotFittedError, "not fitted"),
         ({"X_train": X[:1]}, ValueError, "X_train must have at least 2 records; got 1"),
         ({"y_test": y[:10]}, ValueError, "X_test and y_test differ"),
-        ({"y_test": np.full(1000, 7)}, ValueError, "y_test holds 1 labels that the model does not know"),
+        (
+            {"y_test": np.full(1000, 7)},
+            ValueError,
+            "y_test holds 1 labels that the model does not know",
+        ),
         ({"X_test": X[1000:, :3]}, ValueError, "dimension"),
         ({"alpha": 0}, ValueError, "alpha=0 must be"),
         ({"alpha": "5%"}, ValueError, "alpha='5%' must be"),
