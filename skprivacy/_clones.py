@@ -40,7 +40,8 @@ __all__ = [
 _HERE = Path(__file__).parent
 # Texts of scikit-learn: those of counts alone, and others up to a digit, quote, bracket or colon.
 _FIXED_WORDS = re.compile(
-    r"X has \d+ features, but \w+ is expecting \d+ features as input|Found (array|input variables) with .*"
+    r"X has \d+ features, but \w+ is expecting \d+ features as input"
+    r"|Found (array|input variables) with .*"
     r"|Cannot have number of splits .*|Unknown label type: (continuous|unknown)[a-z-]*"
     r"|This solver needs samples of at least 2 classes in the data, but the data contains only one"
     r" class"

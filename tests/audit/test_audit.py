@@ -339,7 +339,7 @@ def test_frames():
         (
             {"y_test": np.full(1000, 7)},
             ValueError,
-            "y_test holds 1 labels that the model does not know",
+            "y_test holds 1 labels that the model",
         ),
         ({"X_test": X[1000:, :3]}, ValueError, "dimension"),
         ({"alpha": 0}, ValueError, "alpha=0 must be"),
