@@ -44,6 +44,7 @@ ANYWHERE = {
     "exceptions",
     "_blas",
     "_clones",
+    "_docs",
     "_config",
     "_data_validation",
     "_frozen",
