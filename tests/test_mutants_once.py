@@ -207,12 +207,12 @@ def fitted_to_private_records(original):
 
 
 def whitened_by_private_records(original):
-    def rows(self, X):
+    def records(self, X, *args):
         finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
         self.whitening_ = HalfWhitening().fit(self.encoder_.transform(finite))
-        return original(self, X)
+        return original(self, X, *args)
 
-    return rows
+    return records
 
 
 def keeps_exact_weights(original):
@@ -405,7 +405,8 @@ MUTANTS = {
         "ALMFineTuner-prototypes",
     ),
     "whitened by private records": (
-        ALMFineTuner, "_rows", whitened_by_private_records, REPLAY, "ALMFineTuner-least-squares",
+        ALMFineTuner, "_records", whitened_by_private_records, REPLAY,
+        "ALMFineTuner-least-squares",
     ),
     "exact weights kept": (
         ALMFineTuner, "_released", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",
