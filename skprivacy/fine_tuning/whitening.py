@@ -115,6 +115,7 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features)
+            NaN where a record is not finite.
         """
         with np.errstate(all="ignore"):  # records that are not finite
             rows, finite = unit_rows(features - self.mean_)
