@@ -50,7 +50,18 @@ def check_work(event: Event) -> None:
 
 
 def closed_form_work(event: Event) -> float:
-    """Return the work of an event with closed forms: set ``work = closed_form_work`` in a class."""
+    """Return the work of an event with closed forms: set ``work = closed_form_work`` in a class.
+
+    Parameters
+    ----------
+    event : Event
+        Ignored: the formulas take the same time whatever their numbers.
+
+    Returns
+    -------
+    float
+        1e6, at 10 ns each.
+    """
     return CLOSED_FORM_WORK
 
 
