@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from .._groups import check_groups
+from .._sklearn import num_samples
 from .._validation import is_whole
 from ..accounting import PrivacyBudget
 from ._release import Release
@@ -86,7 +87,7 @@ def private_group_size(
     if not (is_whole(most) and 2 <= most < MOST_CANDIDATES):
         raise ValueError(f"most={most!r} must be an integer from 2 to {MOST_CANDIDATES - 1}.")
     most = int(most)
-    who = check_groups(groups, groups)
+    who = check_groups(groups, np.arange(num_samples(groups, "groups")))
     # One number for each group; between each two, and before the first, lies one candidate.
     sizes = np.minimum(who.sizes(), most)
     of_each: Any = pd.Series(np.arange(who.n), name=who.unit)
