@@ -241,7 +241,8 @@ def _event(args: argparse.Namespace) -> Event:
         try:
             description = parse_json(args.event)
         except ValueError as error:
-            raise UserError(f"--event must be JSON: {error}.") from None
+            reason = str(error).removesuffix(".")
+            raise UserError(f"--event must be JSON: {reason}.") from None
         event = Event.from_dict(description)
         if event.data_dependent:
             raise UserError("--event must not contain private votes. Leave them out.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING
+from json import JSONDecodeError
 from os import PathLike
 from typing import Any
 
@@ -47,14 +48,15 @@ def check_columns_are_described(columns: Mapping[Any, Any]) -> None:
 def read_json(source: str | PathLike[str]) -> Any:
     """Return what a JSON file says, or JSON text, which starts with a brace."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
+    text = str(source) if is_text else read_file(as_path("source", source))
     try:
-        text = str(source) if is_text else read_file(as_path("source", source))
         return parse_json(text, allow_constants=True)
     except ValueError as error:
-        origin = "the given text" if is_text else str(source)
-        raise ValueError(
-            f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."
-        ) from error
+        origin = "the text of source" if is_text else str(source)
+        has_position = isinstance(error, (JSONDecodeError, UnicodeDecodeError))
+        remedy = " Correct it at that position." if has_position else ""
+        reason = str(error).removesuffix(".")
+        raise ValueError(f"Schema: {origin} is not valid JSON: {reason}.{remedy}") from error
 
 
 def schema_arguments(facts: Any) -> dict[str, Any]:
