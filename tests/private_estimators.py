@@ -260,8 +260,10 @@ PUBLIC = np.random.RandomState(1).normal(size=(40, 4))
 
 
 def public_like(X: Any) -> Any:
-    """Return the public records in the form of the private ones."""
-    return pd.DataFrame(PUBLIC, columns=X.columns) if isinstance(X, pd.DataFrame) else PUBLIC
+    """Return the public records in the form of the private ones, which may lack columns."""
+    if not isinstance(X, pd.DataFrame):
+        return PUBLIC
+    return pd.DataFrame(PUBLIC[:, : X.shape[1]], columns=X.columns)
 
 
 class WithPublicRecords(PATEClassifier):
