@@ -57,7 +57,7 @@ EXEMPT = {
         "DisclosureCheck", "DisclosureReport", "EpsilonEstimate", "EpsilonInterval",
         "GroupExposure", "GuessBound", "InversionResult", "LabelAuditReport",
         "LabelInferenceResult", "OneRunReport", "OperatingPoint", "PrivacyLossDistribution",
-        "PrivacyVerification",
+        "PrivacyVerification", "Receipt", "Reservation", "RowsPerPerson",
         "SanitisedCost", "SchemaCheck", "SchemaDraft", "SearchPlan", "Smoothed", "Summary",
         "SynthesizerAudit", "SyntheticQuality", "UtilityLoss", "Verification", "VoteAnalysis",
     },
