@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import PlainNumbers
+from ._work import COMPOSITIONS_PER_CURVE, CURVE_WORK
 
 if TYPE_CHECKING:  # pld imports events, and the types of events name pld's pairs
     from .pld.pairs import Pair
@@ -154,6 +155,32 @@ class Event(PlainNumbers):
             At 10 ns each; see ``skprivacy/accounting/_work.py``.
         """
         raise NotImplementedError(f"{self._source} is a base class (tag=None) without work().")
+
+    def curve_work(self) -> float:
+        """Return the work of the privacy curve of this event, from which others are bounded.
+
+        By default its bounds are computed anew for each composition that the curve takes. A class
+        with work that is done once for all of them adds that only once.
+
+        Returns
+        -------
+        float
+            In the unit of :meth:`work`.
+        """
+        return CURVE_WORK + COMPOSITIONS_PER_CURVE * self.work()
+
+    def renyi_work(self) -> float:
+        """Return the work of the Renyi divergences alone, by default all of :meth:`work`.
+
+        A class that holds other events adds up theirs and does not call ``work``: calls of both at
+        every level would double with each level.
+
+        Returns
+        -------
+        float
+            In the unit of :meth:`work`.
+        """
+        return self.work()
 
     def parts(self) -> Iterable[tuple[Event, int]] | None:
         """Return the events that this one consists of, with counts; None if it is elementary."""

@@ -204,6 +204,56 @@ def test_compositions_add_up():
         epsilon_of(many, 1e-6)
 
 
+def search_over(candidates):
+    """Return the event of a search: the best of some fits, and of as many scores."""
+    fit = Mixture((1 / len(candidates),) * len(candidates), tuple(candidates))
+    return Mixture((0.8, 0.2), (PrivateSelection(fit), PrivateSelection(GaussianEvent(1.1))))
+
+
+SEARCHES = {
+    "networks": [Repeated(PoissonSampled(0.04, GaussianEvent(s)), 48) for s in (0.8, 0.95)],
+    "networks of groups": [
+        Repeated(SampledGroup(0.04, GaussianEvent(s), 2), 48) for s in (4.0, 5.0)
+    ],
+    "teachers": [VoteBlock("gnmax", s, 80) for s in (9.0, 12.0)],
+    "searches": [
+        search_over([Repeated(PoissonSampled(0.04, GaussianEvent(s)), 48)]) for s in (2.0, 3.0)
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_searches_are_accounted_for(kind):
+    """Each curve is computed once, whatever encloses it: work must not multiply with the levels."""
+    event = search_over(SEARCHES[kind])
+    took, was_refused = measured(event)
+    assert not was_refused
+    assert took < 1 + 4 * 1e-8 * event.work()
+
+
+def test_searches_may_have_fifty_different_candidates():
+    """Of 100 the bounds take 20 to 60 s, depending on the noise, and they are refused."""
+    sampled = [PoissonSampled(0.01 + 1e-4 * i, GaussianEvent(1.0)) for i in range(100)]
+    steps = [Repeated(step, 500) for step in sampled]
+    assert search_over(steps[:50]).work() <= MAX_WORK < search_over(steps).work()
+
+
+@pytest.mark.parametrize("around", [
+    PrivateSelection,
+    lambda event: PoissonSampled(0.5, PrivateSelection(event)),
+    lambda event: Repeated(PrivateSelection(event), 2),
+    lambda event: Mixture((1.0,), (Composed((PrivateSelection(event),)),)),
+])  # fmt: skip
+def test_stating_the_work_of_nested_events_takes_no_time(around):
+    event = GaussianEvent(5.0)
+    for _ in range(60):
+        event = around(event)
+    start = time.process_time()
+    with pytest.raises(WorkLimitError):
+        epsilon_of(event, 1e-6)
+    assert time.process_time() - start < 1
+
+
 @pytest.mark.parametrize("depth", [15, 300])
 def test_nested_selections_are_refused(depth):
     """Each level asks twice for the one inside it: 40 levels would take years."""

@@ -39,6 +39,12 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
     def work(self) -> float:
         return repeated_work(self.event.work(), self.count)
 
+    def curve_work(self) -> float:
+        return repeated_work(self.event.curve_work(), self.count)
+
+    def renyi_work(self) -> float:
+        return self.event.renyi_work()
+
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return self.count * rdp(self.event, orders, relation) if self.count else 0 * orders
 
@@ -72,6 +78,12 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
 
     def work(self) -> float:
         return sum(event.work() for event in self.events)
+
+    def curve_work(self) -> float:
+        return sum(event.curve_work() for event in self.events)
+
+    def renyi_work(self) -> float:
+        return sum(event.renyi_work() for event in self.events)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         each = (rdp(Repeated(e, n), orders, relation) for e, n in flatten(self).items())

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from .._checks import numbers, sequence
 from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import rdp
+from .._work import CURVE_WORK
 from ..pld import PrivacyLossDistribution, pld
 from ..pld.curve import pair_of_curve
 from ..pld.pairs import AtomPair, MixedPair, both
@@ -24,7 +25,6 @@ _ROUNDING = 1e-9  # permitted deviation of the sum of probabilities from 1
 _LEAST = 1e-15  # smallest delta on the privacy curve of a composed branch
 _MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
 _POINTS = 1000
-_CURVE_WORK = 1e7  # of the points of one branch's curve
 _NOTHING = AtomPair((0.0,), (1.0,), (1.0,))
 
 
@@ -88,8 +88,14 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
         return np.array(self.p) / math.fsum(self.p)
 
     def work(self) -> float:
-        # A composition inside becomes a curve of its own, by eight further compositions.
-        return sum(_CURVE_WORK + 8 * event.work() for event in self.events)
+        return sum(event.curve_work() for event in self.events)
+
+    def curve_work(self) -> float:
+        # The curves of the branches are there already; only their points are composed.
+        return CURVE_WORK * len(self.events) + self.work()
+
+    def renyi_work(self) -> float:
+        return sum(event.renyi_work() for event in self.events)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         each = np.array([rdp(e, orders, relation) for e in self.events])

@@ -46,6 +46,9 @@ class PoissonSampled(
     def work(self) -> float:
         return _WORK + 2 * self.event.work()
 
+    def renyi_work(self) -> float:
+        return _WORK + 2 * self.event.renyi_work()
+
     def renyi(self, orders: Orders, relation: str) -> Orders:
         if self.sampling_rate == 1 and not replaces(relation):
             return rdp(self.event, orders, relation)

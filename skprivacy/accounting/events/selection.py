@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._checks import number
 from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import DEFAULT_ORDERS, rdp
+from .._work import CURVE_WORK
 from ..pld import pld
 from ..pld.curve import pair_of_curve
 from ..pld.pairs import both
@@ -21,7 +22,6 @@ _LEAST = 1e-15  # smallest delta on the privacy curve, of runs that cannot fail
 _ROUNDING = 1e-4  # share by which the probability of failure is exceeded
 _MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
 _POINTS = 250
-_CURVE_WORK = 1e7  # of the points of one run's curve
 _NONE = 1e-100  # a shape that differs from 0 by nothing that a float can show
 
 Floats = NDArray[np.float64]
@@ -75,8 +75,15 @@ class PrivateSelection(
         return self.eta * (1 - self.gamma) / (self.gamma * fall)
 
     def work(self) -> float:
-        # One run is asked for at two sets of Renyi orders, and for the points of its curve.
-        return _CURVE_WORK + 8 * self.event.work()
+        return self.event.curve_work() + self.renyi_work()
+
+    def curve_work(self) -> float:
+        # The curve of one run is there already; only its points are composed.
+        return CURVE_WORK + self.work()
+
+    def renyi_work(self) -> float:
+        # One run is asked for at two sets of Renyi orders.
+        return 2 * self.event.renyi_work()
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         grid, costs = DEFAULT_ORDERS, rdp(self.event, DEFAULT_ORDERS, relation)

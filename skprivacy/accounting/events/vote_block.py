@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from .._checks import positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
-from .._work import CLOSED_FORM_WORK
+from .._work import CLOSED_FORM_WORK, COMPOSITIONS_PER_CURVE, CURVE_WORK
 from ..pld.argmax import LONGEST, argmax_pair, is_covered
 from ..pld.pairs import both
 from .composition import Repeated
@@ -126,7 +126,18 @@ class VoteBlock(
         return ((VoteBlock(self.kind, self.noise_multiplier, longest), blocks),)
 
     def work(self) -> float:
-        return CLOSED_FORM_WORK + _WORK_PER_QUERY * (50 + min(self.n_queries, LONGEST))
+        return CLOSED_FORM_WORK + self._recursion_work()
+
+    def curve_work(self) -> float:
+        # The recursion yields one pair, which is composed as often as it is needed.
+        composing = COMPOSITIONS_PER_CURVE * CLOSED_FORM_WORK
+        return CURVE_WORK + composing + self._recursion_work()
+
+    def renyi_work(self) -> float:
+        return CLOSED_FORM_WORK  # of the noisy counts
+
+    def _recursion_work(self) -> float:
+        return _WORK_PER_QUERY * (50 + min(self.n_queries, LONGEST))
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return rdp(self.with_counts, orders, relation)
