@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from skprivacy.accounting import GNMaxVote, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.base import private_release
+from skprivacy.ensemble import sanitised_cost
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.linear_model import (
     AdaSSPRegressor,
@@ -21,7 +22,6 @@ from skprivacy.linear_model import (
     ObjectivePerturbationClassifier,
     OutputPerturbationClassifier,
 )
-from skprivacy.mechanisms import sanitised_cost
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.preprocessing import (
     Bounded,

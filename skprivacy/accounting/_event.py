@@ -114,6 +114,7 @@ class Event(PlainNumbers):
     _stored: ClassVar[tuple[str, ...] | None] = None
     _version: ClassVar[int] = 1
     _knows_label: ClassVar[bool] = False
+    has_bounded_loss: ClassVar[bool] = False  # a Poisson sample then follows from the pure epsilon
 
     def __init_subclass__(
         cls,

@@ -185,7 +185,7 @@ class PrivacyGuarantee:
         if self.event.data_dependent:
             leak(
                 "This cost was computed from private data and is private itself. Publish it with "
-                "skprivacy.mechanisms.sanitised_cost, or use the data-independent event."
+                "skprivacy.ensemble.sanitised_cost, or use the data-independent event."
             )
 
     def advantage_bound(self) -> float:

@@ -52,7 +52,7 @@ def smoothed_cost(event: Event, order: float, smoothness: float) -> Smoothed:
     Smoothed
         ``cost`` is :func:`rdp` at the order, or slightly more; ``sensitivity`` is the largest
         e^(-smoothness d) times the local sensitivity at distance d. Neither may be published as it
-        is; :func:`skprivacy.mechanisms.sanitised_cost` publishes the cost.
+        is; :func:`skprivacy.ensemble.sanitised_cost` publishes the cost.
 
     Raises
     ------

@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import asked
 from .._groups import Groups, protected
+from .._pages import render
 from .._sklearn import num_samples
 from .._validation import check_one_type
 from ..attacks._records import as_records
 from ..metrics import clopper_pearson
-from . import _html
 from ._cells import PredictionGroups, leaf_sizes, n_parameters, prediction_groups
 from ._contents import Contents, contents_of
 from ._plain import plain
@@ -140,7 +140,7 @@ class DisclosureReport:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def _repr_html_(self) -> str:
-        return _html.render("_disclosure.html", disclosure=self, signs=SIGNS)
+        return render("_disclosure.html", disclosure=self, signs=SIGNS)
 
     def __repr__(self) -> str:
         marks = {True: "!", False: "-", None: "?"}

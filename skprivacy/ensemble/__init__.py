@@ -1,5 +1,6 @@
 """Private models made of many that vote: PATE, its aggregators and its students."""
 
+from ..mechanisms.sanitised import SanitisedCost, sanitised_cost
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 from .analysis import VoteAnalysis, analyse_votes, epsilon_of_moments
 from .interactive import InteractiveGNMax
@@ -18,7 +19,9 @@ __all__ = [
     "PrivateKNNClassifier",
     "PropagationStudent",
     "PublicRecords",
+    "SanitisedCost",
     "VoteAnalysis",
     "analyse_votes",
     "epsilon_of_moments",
+    "sanitised_cost",
 ]

@@ -75,7 +75,7 @@ class VoteAnalysis:
     def private_epsilon(self, n_queries: int | None = None) -> float:
         """Return epsilon of the first queries for the votes that they got: **not for release**.
 
-        It depends on the private data. :func:`~skprivacy.mechanisms.sanitised_cost` makes a figure
+        It depends on the private data. :func:`~skprivacy.ensemble.sanitised_cost` makes a figure
         of it that may be published.
 
         Parameters
@@ -104,7 +104,7 @@ class VoteAnalysis:
             )
         _config.leak(
             "private_epsilon depends on the votes, hence on private data: do not publish it. "
-            "Use epsilon(), or skprivacy.mechanisms.sanitised_cost."
+            "Use epsilon(), or skprivacy.ensemble.sanitised_cost."
         )
         return self._epsilon(self.dependent, n_queries)
 

@@ -12,7 +12,7 @@ from .logistic import FloatLogistic
 from .response import RandomizedResponse, RandomizedResponseAmong
 from .rounded import RoundedGaussian
 from .sampling import PoissonSampler
-from .sanitised import SanitisedCost, SmoothGaussian, sanitised_cost
+from .sanitised import SmoothGaussian
 from .selection import Exponential, ReportNoisyMax
 
 __all__ = [
@@ -31,10 +31,8 @@ __all__ = [
     "RandomizedResponseAmong",
     "ReportNoisyMax",
     "RoundedGaussian",
-    "SanitisedCost",
     "SecureRandom",
     "SmoothGaussian",
     "analytic_noise_multiplier",
     "classic_noise_multiplier",
-    "sanitised_cost",
 ]

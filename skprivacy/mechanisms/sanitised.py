@@ -202,7 +202,7 @@ def sanitised_cost(
     Examples
     --------
     >>> from skprivacy.accounting import GNMaxVote, Repeated
-    >>> from skprivacy.mechanisms import sanitised_cost
+    >>> from skprivacy.ensemble import sanitised_cost
     >>> votes = Repeated(GNMaxVote(40.0, votes=(220, 20, 10)), 1000)
     >>> published = sanitised_cost(votes, order=6.0)
     >>> published.epsilon(1e-5) < 5.8  # data-independently at this order, and 4.98 at the best one

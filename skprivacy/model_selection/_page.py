@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .._pages import bare, embed, render
 from ..accounting import NonPrivate
 from ..audit._briefing import unit_in_words
 from ..audit._composition import composed
-from ..audit._html import NARROW, bare, embed, render
+from ..audit._html import NARROW
 from ..audit._plain import plain
 from ..audit.about import About
 from ..display import PrivacyUtilityDisplay

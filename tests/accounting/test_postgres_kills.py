@@ -9,7 +9,7 @@ import time
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.accounting.budget.counter import Counter
+from skprivacy.accounting.budget.ledger import counter_at
 
 from .test_budget import _hammer
 
@@ -81,5 +81,5 @@ def test_a_killed_server_loses_no_charge(server, tmp_path, has_counter):
     assert budget.spent() == pytest.approx(CHARGES / 1000)
     budget.verify()
     if has_counter:
-        line, _ = Counter(counter).read()
+        line, _ = counter_at(counter).read()
         assert releases.stat().st_size <= sum(record.seq <= line for record in charged)

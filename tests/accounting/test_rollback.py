@@ -11,7 +11,7 @@ import pytest
 
 from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
 from skprivacy.accounting.budget.counter import Counter
-from skprivacy.accounting.budget.ledger import Ledger
+from skprivacy.accounting.budget.ledger import Ledger, counter_at
 from skprivacy.accounting.budget.log import Log
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
@@ -144,7 +144,7 @@ def check_kill(budget, when):
     process.join(300)
     assert process.exitcode == -signal.SIGKILL
     assert not released.is_set()  # nothing is granted before the counter covers it
-    line, digest = Counter(budget.counter).read()
+    line, digest = counter_at(budget.counter).read()
     tail = budget._ledger.read().tail
     assert tail.seq == before + 2 * in_ledger  # the charge and its outcome
     assert line == before + 2 * in_counter  # it never leads, and lags by this charge at most
@@ -152,7 +152,7 @@ def check_kill(budget, when):
     opened = PrivacyBudget.open(budget.path)
     opened.verify()
     receipt = opened.charge(EVENT)
-    assert Counter(budget.counter).read()[1] == receipt.digest != digest
+    assert counter_at(budget.counter).read()[1] == receipt.digest != digest
     assert budget.spent() == pytest.approx(0.1 * (2 + in_ledger))
 
 
@@ -186,7 +186,7 @@ def test_a_counter_that_another_process_moved_covers_this_charge(ledger, counter
 
     with mock.patch.object(Counter, "move", overtaken):
         budget.charge(EVENT)
-    assert Counter(counter).read()[1] == budget.verify()
+    assert counter_at(counter).read()[1] == budget.verify()
     assert len(budget.entries()) == 2
 
 
@@ -224,7 +224,7 @@ def test_a_charge_that_the_counter_cannot_cover_is_not_granted_but_stays(ledger,
         budget.charge(EVENT)
     assert budget.spent() == pytest.approx(0.1)
     budget.charge(EVENT)
-    assert Counter(counter).read()[1] == budget.verify()
+    assert counter_at(counter).read()[1] == budget.verify()
 
 
 def test_a_deleted_ledger_does_not_begin_anew_beside_its_counter(ledger, counter):
@@ -254,9 +254,9 @@ def test_a_rehearsal_does_not_move_the_counter(ledger, counter):
 
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
     budget.charge(EVENT)
-    before = Counter(counter).read()
+    before = counter_at(counter).read()
     rehearse_charges(budget, [budget.guarantee()] * 3)
-    assert Counter(counter).read() == before
+    assert counter_at(counter).read() == before
 
 
 IGNORE = "BEGIN SELECT RAISE(IGNORE); END"

@@ -15,6 +15,7 @@ from skprivacy.accounting import (
     Repeated,
     TreeAggregation,
 )
+from skprivacy.ensemble import sanitised_cost
 from skprivacy.mechanisms import SecureRandom
 
 from .oracle import Refused, attempt, few
@@ -63,7 +64,7 @@ FUNCTIONS = {
     mechanisms.classic_noise_multiplier: {"epsilon": 1.0, "delta": 1e-6},
     mechanisms.PoissonSampler: {"rate": 0.5},
     mechanisms.SecureRandom: {"seed": st.sampled_from([None, 0])},
-    mechanisms.sanitised_cost: {
+    sanitised_cost: {
         "event": VOTES, "order": 6.0, "noise_multiplier": 5.0, "smoothness": None,
         "confidence": 0.99, "relation": "add_remove", "noise_seed": None,
     },
@@ -87,7 +88,7 @@ METHODS = {
 
 def test_every_mechanism_is_here():
     public = {getattr(mechanisms, name) for name in mechanisms.__all__}
-    assert public - {*MECHANISMS, *FUNCTIONS} == {mechanisms.Mechanism, mechanisms.SanitisedCost}
+    assert public - {*MECHANISMS, *FUNCTIONS} == {mechanisms.Mechanism}
 
 
 @pytest.mark.parametrize("kind", MECHANISMS)
@@ -132,9 +133,9 @@ def test_methods(kind, data):
 @few(15)
 def test_a_refused_release_costs_nothing(data):
     budget = PrivacyBudget(100.0, 1e-3)
-    given_ = data.draw(arguments(FUNCTIONS[mechanisms.sanitised_cost], least=1))
+    given_ = data.draw(arguments(FUNCTIONS[sanitised_cost], least=1))
     attempt(
-        lambda: mechanisms.sanitised_cost(**given_, budget=budget),
+        lambda: sanitised_cost(**given_, budget=budget),
         {*given_, "budget", "seed"},
         unchanged=lambda: len(budget.entries()),
     )

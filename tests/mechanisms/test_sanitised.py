@@ -18,8 +18,9 @@ from skprivacy.accounting import (
     rdp,
     smoothed_cost,
 )
+from skprivacy.ensemble import sanitised_cost
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
-from skprivacy.mechanisms import SecureRandom, SmoothGaussian, sanitised_cost
+from skprivacy.mechanisms import SecureRandom, SmoothGaussian
 
 from .stochastic import CONFIDENCE
 

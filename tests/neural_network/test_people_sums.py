@@ -84,7 +84,7 @@ def test_the_other_ways_join_people_too(name, way):
     X, y = batch(int(SIZES.sum()))
     rows = gradients_of_people(one_view(module, X, y), SIZES, True)
     shares = Shares(SIZES, True, CPU)
-    norms = sum(shares.squared_norms(c) for c in way(module, LOSS)(X, y))
+    norms = sum(shares.squared_norms(c.joint_norms(shares)) for c in way(module, LOSS)(X, y))
     torch.testing.assert_close(norms.double(), rows.square().sum(1), rtol=1e-4, atol=1e-7)
 
 
@@ -135,7 +135,7 @@ def test_norms_of_sums_that_nearly_cancel_are_never_too_small(terms, bias):
             forms.append((OuterProducts(weight, shift, *pairs), halves))
         for form in forms:
             form, whose = form if isinstance(form, tuple) else (form, shares)
-            found = whose.squared_norms(form).double().sqrt()
+            found = whose.squared_norms(form.joint_norms(whose)).double().sqrt()
             assert (found >= true * (1 - 5e-5)).all()
             assert (found <= true * (1 + 1e-4) + 0.02 * lengths).all()
 
@@ -146,9 +146,11 @@ def test_lookups_of_people_with_many_rows_are_counted_by_row(monkeypatch):
     table = torch.zeros(9, 5)
     lookups = Lookups(table, index, torch.randn(33, 4, 5, generator=generator))
     shares = Shares(SIZES, True, CPU)
-    expected = shares.squared_norms(lookups)
+    expected = shares.squared_norms(lookups.joint_norms(shares))
     monkeypatch.setattr(contributions, "_MANY", 1)
-    torch.testing.assert_close(shares.squared_norms(lookups), expected, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(
+        shares.squared_norms(lookups.joint_norms(shares)), expected, rtol=1e-5, atol=1e-7
+    )
 
 
 def misleading(n, terms):
@@ -168,9 +170,9 @@ def test_norms_of_sums_are_never_too_small_whatever_the_rows(n, terms):
     for remains in (0.0, 1e-3, 3e-3, 1e-2):
         d[0], d[1] = 1.0, remains - 1.0
         true = (d.double().T @ a.double()).norm()
-        norms = Shares(np.array([terms]), False, CPU).squared_norms(
-            OuterProduct(torch.zeros(1, n), None, a, d)
-        )
+        shares = Shares(np.array([terms]), False, CPU)
+        form = OuterProduct(torch.zeros(1, n), None, a, d)
+        norms = shares.squared_norms(form.joint_norms(shares))
         assert norms > 0
         assert norms.double().sqrt() >= true * (1 - 5e-5)
 
@@ -212,7 +214,8 @@ def test_what_a_person_adds_does_not_depend_on_who_else_is_there(sizes, position
         own = np.array([len(rows) for rows, _ in people])
         if own[-1] == 1:
             return form.squared_norms()[0]
-        return Shares(own, False, CPU).squared_norms(form)[0]
+        shares = Shares(own, False, CPU)
+        return shares.squared_norms(form.joint_norms(shares))[0]
 
     alone, together = norm_of_first(both[:1]), norm_of_first(both)
     torch.testing.assert_close(together, alone, rtol=1e-3, atol=0.0)

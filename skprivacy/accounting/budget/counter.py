@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from .ledger import Seen, ledger_at
+from .ledger import Ledger, Seen
 from .log import LedgerError
 
 __all__ = ["Counter"]
@@ -36,13 +35,13 @@ class Counter:
 
     Parameters
     ----------
-    address : str or Path
-        A file, or ``postgresql://user@host/database#name``.
+    store : Ledger
+        Where the counter's own table is.
     """
 
-    def __init__(self, address: str | Path) -> None:
-        self._store = ledger_at(address)
-        self.address = self._store.address
+    def __init__(self, store: Ledger) -> None:
+        self._store = store
+        self.address = store.address
 
     def create(self) -> Seen:
         """Create the counter at line 0 if there is none, and return the line it stands at."""

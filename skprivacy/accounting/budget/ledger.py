@@ -16,7 +16,7 @@ from .log import COLUMNS, SCHEMA, LedgerError, Log, Record
 if TYPE_CHECKING:
     from .counter import Counter
 
-__all__ = ["Ledger", "Seen", "ledger_at"]
+__all__ = ["Ledger", "Seen", "counter_at", "ledger_at"]
 
 _KEPT = 16  # logs that a thread keeps in memory
 
@@ -108,7 +108,11 @@ class Ledger(ABC):
             address = parse_json(self.read().first).get("counter")
         except (ValueError, AttributeError):  # Handle._terms refuses such a line
             return None
-        return None if address is None else Counter(address)
+        return None if address is None else Counter(self._ledger_at(address))
+
+    def _ledger_at(self, address: str) -> Ledger:
+        """Return the ledger at another address: the one in which the counter is stored."""
+        raise NotImplementedError(f"{type(self).__name__} has no counter.")
 
     def check_counter(self) -> None:
         """Raise LedgerError if the ledger does not hold the line at which its counter stands."""
@@ -238,3 +242,10 @@ def ledger_at(address: str | Path, seen: Seen | None = None) -> Ledger:
         ledger = SQLiteLedger(address)
     ledger.seen, ledger.is_witnessed = seen, seen is not None
     return ledger
+
+
+def counter_at(address: str | Path) -> Counter:
+    """Return the counter in a file, or at ``postgresql://user@host/database#name``."""
+    from .counter import Counter
+
+    return Counter(ledger_at(address))

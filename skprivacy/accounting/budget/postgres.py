@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
 
-from .ledger import Ledger
+from .ledger import Ledger, ledger_at
 
 __all__ = ["PostgresLedger"]
 
@@ -74,6 +74,9 @@ class PostgresLedger(Ledger):
                 "letters, digits and underscores."
             )
         self._schema = f"skprivacy_{name.lower()}"
+
+    def _ledger_at(self, address: str) -> Ledger:
+        return ledger_at(address)
 
     def create_tables(
         self, statements: Sequence[str], fill: Callable[[Any], None] | None = None

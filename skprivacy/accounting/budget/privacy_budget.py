@@ -20,10 +20,9 @@ from .._work import check_work
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
 from .admission import cap_of, holds, how_many_fit, refusing
-from .counter import Counter
 from .filters import FILTERS
 from .handle import FORMAT
-from .ledger import ledger_at
+from .ledger import counter_at, ledger_at
 from .log import LedgerError, Log
 from .receipt import Receipt, Reservation
 from .refusals import before_release, explained, has_no_epsilon, no_epsilon
@@ -147,7 +146,7 @@ class PrivacyBudget(Statement):
 
     def _create_counter(self, address: str | Path) -> str:
         """Create the counter before its ledger, so that no ledger is ever without it."""
-        counter = Counter(address)
+        counter = counter_at(address)
         if counter.address == self.path:
             raise ValueError(
                 f"counter={counter.address!r} must not be the ledger: whoever restores one file "

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..._output import OF_SQLITE, is_database
 from .forks import no_fork
-from .ledger import Ledger
+from .ledger import Ledger, ledger_at
 from .log import LedgerError
 
 __all__ = ["SQLiteLedger"]
@@ -54,6 +54,9 @@ class SQLiteLedger(Ledger):
         self.path = _resolved(path)
         self.address = str(self.path)
         self.timeout = timeout
+
+    def _ledger_at(self, address: str) -> Ledger:
+        return ledger_at(address)
 
     def _missing(self, error: BaseException) -> LedgerError:
         return LedgerError(

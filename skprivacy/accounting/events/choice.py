@@ -12,7 +12,6 @@ from .._event import Event, Orders, Pairs
 from .._renyi import pure_rdp
 from .._work import closed_form_work
 from ..pld.pairs import SlopePair, both, pure_pair
-from .sampling import bounded_sampled_renyi
 
 __all__ = ["ExponentialEvent", "ReportNoisyMaxEvent"]
 
@@ -48,7 +47,7 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
         best = (a - 1) / a * -np.expm1(-a * t) / (k * -np.expm1((1 - a) * t))
         return np.minimum(np.log(best) + np.log(share / a) / (a - 1), a * t**2 / 8)
 
-    sampled_renyi = bounded_sampled_renyi
+    has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
         """Return the envelope of the privacy curves of all losses in an interval of length epsilon.
@@ -97,7 +96,7 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), know
     def renyi(self, orders: Orders, relation: str) -> Orders:
         return pure_rdp(self.epsilon, orders)
 
-    sampled_renyi = bounded_sampled_renyi
+    has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(pure_pair(self.epsilon))

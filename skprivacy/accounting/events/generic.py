@@ -11,7 +11,6 @@ from .._event import Event, Orders, Pairs
 from .._renyi import pure_rdp
 from .._work import closed_form_work
 from ..pld.pairs import AtomPair, both, pure_pair
-from .sampling import bounded_sampled_renyi
 
 __all__ = ["ApproxDP", "NonPrivate"]
 
@@ -60,7 +59,7 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
             return np.full(orders.shape, np.inf)
         return pure_rdp(self.epsilon, orders)
 
-    sampled_renyi = bounded_sampled_renyi
+    has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(pure_pair(self.epsilon, self.delta))

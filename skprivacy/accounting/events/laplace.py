@@ -12,7 +12,6 @@ from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._work import CLOSED_FORM_WORK, closed_form_work
 from ..pld.pairs import MOST_ATOMS, WORK_PER_ATOM, AtomPair, SlopePair, both
 from .generic import ApproxDP
-from .sampling import bounded_sampled_renyi
 
 __all__ = ["DiscreteLaplaceEvent", "LaplaceEvent"]
 
@@ -41,7 +40,7 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
         down = np.log((a - 1) / (2 * a - 1)) - a * t
         return np.maximum(np.logaddexp(up, down), 0) / (a - 1)
 
-    sampled_renyi = bounded_sampled_renyi
+    has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
         return both(SlopePair(1 / self.noise_multiplier, atoms=True))
@@ -80,7 +79,7 @@ class DiscreteLaplaceEvent(
         divergence: Orders = np.maximum(moments, 0) / (orders - 1)
         return divergence
 
-    sampled_renyi = bounded_sampled_renyi
+    has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
         t, step = self.sensitivity, 1 / self.scale

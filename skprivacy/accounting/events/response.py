@@ -12,7 +12,6 @@ from .._event import Event, Orders, Pairs
 from .._work import closed_form_work
 from ..pld.pairs import AtomPair, both, pure_pair
 from .composition import Repeated
-from .sampling import bounded_sampled_renyi
 
 __all__ = ["RandomizedResponseEvent"]
 
@@ -51,7 +50,7 @@ class RandomizedResponseEvent(
         )
         return (np.logaddexp(moment, math.log(rest)) if rest else moment) / (a - 1)
 
-    sampled_renyi = bounded_sampled_renyi
+    has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
         if self.n_categories == 2:

@@ -52,6 +52,9 @@ class PoissonSampled(
     def renyi(self, orders: Orders, relation: str) -> Orders:
         if self.sampling_rate == 1 and not replaces(relation):
             return rdp(self.event, orders, relation)
+        if self.event.has_bounded_loss:  # ln(1 + q (e^epsilon - 1)) of the pure epsilon
+            both = self.dominating_pairs(relation)
+            return pure_rdp(max(pair.max_loss for pair in both), orders)
         return self.event.sampled_renyi(self.sampling_rate, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
@@ -99,28 +102,3 @@ class PoissonSampled(
         precision = 1 / self.event.noise_multiplier**2
         square = math.expm1(precision) if precision < 700 else math.inf
         return self.sampling_rate * math.sqrt(square), False
-
-
-def bounded_sampled_renyi(event: Event, rate: float, orders: Orders, relation: str) -> Orders:
-    """Return the Renyi bound of a Poisson sample from its pure epsilon, ln(1 + q (e^epsilon - 1)).
-
-    For events of bounded loss: set ``sampled_renyi = bounded_sampled_renyi`` in their class.
-
-    Parameters
-    ----------
-    event : Event
-        What is released of the sample.
-    rate : float
-        The probability q with which each record is in the sample, in (0, 1].
-    orders : ndarray of shape (n_orders,)
-        Renyi orders, above 1.
-    relation : str
-        The neighbouring relation.
-
-    Returns
-    -------
-    ndarray of shape (n_orders,)
-        In nats.
-    """
-    both = PoissonSampled(rate, event).dominating_pairs(relation)
-    return pure_rdp(max(pair.max_loss for pair in both), orders)

@@ -145,7 +145,7 @@ def _squared_norms(examples: list[Contribution], shares: Shares | None = None) -
     """Return the squared norms of what all layers' examples, or people, add: (layers, batch)."""
     if shares is None:
         return torch.stack([c.squared_norms() for c in examples])
-    return torch.stack([shares.squared_norms(c) for c in examples])
+    return torch.stack([shares.squared_norms(c.joint_norms(shares)) for c in examples])
 
 
 def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:

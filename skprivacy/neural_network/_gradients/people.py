@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .contributions import Contribution
-
 __all__ = ["Joined", "Shares"]
 
 # Of people with up to this many examples each number is computed by itself; of more, with those
@@ -52,9 +50,12 @@ class Shares:
         """How many people have one example; they are the first."""
         return self.joined[0].who.stop if self.joined[0].most == 1 else 0
 
-    def squared_norms(self, examples: Contribution) -> Tensor:
-        """Return an upper bound of the squared norm of each person's contribution."""
-        return examples.joint_norms(self).mul_(self._squared_weights)
+    def squared_norms(self, joint: Tensor) -> Tensor:
+        """Return upper bounds of the squared norms of what people contribute, in place.
+
+        ``joint`` bounds the squared norm of the sum over the examples of each.
+        """
+        return joint.mul_(self._squared_weights)
 
     def longest(self, squared: Tensor) -> Tensor:
         """Return how many examples each person has times the sum of their squared norms."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...mechanisms import PoissonSampler
+from ...mechanisms import Mechanism, PoissonSampler, SecureRandom
 from .._gradients.adaptive import AdaptiveClippingOnDevice
 from .._gradients.losses import LabelEntropy, PerExample, SquaredError
 from .._gradients.padded import PaddedSum, Table, lengths_for
@@ -29,7 +29,10 @@ from .rows import MappedRows
 if TYPE_CHECKING:
     import numpy as np
 
-    from .engine import Training
+    from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
+    from .._gradients.clipping import Clip
+    from .config import TrainingConfig
+    from .noise import Sampler
 
 __all__ = ["FixedStep", "hindrance"]
 
@@ -44,7 +47,7 @@ _STEADY = {
 }  # fmt: skip
 
 
-def hindrance(training: Training, X: Tensor | MappedRows, alone: bool) -> str | None:
+def hindrance(training: Run, X: Tensor | MappedRows, alone: bool) -> str | None:
     """Return why a run takes the other way, or ``None`` if its steps can be fixed."""
     config = training.config
     if config.per_group is not None:
@@ -62,13 +65,44 @@ def hindrance(training: Training, X: Tensor | MappedRows, alone: bool) -> str | 
     return None
 
 
+class Run(Protocol):
+    """What fixed steps take of a run and change in it: see :class:`~.engine.Training`."""
+
+    config: TrainingConfig
+    module: nn.Module
+    device: str
+    gradients: str
+    rate: float
+    random: SecureRandom
+    _average: Any
+    _clip: Clip
+    _clipped: ClippedGradientSum
+    _grad: Tensor
+    _loss: nn.Module
+    _mechanism: Mechanism
+    _optimizer: torch.optim.Optimizer
+    _sampler: Sampler
+    _step: int
+    _sum: BatchSum
+    _weights: nn.Parameter
+
+    def update(self, noisy: Tensor) -> None:
+        """Move the weights by a sum that was released."""
+
+    def _joined(self, total: Any) -> Any:
+        """Return all that is released of a step."""
+
+    def _parted(self, noisy: Any) -> Any:
+        """Return the noisy sum out of what was released."""
+
+
 class FixedStep:
     """The steps of a run on fixed memory.
 
     Parameters
     ----------
-    training : Training
-        A run without :func:`hindrance`.
+    training : Run
+        One without :func:`hindrance`.
     X, y : torch.Tensor of shape (n, ...)
         Records and targets, anywhere.
     probe : Probe
@@ -90,7 +124,7 @@ class FixedStep:
     recorded, nor is a module that has layers of the caller's: both compute as they would otherwise.
     """
 
-    def __init__(self, training: Training, X: Tensor, y: Tensor, probe: Probe) -> None:
+    def __init__(self, training: Run, X: Tensor, y: Tensor, probe: Probe) -> None:
         config = training.config
         sampler = training._sampler
         self._training = training
@@ -165,7 +199,7 @@ class Momentum:
 
     Parameters
     ----------
-    training : Training
+    training : Run
         Whose weights move, as its own optimizer and average would move them.
     released : torch.Tensor
         Where the released sum stands.
@@ -173,7 +207,7 @@ class Momentum:
         See :func:`~.recorded.recorded`.
     """
 
-    def __init__(self, training: Training, released: Tensor, room: Any = None) -> None:
+    def __init__(self, training: Run, released: Tensor, room: Any = None) -> None:
         config, weights = training.config, training._weights.data
         self._training = training
         self._released = released
