@@ -145,7 +145,7 @@ MUTANTS = {
         sampled_group, "replaces", lambda relation: False, check_replaced_group,
     ),
     "the steps between neighbours are forgotten": (
-        _chained, "_power", lambda fpr, steps, curve: _chained._tpr(fpr, curve),
+        _chained, "_chain_tpr", lambda fpr, steps, curve: _chained._highest_tpr(fpr, curve),
         test_group.test_steps_along_a_gaussian_curve_are_exact,
     ),
     "a tag is taken over": (_event, "_register", taken_over, check_tags),

@@ -1,11 +1,11 @@
-"""Cost model of accounting: how much computing an event's bounds take, asked before they start.
+"""Limit on the computing work of an event's bounds, checked before they are computed.
 
-An event states its work in ``Event.work``. Events are read from ledgers and certificates of
-strangers, and a single number in one can make a bound take hours or terabytes. Every accountant
-calls :func:`check_work` first.
+An event states its work in ``Event.work``. Ledgers and certificates may come from strangers, and a
+single number in an event can make a bound take hours or terabytes. Every accountant therefore calls
+:func:`check_work` first.
 
-The unit is one floating-point number computed, about 10 ns. The figures are measured on one core
-and right within a factor of about three. They decide about refusals and never about a bound.
+The unit is one floating-point number computed, about 10 ns. The figures were measured on one core
+and hold within a factor of about three. They decide on refusals, never on a bound.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MAX_WORK = 6e9  # about a minute
-CLOSED_FORM_WORK = 1e6  # 217 Renyi orders, or a sketch of the losses and one transform of them
+CLOSED_FORM_WORK = 1e6  # 217 Renyi orders, or a sketch of the losses and one transform
 
 
 class WorkLimitError(ValueError):
@@ -50,10 +50,10 @@ def check_work(event: Event) -> None:
 
 
 def closed_form_work(event: Event) -> float:
-    """Return the work of an event with closed forms: set ``work = closed_form_work`` in a class."""
+    """Return the work of closed-form bounds; a class uses it as ``work = closed_form_work``."""
     return CLOSED_FORM_WORK
 
 
 def repeated_work(work: float, count: int) -> float:
-    """Return the work of an event that occurs ``count`` times: powers are taken by squaring."""
+    """Return the work of ``count`` occurrences of an event: powers take log2(count) squarings."""
     return work * (1 + math.log2(max(count, 1)) / 16)

@@ -157,5 +157,5 @@ def test_every_order_has_an_answer_for_extreme_noise(noise, relation):
 def test_the_bound_for_little_noise_is_one(order, relation, monkeypatch):
     event = PoissonSampled(0.1, GaussianEvent(0.2))
     exact = rdp(event, [order], relation)
-    monkeypatch.setattr(_renyi, "_MOST_NODES", 0)
+    monkeypatch.setattr(_renyi, "_MAX_NODES", 0)
     assert exact < rdp(event, [order], relation)

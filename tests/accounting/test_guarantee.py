@@ -275,7 +275,7 @@ def test_calibration_remembers(monkeypatch):
     module._SOLVED.clear()
     first = calibrate_noise_multiplier(lambda z: sgd(0.0123, z, 4321), 1.0, 1e-5)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_solve", lambda *_: pytest.fail("solved anew"))
+        patch.setattr(module, "_solve_for_noise", lambda *_: pytest.fail("solved anew"))
         again = calibrate_noise_multiplier(lambda z: sgd(0.0123, z, 4321), 1.0, 1e-5)
     assert again == first
     # events that look alike at the probes but not at the answer are solved anew
