@@ -164,5 +164,5 @@ def test_a_guarantee_says_that_it_is_one_of_labels():
     assert again.relation == "label"
     assert guarantee.group(2).epsilon() == pytest.approx(2.0)
     assert guarantee.group(2).relation == "label"
-    with pytest.raises(ValueError, match="labels alone"):
+    with pytest.raises(ValueError, match="protects only labels"):
         guarantee.as_replace_one()
