@@ -288,7 +288,7 @@ def test_a_private_cost_stays_private():
     assert "123" not in repr(event)
     with pytest.raises(ValueError, match="private data"):
         event.to_dict()
-    with pytest.raises(NoLossDistributionError, match="Data-dependent"):
+    with pytest.raises(NoLossDistributionError, match="data-dependent"):
         pld(event)
 
 

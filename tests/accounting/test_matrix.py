@@ -140,7 +140,7 @@ def test_one_record_more_is_not_covered(event):
     for of in (epsilon_of, zcdp):
         with pytest.raises(NoLossDistributionError, match="zero_out"):
             of(event, *([1e-5] if of is epsilon_of else []), relation="add_remove")
-    with pytest.raises(NoLossDistributionError, match="positions in the stream"):
+    with pytest.raises(NoLossDistributionError, match="others in the stream"):
         rdp(event, [2], "add_remove")
 
 
@@ -161,7 +161,7 @@ def test_events_are_json_and_can_be_charged(event):
         (lambda: BandedFactorization(1.0, 4.0, 1), "steps_per_epoch=4.0"),
         (lambda: TreeAggregation(1.0, 4, 0), "epochs=0"),
         (lambda: BandedFactorization(1.0, 4, 1, ()), "coefficients="),
-        (lambda: BandedFactorization(1.0, 4, 1, (2.0, 1.0)), "the first 1"),
+        (lambda: BandedFactorization(1.0, 4, 1, (2.0, 1.0)), "begin with 1"),
         (lambda: BandedFactorization(1.0, 4, 1, (1.0, -0.5)), ">= 0"),
         (lambda: BandedFactorization(1.0, 4, 1, (1.0, float("nan"))), ">= 0"),
     ],

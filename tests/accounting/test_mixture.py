@@ -199,7 +199,7 @@ def test_round_trip_and_budget(tmp_path):
     [
         ((0.5, 0.4), (GaussianEvent(1.0), GaussianEvent(2.0)), "add up to 1"),
         ((1.5, -0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
-        ((1.0, 0.0), (GaussianEvent(1.0), GaussianEvent(2.0)), "never happens"),
+        ((1.0, 0.0), (GaussianEvent(1.0), GaussianEvent(2.0)), "never happen"),
         ((math.nan, 0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
         ((), (), "add up to 1"),
         ((1.0,), (GaussianEvent(1.0), GaussianEvent(2.0)), "one probability for each event"),

@@ -150,7 +150,7 @@ def test_a_class_of_the_same_name_takes_no_ledger_over(tmp_path):
     assert PrivacyBudget.open(path).spent() == pytest.approx(1.0, rel=1e-3)
     assert mine().to_dict() == {"type": "notebook.Laplace"}
     assert type(Event.from_dict({"type": "notebook.Laplace"})) is mine
-    with pytest.raises(ValueError, match=r"type='Gaussain'.*import its module"):
+    with pytest.raises(ValueError, match=r"type='Gaussain'.*Import the module"):
         Event.from_dict({"type": "Gaussain", "noise_multiplier": 1.0})
 
 
@@ -253,5 +253,5 @@ def test_a_ledger_with_an_event_nobody_knows_says_whose(tmp_path):
     """
     path = tmp_path / "ledger"
     subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(path)], check=True)
-    with pytest.raises(LedgerError, match=r"tests\.Gone.*import its module"):
+    with pytest.raises(LedgerError, match=r"tests\.Gone.*Import the module"):
         PrivacyBudget.open(path).spent()
