@@ -451,7 +451,7 @@ def two_classes_only(original):
 
     def query(h, grid):
         winner = grid.filter(channels.binary(math.sqrt(2) * h))
-        return lambda v, points, t: argmax._worst(grid, winner, grid.extended(v), points)
+        return lambda v, points, t: argmax._filtered_maximum(grid, winner, grid.extend(v), points)
 
     return query
 
