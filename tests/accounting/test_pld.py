@@ -324,7 +324,7 @@ def test_connecting_the_dots_meets_the_curve_at_every_dot(pair, step, tail):
         assert ours >= exact - 1e-13
         if abs(eps / step - round(eps / step)) < 1e-9:
             assert ours <= exact + cut + tail + 1e-11
-    coarse = engine._coarsened(lattice)
+    coarse = engine._coarsen(lattice)
     assert coarse.mass.sum() == pytest.approx(lattice.mass.sum(), abs=1e-12)
     kept = [c.mass @ np.exp(-c.loss) for c in (lattice, coarse)]
     assert kept[0] == pytest.approx(kept[1], rel=1e-12)
