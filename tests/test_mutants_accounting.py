@@ -138,7 +138,7 @@ MUTANTS = {
         test_label.test_sampled_contributions_are_replaced_by_another_label,
     ),
     "a group is in the sample as one record": (
-        sampled_group, "_contributions", lambda rate, size: ((1 - rate, rate), (0.0, float(size))),
+        sampled_group, "_count_probabilities", lambda rate, size: ((1 - rate, rate), (0.0, float(size))),
         check_group_step,
     ),
     "a group's records are replaced as if they left": (

@@ -101,7 +101,7 @@ def the_better_of_two(account):
     """Admit what addition does, and what Renyi orders do, each with all of delta."""
     yield added_up(account.added + account.counts, account.relation)
     everything = Account(account.cap, "renyi", account.relation, account.added + account.counts)
-    yield from filters._renyi(everything)
+    yield from filters._renyi_costs(everything)
 
 
 def forgets_what_was_added(charged, cap, opening, terms):
@@ -111,7 +111,7 @@ def forgets_what_was_added(charged, cap, opening, terms):
 
 def first_of_all_orders(account):
     """What the default was: nothing is added up but pure epsilons."""
-    yield from filters._tight(account.of(account.added + account.counts), 0.5, 0.4)
+    yield from filters._tight_costs(account.of(account.added + account.counts), 0.5, 0.4)
 
 
 def eagerly(path, scope, seen):
@@ -202,7 +202,7 @@ MUTANTS = {
     "what was added up is read, and forgotten": (
         admission, "_account", forgets_what_was_added, parts,
     ),
-    "the default falls behind addition": (filters, "_adaptive", first_of_all_orders, addition),
+    "the default falls behind addition": (filters, "_adaptive_costs", first_of_all_orders, addition),
     "any text is a scope": (handle, "scope_of", str, scopes),
     "a line may name any scope": (
         privacy_budget.Statement, "verify", lambda self: "", lines_outside,

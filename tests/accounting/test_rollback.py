@@ -233,7 +233,7 @@ def test_a_deleted_ledger_does_not_begin_anew_beside_its_counter(ledger, counter
     assert PrivacyBudget(**make).spent() == pytest.approx(0.1)  # opened by its terms
     assert PrivacyBudget(1.0, path=ledger).counter == str(counter)
     ledger.unlink()
-    with pytest.raises(ValueError, match="Restore the ledger, or pass another place"):
+    with pytest.raises(ValueError, match="Restore the ledger, or pass another"):
         PrivacyBudget(**make)
     assert not ledger.exists()
     with pytest.raises(ValueError, match="must not be the ledger"):

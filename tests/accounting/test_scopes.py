@@ -119,7 +119,7 @@ def test_a_scope_opened_by_name_is_under_every_cap_on_its_path(ledger, name):
 @pytest.mark.parametrize("name", ["", "//", "a//b", "/a//", "///", "=", "a/=/b", "/="])
 def test_what_names_no_scope_is_not_opened(ledger, name):
     PrivacyBudget(epsilon=1.0, path=ledger)
-    with pytest.raises(ValueError, match="No name may be empty"):
+    with pytest.raises(ValueError, match="non-empty names of scopes"):
         PrivacyBudget.open(ledger, scope=name)
     with pytest.raises(TypeError, match="scope=None must be a string"):
         PrivacyBudget.open(ledger, scope=None)
