@@ -135,8 +135,8 @@ class Event(PlainNumbers):
         """Return roughly how many floating-point numbers the bounds of this event compute.
 
         Accountants call this first and refuse an event above the limit. Every class with a tag must
-        define it. Whatever the fields hold, it must not compute a bound, allocate an array or
-        raise; it may return infinity.
+        define it. For all values of the fields it must return without computing a bound, allocating
+        an array or raising; it may return infinity.
 
         Returns
         -------

@@ -52,7 +52,7 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     """Return mu of Gaussian differential privacy (GDP), and whether it is proved.
 
     Mu is exact for Gaussian noise and a bound for logistic noise. For Poisson-sampled Gaussian
-    noise it is the central limit of many steps (Bu, Dong, Long and Su 2020). That limit may lie
+    noise it is the central limit of many steps (Bu, Dong, Long and Su 2020). The limit may lie
     *below* the true value: it is an estimate, never a guarantee.
 
     Parameters
@@ -113,7 +113,7 @@ def _zcdp_epsilon(event: Event, delta: float, relation: str) -> float:
 
 def _gdp_epsilon(event: Event, delta: float, relation: str) -> float:
     if replaces(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
-        return math.inf  # the limit is that of added or removed records
+        return math.inf  # the central limit is for added or removed records
     mu = gdp_mu(event)[0]
     return pld(GaussianEvent(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
 

@@ -207,7 +207,7 @@ _SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
 def _estimate_noise(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
     """Return the noise at which a saddle-point estimate, or an estimated event, meets the target.
 
-    It is only the start of the search: 1 if there is no estimate.
+    It only starts the search, and is 1 without an estimate.
     """
     if delta == 0:
         return 1.0

@@ -204,7 +204,7 @@ class PrivacyGuarantee:
     def group(self, k: int, unit: str | None = None) -> PrivacyGuarantee:
         """Return the guarantee for a group of ``k`` units, at the same ``at_delta``.
 
-        The units are those of this guarantee: records, or for example people with several records
+        The units are this guarantee's units: records, or for example people with several records
         each. According to the relation, the whole group is present or absent, or is replaced.
 
         Parameters

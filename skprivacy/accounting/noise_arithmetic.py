@@ -55,8 +55,7 @@ def weakest_arithmetic(parts: Iterable[str]) -> str:
     Returns
     -------
     str
-        "floating_point" if any part is, else "unspecified" if any part is or there are no parts,
-        else "exact".
+        The weakest of "exact", "unspecified" and "floating_point"; "unspecified" for no releases.
     """
     stated = [check_arithmetic(part) for part in sequence("parts", parts)]
     return max(stated, key=ARITHMETICS.index, default=UNSPECIFIED)

@@ -91,7 +91,7 @@ def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, floa
     safe, failure = _split_off_failure(event)
     if delta <= failure:
         return math.inf, None
-    # With probability 1 - failure the release is that of ``safe``, which gets the rest of delta.
+    # With probability 1 - failure the release costs as much as ``safe``, for the rest of delta.
     delta = (delta - failure) / (1 - failure)
     values = rdp(safe, DEFAULT_ORDERS, relation)
     epsilons = _convert_to_epsilons(values, DEFAULT_ORDERS, delta)

@@ -252,7 +252,7 @@ def test_null_scores_show_no_epsilon_at_fixed_thresholds(alpha):
 
 def test_planted_best_of_many_thresholds_is_caught():
     def uncorrected(members, others, alpha):
-        rates = _evidence._all_rates(members, others, np.r_[members, others], alpha)
+        rates = _evidence._bound_all_rates(members, others, np.r_[members, others], alpha)
         return _evidence.epsilon_of_rates(*rates, 0.0).max()
 
     assert null_failures(uncorrected, 0.5) > ALLOWED[0.5]

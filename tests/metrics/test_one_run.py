@@ -250,7 +250,7 @@ def test_nothing_right_shows_nothing(bound):
     ("arguments", "message"),
     [
         ({"right": 11}, "in this order"),
-        ({"guesses": 0, "right": 0}, "with a guess at least"),
+        ({"guesses": 0, "right": 0}, "at least 1"),
         ({"bound": "best"}, "bound='best'"),
         ({"alpha": 0.0}, "alpha"),
         ({"delta": 1.0}, "delta"),

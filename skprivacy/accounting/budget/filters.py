@@ -12,10 +12,10 @@ is (E', D')-DP, then the whole is (E' + e, D' + d)-DP. For any set S of outcomes
         <= e^e sum_y Q(y) e^E' Q(S|y) + d + D',
 
 because sum_y P(y) g(y) <= e^e sum_y Q(y) g(y) + d for every g between 0 and 1. Apply this by
-induction from the last charge backwards: after charges with the sums (e, d), the rest of the
+induction from the last charge backwards. After charges with the sums (e, d), the rest of the
 releases is (E - e, D - d)-DP for any answers, whether it continues to add up or opens the tight
-part. That choice may depend on all answers, and so may every event. (Rogers, Roth, Ullman and
-Vadhan 2016, arXiv:1605.08294, prove the case of adding up alone.)
+part. The choice between the two may depend on all answers, and so may every event. (Rogers, Roth,
+Ullman and Vadhan 2016, arXiv:1605.08294, prove the case of adding up alone.)
 
 *Never worse than basic composition*, by construction: all charges that ``basic`` admits are added
 up.

@@ -46,7 +46,7 @@ class Handle:
         Raises
         ------
         LedgerError
-            If there is no ledger, it cannot be read, or one of its lines was altered.
+            If the ledger does not exist, cannot be read, or has an altered line.
         ValueError
             If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """

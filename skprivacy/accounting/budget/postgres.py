@@ -62,8 +62,8 @@ class PostgresLedger(Ledger):
         self._server, name = urldefrag(address)
         if not name.isidentifier():
             raise ValueError(
-                f"path={address!r} must end in '#name', where name is that of the ledger. Use "
-                "letters, digits and underscores."
+                f"path={address!r} must end in '#name', the name of the ledger. Use letters, "
+                "digits and underscores."
             )
         self._schema = f"skprivacy_{name.lower()}"
 

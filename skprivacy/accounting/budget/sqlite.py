@@ -31,8 +31,8 @@ class SQLiteLedger(Ledger):
 
     Every operation opens a new connection, so threads and forked processes share nothing. A
     connection that outlived its file would also write old pages into the file that replaced it.
-    Commits reach the disk (rollback journal, ``synchronous=EXTRA``) before they return. There is no
-    write-ahead log: between commits the file alone is the whole ledger. So it can be moved without
+    Commits reach the disk (rollback journal, ``synchronous=EXTRA``) before they return. Without a
+    write-ahead log, the file alone is the whole ledger between commits. So it can be moved without
     loss, and read from a read-only disk. Older ledgers are converted at their first write.
     """
 

@@ -88,7 +88,7 @@ def check_same_unit(unit: str, settled: str) -> None:
 def check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any, Any]) -> None:
     """Check that relation and unit are valid, and fixed once before the first charge.
 
-    ``terms`` are those of the first line, and ``settled`` relation and unit of a later line.
+    The first line has ``terms``; a later line fixes relation and unit to ``settled``.
     """
     fixed = terms["relation"], terms["unit"]
     lines = [record.seq for record in records if record.kind == "relation"]

@@ -87,9 +87,8 @@ class VoteCurve:
     def local_sensitivity(self, votes: tuple[float, ...], distance: NDArray[Any]) -> Floats:
         """Return the change of the cost by one more vote, ``distance`` votes away from ``votes``.
 
-        Let d be the distance. q is highest if d votes went from the winner to the runner-up; by
-        convexity no other way to move d votes makes it higher. q is at least its value if every gap
-        widened by 2 d.
+        Let d be the distance. By convexity q is highest if d votes went from the winner to the
+        runner-up. It is never below its value for gaps that are all wider by 2 d.
         """
         if not self.meets_conditions:
             return np.full(distance.shape, self.largest_change)

@@ -31,14 +31,14 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 
     Notes
     -----
-    On a Poisson sample the Renyi bound is that of the Gaussian with the same zCDP, which is valid
-    at integer orders. Fractional orders are rounded up, because the divergence does not decrease
+    On a Poisson sample the Renyi bound of the Gaussian with the same zCDP is valid at integer
+    orders. Fractional orders are rounded up, because the divergence does not decrease
     with the order.
 
     Under L2 sensitivity a Gaussian pair dominates, in any dimension. Logistic noise x of scale 1 is
     g(y) for standard normal y, with g = F^-1(Phi) and the logistic F. To move x by t is to move y
-    by at most t max F(1-F)/phi = t sqrt(pi/8), because F(1-F) <= e^(-y^2/2)/4 by erf(u)^2 >= 1 -
-    e^(-u^2): a square contains more of a bivariate normal distribution than its inscribed disc. So
+    by at most t max F(1-F)/phi = t sqrt(pi/8). Here F(1-F) <= e^(-y^2/2)/4 follows from erf(u)^2 >=
+    1 - e^(-u^2): a square contains more of a bivariate normal law than its inscribed disc. So
     the trade-off curve of each coordinate lies above that of a normal coordinate with that shift.
     Trade-off curves of normal coordinates compose, and the squares of their shifts add up.
 

@@ -57,8 +57,8 @@ class VoteBlock(
         queries. The number must be fixed **before** the first answer: a number read off afterwards,
         when the answers looked sufficient, proves nothing.
     moved : int, default=1
-        Number of votes that a neighbouring data set moves. For more than one, the cost is that of
-        public noisy counts, as no better bound is known.
+        Number of votes that a neighbouring data set moves. For more than one, the bound for
+        public noisy counts is used, as no better bound is known.
 
     Notes
     -----

@@ -29,7 +29,7 @@ _WORK_PER_VOTE = 100
 class _VoteEvent(Event, tag=None):
     """Base of teachers' votes; with ``votes`` the cost is data-dependent, and private itself.
 
-    If a neighbour moves m votes, the cost is that of one moved vote with an m-th of the noise. The
+    If a neighbour moves m votes, the cost equals one moved vote's with an m-th of the noise. The
     counts then differ by at most m times the distance of one move, which is attained if all m votes
     go from one class to one other class.
     """
@@ -116,8 +116,8 @@ class GNMaxVote(
     def renyi(self, orders: Orders, relation: str) -> Orders:
         if self.votes is None:
             return orders / self._noise_per_move**2  # Papernot et al. 2018, Proposition 8
-        # Papernot et al. 2018, Theorem 6. Its Renyi bounds are those of ``moved`` votes; q, the
-        # probability that the noise changes the winner, does not depend on ``moved``.
+        # Papernot et al. 2018, Theorem 6. The Renyi bounds depend on ``moved``; q, the probability
+        # that the noise changes the winner, does not.
         log_q = _log_changed_winner(self.votes, self.noise_multiplier)
         return gnmax_rdp(log_q, self._noise_per_move, orders)
 

@@ -182,7 +182,7 @@ def _argmax_query(h: float, grid: _Grid) -> Query:
 def _maximum_over_parts(
     grid: _Grid, parts: list[tuple[csr_array, int]], v: Array, points: int
 ) -> Array:
-    """Return the maximum over all parts, each on its own grid spacing."""
+    """Return the maximum over all parts, each with its grid spacing."""
     largest: Array = np.max(
         [_filtered_maximum(grid, part, v, points, every) for part, every in parts], axis=0
     )

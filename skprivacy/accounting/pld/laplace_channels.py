@@ -28,8 +28,8 @@ def laplace_argmax(h: float) -> Channels:
     """Return channels of three outcomes, in both orders of P and Q.
 
     Let (x, y) be the means under P. By Lemma 1 of the documentation every channel is a mixture of
-    channels with 0 <= x <= h and -h <= y, of the same with P and Q exchanged, of two classes
-    without a third, of one class against a threshold, and of a channel with P = Q.
+    five kinds: 0 <= x <= h and -h <= y; the same with P and Q exchanged; two classes without a
+    third; one class against a threshold; and a channel with P = Q.
     """
     parts = [
         _near_lattice(h),

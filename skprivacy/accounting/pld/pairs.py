@@ -200,7 +200,7 @@ class SlopePair(Pair):
 class MixedPair(Pair):
     """Mixture of pairs: one pair, chosen with the given probabilities and a public choice.
 
-    Outcomes of different parts can be told apart, so masses and hockey-stick divergences are the
+    Outcomes of different parts are distinguishable, so masses and hockey-stick divergences are the
     weighted means over the parts.
     """
 
