@@ -86,7 +86,7 @@ def loading(folder):
         raise AssertionError("the ledger was opened too early") from error
 
 
-REAL_SUM, REAL_CONNECT, REAL_ACCOUNT = Account.sum, sqlite3.connect, admission._account
+REAL_SUM, REAL_CONNECT, REAL_ACCOUNT = Account.sum_added, sqlite3.connect, admission._account
 
 
 def nothing_spent(account):
@@ -106,12 +106,12 @@ def the_better_of_two(account):
 
 def forgets_what_was_added(charged, cap, opening, terms):
     account = REAL_ACCOUNT(charged, cap, opening, terms)
-    return account.adding(Counter()) if opening else account
+    return account.with_added(Counter()) if opening else account
 
 
 def first_of_all_orders(account):
     """What the default was: nothing is added up but pure epsilons."""
-    yield from filters._tight_costs(account.of(account.added + account.counts), 0.5, 0.4)
+    yield from filters._tight_costs(account.with_counts(account.added + account.counts), 0.5, 0.4)
 
 
 def eagerly(path, scope, seen):
@@ -197,8 +197,8 @@ MUTANTS = {
     "nobody looks at the triggers": (Ledger, "_check_guards", lambda *_: None, triggers),
     "any text names a scope": (privacy_budget, "check_scope_name", lambda *_: None, names),
     "another ledger is as good": (Ledger, "_check_identity", lambda *_: None, replacements),
-    "the rest gets the whole cap again": (Account, "sum", nothing_spent, game("mixed", 0.03)),
-    "the rest gets all of delta again": (Account, "sum", no_delta_spent, game("mixed", 0.03)),
+    "the rest gets the whole cap again": (Account, "sum_added", nothing_spent, game("mixed", 0.03)),
+    "the rest gets all of delta again": (Account, "sum_added", no_delta_spent, game("mixed", 0.03)),
     "what was added up is read, and forgotten": (
         admission, "_account", forgets_what_was_added, parts,
     ),

@@ -6,19 +6,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
+from .._docs import fill_docs
 from .._validation import open_unit
 from ._samples import Float64Array, Interval, check_scores
 
 __all__ = ["auc", "auc_interval", "auc_p_value"]
 
 
+@fill_docs
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the AUC: the probability that a member scores above a non-member, ties counting half.
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
 
     Returns
     -------
@@ -36,6 +37,7 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(above.mean())
 
 
+@fill_docs
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
     """Return a confidence interval of the AUC that is valid for any distribution of scores.
 
@@ -44,8 +46,7 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
     alpha : float, default=0.05
         Probability, in (0, 1), that the interval misses.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
+from .._docs import fill_docs
 from .._validation import open_unit, whole
 from ._evidence import epsilon_of_rates, gather
 from ._rates import check_hits, clopper_pearson
@@ -17,6 +18,7 @@ from ._samples import as_numbers, check_delta, check_guesses, check_scores
 __all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
 
 
+@fill_docs
 def epsilon_from_counts(
     true_positives: Any,
     n_in: int,
@@ -42,10 +44,8 @@ def epsilon_from_counts(
         Number of non-members called members.
     n_out : int
         Number of non-members.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the bound exceeds the true epsilon.
+    %(tested_delta)s
+    %(bound_alpha)s
 
     Returns
     -------
@@ -69,6 +69,7 @@ def epsilon_from_counts(
     return bound if bound.ndim else float(bound)
 
 
+@fill_docs
 def epsilon_from_guesses(
     right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
 ) -> float:
@@ -88,10 +89,8 @@ def epsilon_from_guesses(
         abstained.
     n_coins : int
         Number of coins, at least ``guesses``.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the bound exceeds the true epsilon.
+    %(tested_delta)s
+    %(bound_alpha)s
 
     Returns
     -------
@@ -145,6 +144,7 @@ def _guess_p_value(right: int, guesses: int, n_coins: int, epsilon: float, delta
     return min(1.0, tail + 2.0 * n_coins * delta * steepest)
 
 
+@fill_docs
 def epsilon_lower_bound(
     scores_in: ArrayLike,
     scores_out: ArrayLike,
@@ -167,12 +167,9 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability that the bound exceeds the true epsilon.
+    %(scores)s
+    %(tested_delta)s
+    %(bound_alpha)s
     thresholds : array-like, default=None
         Thresholds fixed beforehand; the bound then uses only these.
     random_state : int, default=0

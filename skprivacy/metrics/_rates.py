@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainccinv, betaincinv
 
+from .._docs import fill_docs
 from .._validation import is_whole, open_unit
 from ._samples import Float64Array, Interval, as_numbers, check_scores
 
@@ -178,6 +179,7 @@ class OperatingPoint:
         return asdict(self)
 
 
+@fill_docs
 def roc(
     scores_in: ArrayLike, scores_out: ArrayLike
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -187,8 +189,7 @@ def roc(
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
 
     Returns
     -------
@@ -212,6 +213,7 @@ def roc(
     return false_hits / len(others), true_hits / len(members), thresholds
 
 
+@fill_docs
 def tpr_at_fpr(
     scores_in: ArrayLike, scores_out: ArrayLike, fpr: float, *, alpha: float = 0.05
 ) -> OperatingPoint:
@@ -219,8 +221,7 @@ def tpr_at_fpr(
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
     fpr : float
         False positive rate allowed, in (0, 1).
     alpha : float, default=0.05
@@ -267,6 +268,7 @@ def tpr_at_fpr(
     )
 
 
+@fill_docs
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 
@@ -276,8 +278,7 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
 
     Returns
     -------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._docs import fill_docs
 from .._validation import generator, open_unit, whole
 from ._evidence import Evidence, area_bound, epsilon_of_rates, split_points
 from ._samples import Float64Array, check_delta, check_scores
@@ -45,6 +46,7 @@ class EpsilonEstimate:
         )
 
 
+@fill_docs
 def multi_split_bound(
     scores_in: ArrayLike,
     scores_out: ArrayLike,
@@ -62,12 +64,9 @@ def multi_split_bound(
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the bound exceeds the true epsilon.
+    %(scores)s
+    %(tested_delta)s
+    %(bound_alpha)s
     n_splits : int, default=20
         Number of splits, at least 1.
     random_state : int, default=0

@@ -152,7 +152,7 @@ def test_a_ledger_of_labels_is_read_again(tmp_path):
 
 
 def test_labels_have_no_parallel_composition():
-    with pytest.raises(ValueError, match="another label"):
+    with pytest.raises(ValueError, match="changed record"):
         PrivacyBudget(1.0, relation="label").partition("positives")
 
 

@@ -47,8 +47,8 @@ def cap_of(body: str) -> Cost:
 def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     """Return a refusal if a charge of ``event`` would exceed the cap of ``leaf`` or its parents."""
     for scope, before in _accounts(log, leaf, terms).items():
-        after = before.charged(event)
-        if not after.holds():
+        after = before.with_charge(event)
+        if not after.is_admitted():
             return Refusal(scope, before, after)
     return None
 
@@ -58,7 +58,7 @@ def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = MA
     accounts = _accounts(log, leaf, terms).values()
 
     def fits(count: int) -> bool:
-        return all(account.charged(event, count).holds() for account in accounts)
+        return all(account.with_charge(event, count).is_admitted() for account in accounts)
 
     low, high = 0, 1
     while high < 2 * most and fits(high):
@@ -82,7 +82,7 @@ def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
     paths = {s for s, _, _ in log.charges() if s.startswith(scope)}
 
     def holds_for(charged: Charged) -> bool:
-        return _account(charged, cap, opening, terms).holds()
+        return _account(charged, cap, opening, terms).is_admitted()
 
     # ``{path}=/`` is a record of ``path`` in none of its partitions, which have other paths.
     if all(holds_for(partial(along, log, scope, f"{path}=/")) for path in paths):
@@ -115,11 +115,11 @@ def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
 def _account(charged: Charged, cap: Cost, opening: Opening | None, terms: Terms) -> Account:
     account = Account(cap, terms["filter"], terms["relation"])
     if terms["filter"] != "adaptive":
-        return account.of(charged())
+        return account.with_counts(charged())
     if opening is None:
-        return account.adding(charged())
+        return account.with_added(charged())
     before, since = charged(before=opening.charge), charged(since=opening.charge)
-    return account.adding(before).of(since, opening.event, opening.left)
+    return account.with_added(before).with_counts(since, opening.event, opening.left)
 
 
 def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
@@ -139,7 +139,7 @@ def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
 
 
 def _find_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | None:
-    if added_up(along(log, scope, scope), relation).within(cap):
+    if added_up(along(log, scope, scope), relation).is_within(cap):
         return None  # the sums grow, so all earlier ones were within the cap too
     counts: Counter[tuple[str, Event]] = Counter()
     plain = Cost(0.0, 0.0)
@@ -147,9 +147,9 @@ def _find_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | N
         event = event_of(body)
         one = added_up(Counter({event: 1}), relation)
         plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
-        if not plain.within(cap):  # else the sum fits even if all charges concern one record
+        if not plain.is_within(cap):  # else the sum fits even if all charges concern one record
             before = total([(p, e, n) for (p, e), n in counts.items()], scope, path)
-            after = Account(cap, "adaptive", relation).adding(before).charged(event)
+            after = Account(cap, "adaptive", relation).with_added(before).with_charge(event)
             if after.opened is not None:
                 return Opening(charge, event, after.opened)
         counts[path, event] += 1

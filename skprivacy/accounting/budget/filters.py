@@ -56,25 +56,27 @@ class Account:
     added: Counts = field(default_factory=Counter)  # earlier charges, which are added up
     opened: Cost | None = None  # cap less ``added`` when the tight part opened ("adaptive" only)
 
-    def adding(self, added: Counts) -> Account:
+    def with_added(self, added: Counts) -> Account:
         """Return the account with ``added`` as the charges to add up."""
         return replace(self, added=added)
 
-    def of(self, counts: Counts, first: Event | None = None, opened: Cost | None = None) -> Account:
+    def with_counts(
+        self, counts: Counts, first: Event | None = None, opened: Cost | None = None
+    ) -> Account:
         """Return the account with ``counts`` as the charges to compose, ``first`` among them."""
         return replace(self, counts=counts, first=first, opened=opened)
 
-    def charged(self, event: Event, count: int = 1) -> Account:
+    def with_charge(self, event: Event, count: int = 1) -> Account:
         """Return the account after ``count`` charges of ``event``."""
         if self.filter != "adaptive" or self.opened is not None:
             more = self.counts + Counter({event: count})
             return replace(self, counts=more, first=self.first or event)
         sums = self._add_charges(event, count)
-        if sums.sum().within(self.cap):
+        if sums.sum_added().is_within(self.cap):
             return sums
         last = self._add_charges(event, self._count_fitting(event, count))
         rest = Counter({event: count - (last.added[event] - self.added[event])})
-        return replace(last, counts=rest, first=event, opened=last.left())
+        return replace(last, counts=rest, first=event, opened=last.remaining_cap())
 
     def _add_charges(self, event: Event, count: int) -> Account:
         return replace(self, added=self.added + Counter({event: count}))
@@ -84,17 +86,17 @@ class Account:
         low, high = 0, most
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self._add_charges(event, middle).sum().within(self.cap)
+            fits = self._add_charges(event, middle).sum_added().is_within(self.cap)
             low, high = (middle, high) if fits else (low, middle)
         return low
 
-    def sum(self) -> Cost:
+    def sum_added(self) -> Cost:
         """Return the sums of the epsilons and deltas that are added up."""
         return added_up(self.added, self.relation)
 
-    def left(self) -> Cost:
+    def remaining_cap(self) -> Cost:
         """Return the remaining cap for the tight part."""
-        spent = self.sum()
+        spent = self.sum_added()
         return Cost(self.cap.epsilon - spent.epsilon, self.cap.delta - spent.delta)
 
     def cost(self) -> Cost:
@@ -103,14 +105,14 @@ class Account:
             return Cost(0.0, 0.0)
         costs = []
         for cost in FILTERS[self.filter](self):
-            if cost.within(self.cap):
+            if cost.is_within(self.cap):
                 return cost
             costs.append(cost)
         return min(costs)
 
-    def holds(self) -> bool:
+    def is_admitted(self) -> bool:
         """Return True if the filter admits all charges."""
-        return self.cost().within(self.cap)
+        return self.cost().is_within(self.cap)
 
 
 def _basic_costs(account: Account) -> Iterator[Cost]:
@@ -127,7 +129,7 @@ def _pld_costs(account: Account) -> Iterator[Cost]:
 
 def _adaptive_costs(account: Account) -> Iterator[Cost]:
     """Add up, then compose: 0.5 of the remaining delta for Renyi orders, 0.4 for a plan."""
-    yield from [account.sum()] if account.opened is None else _tight_costs(account, 0.5, 0.4)
+    yield from [account.sum_added()] if account.opened is None else _tight_costs(account, 0.5, 0.4)
 
 
 def _renyi_costs(account: Account) -> Iterator[Cost]:
@@ -144,9 +146,9 @@ def _tight_costs(account: Account, orders_share: float, plan_share: float) -> It
     Pure charges that add up to epsilon contribute nothing to delta. A single charge is fixed when
     the account is opened: if only its own cost admits it, no other charge is ever admitted.
     """
-    spent, left, relation = account.sum(), account.left(), account.relation
+    spent, left, relation = account.sum_added(), account.remaining_cap(), account.relation
     pure = added_up(account.added + account.counts, relation)
-    free = pure.delta == 0 or not account.counts or not pure.within(account.cap)
+    free = pure.delta == 0 or not account.counts or not pure.is_within(account.cap)
     yield pure if free else Cost(math.inf, pure.delta)
     opened = account.opened or account.cap
     if min(*left, *opened) <= 0:

@@ -53,7 +53,7 @@ class Ledger(ABC):
     def _connection(self) -> AbstractContextManager[Any]:
         """Open a connection for exclusive use, which raises its errors as LedgerError."""
 
-    def _broken(self, error: BaseException) -> LedgerError:
+    def _unusable_error(self, error: BaseException) -> LedgerError:
         return LedgerError(
             f"The privacy ledger {self.address} cannot be used ({error}). Check that it exists, is "
             "writable, is not locked by a stuck process and that its disk is not full; restore it "
@@ -72,7 +72,7 @@ class Ledger(ABC):
         counter = self._counter
         # Read before the lock is taken, so the counter stands at a committed line.
         covered = None if counter is None else counter.read()
-        place = self._place()
+        place = self._file_identity()
         with self._connection() as connection:
             try:
                 for statement in self._begin:
@@ -87,7 +87,7 @@ class Ledger(ABC):
                 with suppress(Exception):  # the first error is the one to report
                     connection.execute("ROLLBACK")
                 raise
-        if self._place() != place:
+        if self._file_identity() != place:
             raise LedgerError(
                 f"The privacy ledger {self.address} was replaced or deleted while it was written; "
                 "what was written is gone with the earlier file. Find out what handles the file, "
@@ -131,7 +131,7 @@ class Ledger(ABC):
             with self._connection() as connection:
                 self._check_covered(connection, counter, covered)
 
-    def _place(self) -> Any:
+    def _file_identity(self) -> Any:
         """Return the identity of the file at the address; None if it is not a file."""
         return None
 

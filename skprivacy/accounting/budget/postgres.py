@@ -92,13 +92,13 @@ class PostgresLedger(Ledger):
         try:
             psycopg = import_module("psycopg")
         except ImportError as error:
-            raise self._broken(error) from error
+            raise self._unusable_error(error) from error
         try:
             with _close_on_failure(self._open_connection(psycopg)) as opened:
                 yield _Connection(opened)
             _idle_connections()[self._server] = _IdleConnection(opened)
         except psycopg.Error as error:
-            raise self._broken(error) from error
+            raise self._unusable_error(error) from error
 
     def _open_connection(self, psycopg: Any) -> Any:
         """Return this thread's idle connection if it still works, or a new one."""

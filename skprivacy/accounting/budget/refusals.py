@@ -55,13 +55,13 @@ def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
 def _suggest_smaller_charge(event: Event, cost: Cost, after: Account) -> str:
     """Suggest a charge that costs less, in terms of both epsilon and noise."""
     if math.isinf(cost.epsilon) and has_no_epsilon(event, after.relation):
-        if after.left().delta <= 0:
+        if after.remaining_cap().delta <= 0:
             return "Use Laplace noise, or a budget with a larger delta."
         if after.filter == "basic":
             return "Charge it as ApproxDP(epsilon, delta), or use a budget with another filter."
-    if Cost(0.0, cost.delta).within(after.cap):
+    if Cost(0.0, cost.delta).is_within(after.cap):
         return "Use a smaller epsilon, which takes more noise or fewer steps."
-    alone = Cost(cost.epsilon, 0.0).within(after.cap)
+    alone = Cost(cost.epsilon, 0.0).is_within(after.cap)
     return f"Use a smaller {'delta' if alone else 'epsilon and a smaller delta'}."
 
 
@@ -95,7 +95,7 @@ def _explain_missing_epsilon(after: Account) -> str:
         return "at delta=0 it needs pure epsilons, which Gaussian noise does not have"
     if after.filter == "basic":
         return "it adds up epsilons and deltas, but this release has a different epsilon per delta"
-    if after.left().delta <= 0:
+    if after.remaining_cap().delta <= 0:
         return "all of delta is spent, and at delta=0 Gaussian noise has no finite epsilon"
     return "no finite epsilon is known for it at this delta"
 

@@ -41,7 +41,7 @@ class Cost(NamedTuple):
     epsilon: float
     delta: float
 
-    def within(self, cap: Cost) -> bool:
+    def is_within(self, cap: Cost) -> bool:
         """Return whether this cost is finite and does not exceed ``cap``."""
         fits = self.epsilon <= cap.epsilon * _ROUNDING and self.delta <= cap.delta * _ROUNDING
         return fits and math.isfinite(self.epsilon)

@@ -80,9 +80,9 @@ class SQLiteLedger(Ledger):
         except FileExistsError:
             raise
         except LedgerError as error:  # its message names the draft
-            raise self._broken(error.__cause__ or error) from error.__cause__
+            raise self._unusable_error(error.__cause__ or error) from error.__cause__
         except OSError as error:
-            raise self._broken(error) from error
+            raise self._unusable_error(error) from error
         finally:
             for rest in ("", *OF_SQLITE):
                 with suppress(OSError):  # such as a folder that does not exist
@@ -97,7 +97,7 @@ class SQLiteLedger(Ledger):
                 fill(connection)
             connection.execute("COMMIT")
 
-    def _place(self) -> tuple[int, int] | None:
+    def _file_identity(self) -> tuple[int, int] | None:
         try:
             found = os.stat(self.path)
         except OSError:  # opening the file raises the clearer error
@@ -140,7 +140,7 @@ class SQLiteLedger(Ledger):
                     f"{self.address} is a folder, not a ledger. Pass the path of a file."
                 ) from error
             found = os.path.exists(self.path)
-            raise (self._broken if found else self._missing_error)(error) from error
+            raise (self._unusable_error if found else self._missing_error)(error) from error
 
 
 def _resolve_path(path: str | Path) -> Path:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
+from ..._docs import fill_docs
 from .._checks import number, numbers, positive, whole
 from .._event import Event, LocalBound, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
@@ -82,6 +83,7 @@ class _VoteEvent(Event, tag=None):
             )
 
 
+@fill_docs
 @dataclass(frozen=True)
 class GNMaxVote(
     _VoteEvent,
@@ -96,11 +98,8 @@ class GNMaxVote(
     ----------
     noise_multiplier : float
         Standard deviation of the noise of each count.
-    votes : tuple of float, default=None
-        True counts, for the data-dependent bound, which is private itself.
-    moved : int, default=1
-        Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one
-        teacher and joins another.
+    %(votes)s
+    %(moved)s
 
     Notes
     -----
@@ -138,6 +137,7 @@ class GNMaxVote(
         return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
 
 
+@fill_docs
 @dataclass(frozen=True)
 class LNMaxVote(
     _VoteEvent,
@@ -152,11 +152,8 @@ class LNMaxVote(
     ----------
     noise_multiplier : float
         Scale of the noise on each count, in votes.
-    votes : tuple of float, default=None
-        True counts, for the data-dependent bound, which is private itself.
-    moved : int, default=1
-        Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one
-        teacher and joins another.
+    %(votes)s
+    %(moved)s
 
     Notes
     -----
@@ -191,6 +188,7 @@ class LNMaxVote(
         return both(pure_pair(2 / self._noise_per_move))
 
 
+@fill_docs
 @dataclass(frozen=True)
 class VoteThreshold(
     _VoteEvent,
@@ -208,16 +206,13 @@ class VoteThreshold(
     ----------
     noise_multiplier : float
         Standard deviation of the noise of the largest count.
-    votes : tuple of float, default=None
-        True counts, for the data-dependent bound, which is private itself.
+    %(votes)s
     threshold : float, default=None
         Required with ``votes``.
     offset : tuple of float, default=None
         Public numbers, one for each class, subtracted from the counts before the maximum is taken.
         The differences may be negative.
-    moved : int, default=1
-        Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one
-        teacher and joins another.
+    %(moved)s
 
     References
     ----------

@@ -35,12 +35,12 @@ class Channels:
     shift: Array  # ln(Q/P)
 
     @staticmethod
-    def of(p: Array, q: Array, slack: float = 0.0) -> Channels:
+    def from_laws(p: Array, q: Array, slack: float = 0.0) -> Channels:
         """Return channels whose ``p`` and ``q`` are accurate to a factor e^(+-slack)."""
-        return Channels.lossy(p, np.log(p / q), slack)
+        return Channels.from_losses(p, np.log(p / q), slack)
 
     @staticmethod
-    def lossy(p: Array, loss: Array, slack: float = 0.0) -> Channels:
+    def from_losses(p: Array, loss: Array, slack: float = 0.0) -> Channels:
         """Return channels from losses ln(P/Q), accurate to +-2 slack."""
         slack += _SLACK
         return Channels(p * math.exp(slack), -loss - 2 * slack)
@@ -56,7 +56,7 @@ def gaussian(t: float, step: float, slack: float = 0.0) -> Channels:
     edges = _edges(t, step)
     mass = _atoms(t, edges)
     mass[0] += GaussianPair(1 / t).masses(edges)[0][0]  # rounds these losses up
-    return Channels.lossy(mass[:, None], edges[:, None], slack)
+    return Channels.from_losses(mass[:, None], edges[:, None], slack)
 
 
 def shifted_far(h: float, step: float) -> Channels:
@@ -104,8 +104,8 @@ def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels,
     mass = _atoms(t, seen)
     if side < 0:
         mass[0] += GaussianPair(1 / t).masses(seen)[0][0]
-    unseen = Channels.of(np.array([[p]]), np.array([[q]]))
-    return unseen, Channels.lossy(mass[:, None], seen[:, None])
+    unseen = Channels.from_laws(np.array([[p]]), np.array([[q]]))
+    return unseen, Channels.from_losses(mass[:, None], seen[:, None])
 
 
 def binary(t: float) -> Channels:
@@ -128,7 +128,7 @@ def binary(t: float) -> Channels:
 
     p = np.array([mean(ndtr(u), t), mean(ndtr(-u), t)])
     q = np.array([mean(ndtr(u - t), -t), mean(ndtr(t - u), -t)])
-    return Channels.of(p, q)
+    return Channels.from_laws(p, q)
 
 
 def three_way(h: float, lowest: float, highest: float, wide: float) -> tuple[Channels, float]:
@@ -166,7 +166,7 @@ def three_way(h: float, lowest: float, highest: float, wide: float) -> tuple[Cha
         laws.append([law[:, near] for law in both])
         missed.append(2 * sum(map(_beyond, margins, variances, steps)))
     p, q = np.concatenate(laws, axis=-1)
-    return Channels.of(p, q, slack=4.1 * off), max(missed)
+    return Channels.from_laws(p, q, slack=4.1 * off), max(missed)
 
 
 def _steps(variances: tuple[float, float], off: float) -> list[float]:

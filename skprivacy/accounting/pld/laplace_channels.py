@@ -43,7 +43,9 @@ def laplace_argmax(h: float) -> Channels:
     loss = np.log(p) - np.log(q)
     factor = np.exp(slack)
     both = np.concatenate([p, q], axis=1) * np.r_[factor, factor]
-    return Channels.lossy(both, np.concatenate([loss, -loss], axis=1) + 2 * np.r_[slack, slack])
+    return Channels.from_losses(
+        both, np.concatenate([loss, -loss], axis=1) + 2 * np.r_[slack, slack]
+    )
 
 
 def randomised_response(h: float) -> Channels:
