@@ -65,7 +65,7 @@ def _bound_by_one_line(steps: int, delta: float, curve: tuple[Floats, Floats]) -
 
 def _chain_tpr(fpr: Floats, steps: int, curve: tuple[Floats, Floats]) -> Floats:
     """Return F(...F(fpr)): the highest probability of a yes ``steps`` neighbours away."""
-    for _ in range(steps):
+    for _ in range(steps):  # Dong, Roth and Su 2022, theorem 2.14
         fpr = np.maximum(fpr, _highest_tpr(fpr, curve))
     return fpr
 

@@ -79,7 +79,7 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
 
 
 def _naive_epsilon(event: Event, delta: float, relation: str) -> float:
-    """Add up the epsilons, each at an equal share of delta."""
+    """Add up the epsilons, each at an equal share of delta: basic composition."""
     counts = flatten(event)
     steps = sum(counts.values())
     return math.fsum(n * _single_epsilon(e, delta / steps, relation) for e, n in counts.items())
@@ -115,6 +115,7 @@ def _gdp_epsilon(event: Event, delta: float, relation: str) -> float:
     if replaces(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
         return math.inf  # the central limit is for added or removed records
     mu = gdp_mu(event)[0]
+    # Dong, Roth and Su 2022: mu-GDP has the privacy curve of Gaussian noise 1 / mu
     return pld(GaussianEvent(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
 
 

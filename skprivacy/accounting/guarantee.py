@@ -175,6 +175,7 @@ class PrivacyGuarantee:
             return np.ones(fpr.shape)
         epsilons, deltas = privacy_curve(self.event, self.relation)
         flat = fpr.reshape(-1, 1)
+        # Dong, Roth and Su 2022: the lines of every (epsilon, delta), in both directions
         with np.errstate(over="ignore", invalid="ignore"):
             direct = np.where(flat > 0, np.exp(epsilons) * flat, 0.0) + deltas
         mirror = 1 - np.exp(-epsilons) * (1 - deltas - flat)
@@ -251,6 +252,7 @@ assuming no patient has more than 3 records)
         )
         if k == 1:
             return replace(self, **changes)
+        # The event for groups if it is known, else Dong, Roth and Su 2022, theorem 2.14
         event = self.event.grouped(k)
         return replace(self, event=self._chain_steps(k) if event is None else event, **changes)
 

@@ -93,6 +93,7 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     area = float(_placements(members, others)[0].mean())
     quantile = -stdtrit(min(len(members), len(others)) + 1, alpha / 2)  # 1 - alpha / 2 may be 1
     per_record = quantile**2 / _effective_records(members, others)
+    # Wilson 1927: score interval with the effective number of records
     centre = (area + per_record / 2) / (1 + per_record)
     spread = np.sqrt(per_record * (area * (1 - area) + per_record / 4)) / (1 + per_record)
     # Rounding must not exclude an area of exactly 0 or 1. Of NaN and a number, Python's min and max
@@ -137,6 +138,7 @@ def _effective_records(members: Float64Array, others: Float64Array) -> float:
 
 
 def _add_pseudo_scores(scores: Float64Array) -> Float64Array:
+    # Agresti and Caffo 2000: one success and one failure more in each sample
     return np.concatenate([scores, [-np.inf, np.inf]])
 
 

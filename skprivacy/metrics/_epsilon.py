@@ -63,6 +63,7 @@ def epsilon_from_counts(
         whole(name, value)
     hits = check_hits("true_positives", true_positives, n_in)
     false = check_hits("false_positives", false_positives, n_out)
+    # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals
     tpr = np.asarray(clopper_pearson(hits, n_in, alpha)[0])
     fpr = np.asarray(clopper_pearson(false, n_out, alpha)[1])
     bound = epsilon_of_rates(tpr, fpr, delta)

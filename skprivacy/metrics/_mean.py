@@ -38,6 +38,7 @@ def _bound_tail(total: float, n: int, mean: float) -> float:
     # a whole number. A selection of whole numbers also gives a valid bound.
     first, last = int(np.floor(n * mean)), int(np.ceil(total)) - 1
     t = np.unique(np.linspace(min(first, last), last, CANDIDATES).astype(int))
+    # Hoeffding 1963: E[max(B - t, 0)] / (total - t), B binomial
     excess = n * mean * _binomial_tail(t, n - 1, mean) - t * _binomial_tail(t + 1, n, mean)
     return float(np.min(np.maximum(excess, 0.0) / (total - t)))
 

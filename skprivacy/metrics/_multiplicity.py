@@ -17,6 +17,7 @@ def holm(p_values: ArrayLike) -> Float64Array:
     and does not count.
     """
     p, order = _sort_p_values(p_values)
+    # Holm 1979: the i-th smallest of n p-values times n - i + 1
     steps = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1))
     return _restore_order(len(p), order, steps)
 
@@ -30,6 +31,7 @@ def benjamini_hochberg(p_values: ArrayLike) -> Float64Array:
     """
     p, order = _sort_p_values(p_values)
     n = len(order)
+    # Benjamini and Hochberg 1995: the i-th smallest of n p-values times n / i
     steps = np.minimum.accumulate((p[order] * n / np.arange(1, n + 1))[::-1])[::-1]
     return _restore_order(len(p), order, steps)
 

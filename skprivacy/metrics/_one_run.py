@@ -59,6 +59,7 @@ def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: flo
     from k = ``right`` down would increase the total, and a total above g/m is a contradiction.
     """
     hit, missed = alpha * right / n_coins, alpha * (guesses - right) / n_coins
+    # Mahloujifar, Melis and Chaudhuri 2024: the recursion over numbers of right guesses
     for i in range(right - 1, -1, -1):
         least = inverse(hit)
         if least <= missed:
@@ -108,7 +109,7 @@ def line(epsilon: float, delta: float) -> Inverse:
 def telling_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
     """Return the number of guesses that refutes a false claim of a curve most surely.
 
-    The alternative is a mechanism that composes the claimed curve with itself.
+    The alternative is a mechanism whose curve is the claimed curve applied twice.
 
     **Guarantees.** The number depends only on the claimed curve, not on the coins.
 
@@ -159,6 +160,7 @@ def surprise_apart(right: int, guesses: int, n_coins: int, mu: float) -> float:
     wrong = guesses - right
     if guesses == n_coins:
         return float(binom.cdf(wrong, n_coins, ndtr(-mu / 2)))
+    # Xiang et al. 2025: mean over the beta-distributed share of guessed scores
     middle = (np.arange(_NODES) + 0.5) / _NODES
     share = beta(guesses + 1, n_coins - guesses).ppf(middle)
     t = _threshold_of_share(share, mu)

@@ -291,6 +291,7 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     >>> advantage([3, 2], [2, 1])
     0.5
     """
+    # Yeom et al. 2018, membership advantage
     fpr, tpr, _ = roc(scores_in, scores_out)
     return float(np.max(tpr - fpr))
 

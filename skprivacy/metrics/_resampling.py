@@ -104,6 +104,7 @@ def multi_split_bound(
     for _ in range(n_splits):
         points = split_points(members, others, delta=delta, alpha=alpha / 4, rng=rng)
         found.append(Evidence(points, 0.0).epsilon(delta))
+    # Markov: half of the bounds exceed the truth with at most twice their error probability
     split_epsilon = sorted(found, reverse=True)[(n_splits + 1) // 2 - 1]
     area_epsilon = Evidence((), area_bound(members, others, alpha / 2)).epsilon(delta)
     return max(split_epsilon, area_epsilon)

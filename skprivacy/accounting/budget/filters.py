@@ -116,6 +116,7 @@ class Account:
 
 
 def _basic_costs(account: Account) -> Iterator[Cost]:
+    # Rogers et al. 2016: sums are a valid filter for adaptively chosen events
     yield added_up(account.counts, account.relation)
 
 
@@ -159,6 +160,7 @@ def _tight_costs(account: Account, orders_share: float, plan_share: float) -> It
 
     if sum(account.counts.values()) == 1:
         yield all_of(epsilon_of(together(account.counts), left.delta, relation))
+    # Feldman and Zrnic 2021: a Renyi filter at each order, with a share of delta
     orders = renyi_orders(Cost(opened.epsilon, orders_share * opened.delta))
     at = at_orders(account.counts, orders, orders_share * left.delta, relation)
     yield all_of(at.epsilon, 0.9 * left.delta + max(0.1 * left.delta, at.delta))

@@ -137,6 +137,7 @@ def at_orders(
         each = [(n, _renyi_cost(event, order, relation)) for event, n in counts.items()]
         cost = math.fsum(n * c[0] for n, c in each)
         failure = math.fsum(n * c[1] for n, c in each)
+        # Feldman and Zrnic 2021: epsilon of this order, at its share of delta
         best = min(best, cost + float(_conversion(order, math.log(delta * share))))
     return Cost(max(best, 0.0), failure)
 

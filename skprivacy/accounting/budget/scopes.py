@@ -122,6 +122,7 @@ def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
         if not _is_partition(path):
             added += total(within_it, path, leaf)
         elif taken is None or path == taken:
+            # McSherry 2009, parallel composition: a record is in one partition
             worst |= total(within_it, path, leaf)
     return added + worst
 

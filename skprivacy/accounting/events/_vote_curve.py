@@ -90,6 +90,7 @@ class VoteCurve:
         Let d be the distance. By convexity q is highest if d votes went from the winner to the
         runner-up. It is never below its value for gaps that are all wider by 2 d.
         """
+        # Papernot et al. 2018, Algorithm 3, over all data sets at each distance
         if not self.meets_conditions:
             return np.full(distance.shape, self.largest_change)
         top, second, *rest = sorted(votes, reverse=True)

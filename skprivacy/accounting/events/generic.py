@@ -66,7 +66,8 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
         return both(pure_pair(self.epsilon, self.delta))
 
     def grouped(self, size: int) -> Event:
-        # Group privacy of k steps: (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon)))
+        # Dwork and Roth 2014, group privacy: k steps are (k epsilon, delta')-DP with
+        # delta' = delta (1 + e^epsilon + ... + e^((k - 1) epsilon)).
         with np.errstate(over="ignore"):
             steps = np.expm1(size * self.epsilon) / np.expm1(self.epsilon) if self.epsilon else size
         delta = self.delta * float(steps) * (1 + 1e-14)  # for rounding

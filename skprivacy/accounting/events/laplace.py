@@ -45,6 +45,7 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
     sampled_renyi = bounded_sampled_renyi
 
     def dominating_pairs(self, relation: str) -> Pairs:
+        # Half of P has the largest loss: outcomes on the far side of its centre
         return both(SlopePair(1 / self.noise_multiplier, atoms=True))
 
     def grouped(self, size: int) -> LaplaceEvent:

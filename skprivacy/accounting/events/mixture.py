@@ -106,6 +106,7 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     def dominating_pairs(self, relation: str) -> Pairs:
         each = [_branch_pairs(pld(e, relation), e) for e in self.events]
         weights = tuple(self.weights.tolist())
+        # Kifer and Lin 2012, convexity: the choice is public and independent of the data
         remove, add = (MixedPair(weights, parts) for parts in zip(*each, strict=True))
         return remove, add
 

@@ -121,6 +121,7 @@ class SampledGroup(
         noise = self.event.noise_multiplier
         if len(weights) == 1:
             return both(GaussianPair(noise / (up[0] - down[0])))
+        # Choquette-Choo et al. 2024: mixtures of Gaussians; see Notes of the class
         remove = MixedGaussians(noise, weights, up, down)
         if replaces(relation):
             return both(remove)

@@ -107,6 +107,7 @@ class PrivateSelection(
         epsilons = np.linspace(0, top, _RUN_POINTS)
         deltas = one.deltas(epsilons)
         deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # exceeds all later rounding errors
+        # Koskela, Redberg and Wang 2024: delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon)
         drift = (self.eta + 1) * _least_drift(epsilons, deltas, self.gamma)
         if not drift < _LARGEST_RUN_LOSS:
             raise NoLossDistributionError(

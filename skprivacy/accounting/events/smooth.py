@@ -40,7 +40,7 @@ class SmoothGaussianEvent(
     References
     ----------
     N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, appendix B, mechanism
-    GNSS.
+    GNSS (Theorem 23).
     """
 
     noise_multiplier: float
@@ -57,7 +57,7 @@ class SmoothGaussianEvent(
     work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        # Renyi divergence of normal distributions with different means and variances
+        # Papernot et al. 2018, Theorem 23, with the exact Renyi divergence of normal distributions
         a, b, z = orders, self.smoothness, self.noise_multiplier
         with np.errstate(over="ignore"):
             distance = 1 + self.lift * float(np.expm1(b))  # may be infinite, as is the bound then

@@ -105,6 +105,7 @@ class MatrixFactorization(Event, tag=None):
         return CLOSED_FORM_WORK + _WORK_PER_STEP * self.n_steps
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Denisov et al. 2022, theorem 2.1: one Gaussian release, even for adaptive streams
         return orders / (2 * self.effective_noise(relation) ** 2)
 
     def dominating_pairs(self, relation: str) -> Pairs:

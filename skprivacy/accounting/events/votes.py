@@ -169,7 +169,7 @@ class LNMaxVote(
     def renyi(self, orders: Orders, relation: str) -> Orders:
         # Papernot et al. 2017, theorem 2: pure 2 gamma, where gamma is 1 / noise
         a, pure = orders, 2 / self._noise_per_move
-        plain = np.minimum(a * pure**2 / 2, pure)
+        plain = np.minimum(a * pure**2 / 2, pure)  # Bun and Steinke 2016, Proposition 1.4
         if self.votes is None:
             return plain
         top, *rest = sorted(self.votes, reverse=True)

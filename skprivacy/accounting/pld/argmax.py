@@ -339,6 +339,7 @@ def argmax_curve(kind: str, h: float, n_queries: int) -> tuple[Array, Array]:
     grid = _Grid(step, size + 2 * _EVERY[0], pad)
     query = noise.query(h, grid)
     v = noise.known_curve(h, noise.first, grid.losses)
+    # Theorem 3 of "The cost of a noisy arg-max": V_t from V_{t-1}
     for t in range(noise.first + 1, n_queries + 1):
         points = min(math.ceil(noise.end(h, t) / step) + 1, size)
         worst = np.maximum(query(v, points, t), v[:points]) * _ROUNDING + noise.rare

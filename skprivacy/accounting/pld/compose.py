@@ -291,6 +291,7 @@ def _window(
     for share in (1, 1 / 8):  # the grid has spread the loss, so lower orders may be tighter
         pull, push = share * saddle.pull, share * saddle.push
         order = saddle.theta + share * (saddle.order - saddle.theta)
+        # Chernoff: P(L >= x) <= E[e^(s L)] e^(-s x) at order s, and the mirror image below
         lows.append((wrap - log_mgf(saddle.theta - pull) + at_theta) / pull)
         fars.append((log_mgf(saddle.theta + push) - at_theta - wrap) / push)
         highs.append((log_mgf(order) - saddle.log_delta - math.log(HARMLESS)) / order)
@@ -320,6 +321,7 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
             log_finite = -math.inf
         else:
             log_finite += group.count * math.log1p(-lattice.infinity)
+        # Koskela, Jalko and Honkela 2020: powers of the transform compose equal losses
         factor = fft.rfft(_wrap_around(tilted, lattice.first, size))
         # A factor's error is a few units in the last place of its exponents and butterflies.
         exponents = abs(theta) * float(np.abs(lattice.loss) @ tilted) + abs(value)

@@ -65,7 +65,7 @@ def _near_lattice(h: float) -> Part:
 
 def _ahead_corners(h: float) -> Part:
     """Return corners around 0 <= x <= h, h <= y, where laws are e^-y times linear (Lemma 3)."""
-    y, more = _corners(h)
+    y, more = _corners(h)  # Lemma 3 of "The cost of a noisy arg-max"
     x, y = np.meshgrid(np.linspace(0, h, _CELLS + 1), y)
     p, q = _neighbour_laws(x.ravel(), y.ravel(), h)
     more = np.repeat(more, _CELLS + 1)
@@ -110,6 +110,7 @@ def _with_slack(p: Array, q: Array, slack: float) -> Part:
 
 def _slack(cell: float) -> float:
     """Bound the error of ln P of a mixture over both ends of a cell (factors of Lemma 2)."""
+    # Lemma 2: r <= 1 - 1 / cosh(d / 2), and the factors 1 - r and 1 + r (2 e^d - 1)
     rest = 1 - 1 / math.cosh(cell / 2)
     return max(-math.log1p(-rest), math.log1p(rest * (2 * math.exp(cell) - 1)))
 

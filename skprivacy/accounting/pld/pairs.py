@@ -252,6 +252,7 @@ def both(pair: Pair) -> tuple[Pair, Pair]:
 
 def pure_pair(epsilon: float, delta: float = 0.0) -> AtomPair:
     """Return the pair of randomised response, the worst (epsilon, delta)-DP mechanism."""
+    # Kairouz, Oh and Viswanath 2015: randomised response that fails with probability delta
     high = 1 / (1 + math.exp(-epsilon))
     low = math.exp(-epsilon) * high
     losses, masses = ((-epsilon, epsilon), (low, high)) if epsilon else ((0.0,), (1.0,))

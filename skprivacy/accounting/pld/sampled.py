@@ -49,6 +49,7 @@ class Removed(Pair):
         return top if math.isinf(top) else float(_mix_loss(np.array(top), self.q))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
+        # Zhu, Dong and Wang 2022, Theorem 11: removing
         p, q = self.base.masses(_unmix_loss(edges, self.q))
         return (1 - self.q) * q + self.q * p, q
 
@@ -87,6 +88,7 @@ class Added(Pair):
         )
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
+        # Zhu, Dong and Wang 2022, Theorem 11: adding
         p, q = self.base.masses(-_unmix_loss(-edges, self.q))
         return p, (1 - self.q) * p + self.q * q
 
