@@ -202,7 +202,9 @@ MUTANTS = {
     "what was added up is read, and forgotten": (
         admission, "_account", forgets_what_was_added, parts,
     ),
-    "the default falls behind addition": (filters, "_adaptive_costs", first_of_all_orders, addition),
+    "the default falls behind addition": (
+        filters, "_adaptive_costs", first_of_all_orders, addition,
+    ),
     "any text is a scope": (handle, "scope_of", str, scopes),
     "a line may name any scope": (
         privacy_budget.Statement, "verify", lambda self: "", lines_outside,

@@ -69,7 +69,7 @@ def test_round_trip_and_hash(event):
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_frozen_and_costly(event):
+def test_events_are_frozen_and_cost_something(event):
     for field in dataclasses.fields(event):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(event, field.name, 1.0)

@@ -40,7 +40,7 @@ def sgd(q, z, steps):
     return Repeated(PoissonSampled(q, GaussianEvent(z)), steps)
 
 
-def test_repr_says_all_and_never_too_little():
+def test_repr_is_complete_and_rounds_up():
     guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, "zero_out")
     assert repr(guarantee) == "(1.00, 1e-06)-DP, zero-out, unspecified noise, proved"
     assert (
@@ -68,7 +68,7 @@ def test_repr_hides_no_assumption():
         )
 
 
-def test_the_unit_is_said_kept_and_grouped():
+def test_unit_is_shown_stored_and_grouped():
     guarantee = PrivacyGuarantee(GaussianEvent(4.2246789), 1e-6, unit="patient_id")
     assert (
         repr(guarantee) == "(1.00, 1e-06)-DP per patient_id, add-remove, unspecified noise, proved"
@@ -220,7 +220,7 @@ def test_group_privacy():
     assert single.group(50_000).epsilon() > 1000
 
 
-def test_conversion_only_when_asked_and_only_that_way():
+def test_replace_one_conversion_is_explicit_and_one_way():
     single = PrivacyGuarantee(sgd(0.02, 1.5, 200), 1e-6, "zero_out")
     double = single.as_replace_one()
     assert double.relation == "replace_one"

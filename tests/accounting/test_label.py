@@ -156,7 +156,7 @@ def test_labels_have_no_parallel_composition():
         PrivacyBudget(1.0, relation="label").partition("positives")
 
 
-def test_a_guarantee_says_that_it_is_one_of_labels():
+def test_label_guarantee_states_its_relation():
     guarantee = PrivacyGuarantee(RandomizedResponseEvent(1.0), relation="label")
     assert repr(guarantee) == "1.00-DP, label, unspecified noise, proved"
     again = PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict())))

@@ -312,7 +312,7 @@ def test_nothing_is_saved_where_no_delta_is_allowed():
         assert epsilon_of(plain, 0.0) == pytest.approx(2 * n_queries / noise, rel=1e-12)
 
 
-def test_it_never_costs_more_than_with_the_counts_public():
+def test_block_never_costs_more_than_public_counts():
     for noise, n_queries in product((0.3, 1.0, 5.0, 1e3, 1e5), (1, 2, 9)):
         block, plain = lnmax(noise, n_queries), Repeated(LNMaxVote(noise), n_queries)
         np.testing.assert_array_equal(rdp(block, [1.5, 8.0]), rdp(plain, [1.5, 8.0]))
@@ -389,7 +389,8 @@ MUTANTS = {
         lambda: test_each_part_covers_its_channels(0.1),
     ),
     "kinks in the wrong place": (
-        laplace_channels, "_neighbour_laws", centred, lambda: test_one_step_covers_all_channels(0.1),
+        laplace_channels, "_neighbour_laws", centred,
+        lambda: test_one_step_covers_all_channels(0.1),
     ),
     "points of the curve for corners": (
         laplace_channels, "_scale_departure", lambda original: lambda law, sure, more: law,

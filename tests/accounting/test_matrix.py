@@ -166,7 +166,7 @@ def test_events_are_json_and_can_be_charged(event):
         (lambda: BandedFactorization(1.0, 4, 1, (1.0, float("nan"))), ">= 0"),
     ],
 )
-def test_what_is_no_stream_is_refused(make, named):
+def test_invalid_stream_is_refused(make, named):
     with pytest.raises(ValueError, match=named):
         make()
 
@@ -194,7 +194,7 @@ def test_error_of_running_sums_and_of_steps(n, band):
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(30, 1), (400, 1), (50, 4)])
-def test_running_sums_are_told_better_than_by_independent_noise(steps_per_epoch, epochs):
+def test_running_sums_have_less_error_than_with_independent_noise(steps_per_epoch, epochs):
     """At equal privacy: the error times the sensitivity is what one unit of noise comes to."""
     n = steps_per_epoch * epochs
     band = square_root_band(steps_per_epoch, epochs)

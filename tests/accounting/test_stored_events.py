@@ -233,12 +233,12 @@ def test_stored_names_name_each_field_once(stored):
         Two(1, 2).to_dict()
 
 
-def test_a_base_class_is_not_written_down():
+def test_base_class_has_no_stored_form():
     with pytest.raises(TypeError, match="base class"):
         Event().to_dict()
 
 
-def test_a_ledger_with_an_event_nobody_knows_says_whose(tmp_path):
+def test_unknown_event_in_a_ledger_names_its_class(tmp_path):
     """Charged in another process, as an event of a module that is not imported here."""
     program = """
         import sys
