@@ -64,6 +64,22 @@ groups : array-like of shape (n_samples,), default=None
     "fit_returns": """\
 self : object
     The fitted estimator.""",
+    "scores": """\
+scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+    Scores of members and of non-members, higher means member.""",
+    "tested_delta": """\
+delta : float, default=0.0
+    The delta of the guarantee that is tested, in [0, 1).""",
+    "bound_alpha": """\
+alpha : float, default=0.05
+    Probability, in (0, 1), that the bound exceeds the true epsilon.""",
+    "votes": """\
+votes : tuple of float, default=None
+    True counts, for the data-dependent bound, which is private itself.""",
+    "moved": """\
+moved : int, default=1
+    Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
+    and joins another.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

@@ -84,7 +84,7 @@ def check_sampled_noise():
 
 
 def check_sampled_integers():
-    test_sampled_discrete_gaussian.test_it_is_the_sum_over_the_grid(0.3, 1.0, "two integers")
+    test_sampled_discrete_gaussian.test_moment_is_the_sum_over_the_grid(0.3, 1.0, "two integers")
 
 
 def check_group_step():
@@ -138,14 +138,15 @@ MUTANTS = {
         test_label.test_sampled_contributions_are_replaced_by_another_label,
     ),
     "a group is in the sample as one record": (
-        sampled_group, "_contributions", lambda rate, size: ((1 - rate, rate), (0.0, float(size))),
+        sampled_group, "_count_probabilities",
+        lambda rate, size: ((1 - rate, rate), (0.0, float(size))),
         check_group_step,
     ),
     "a group's records are replaced as if they left": (
         sampled_group, "replaces", lambda relation: False, check_replaced_group,
     ),
     "the steps between neighbours are forgotten": (
-        _chained, "_power", lambda fpr, steps, curve: _chained._tpr(fpr, curve),
+        _chained, "_chain_tpr", lambda fpr, steps, curve: _chained._highest_tpr(fpr, curve),
         test_group.test_steps_along_a_gaussian_curve_are_exact,
     ),
     "a tag is taken over": (_event, "_register", taken_over, check_tags),

@@ -86,7 +86,7 @@ def loading(folder):
         raise AssertionError("the ledger was opened too early") from error
 
 
-REAL_SUM, REAL_CONNECT, REAL_ACCOUNT = Account.sum, sqlite3.connect, admission._account
+REAL_SUM, REAL_CONNECT, REAL_ACCOUNT = Account.sum_added, sqlite3.connect, admission._account
 
 
 def nothing_spent(account):
@@ -101,17 +101,17 @@ def the_better_of_two(account):
     """Admit what addition does, and what Renyi orders do, each with all of delta."""
     yield added_up(account.added + account.counts, account.relation)
     everything = Account(account.cap, "renyi", account.relation, account.added + account.counts)
-    yield from filters._renyi(everything)
+    yield from filters._renyi_costs(everything)
 
 
 def forgets_what_was_added(charged, cap, opening, terms):
     account = REAL_ACCOUNT(charged, cap, opening, terms)
-    return account.adding(Counter()) if opening else account
+    return account.with_added(Counter()) if opening else account
 
 
 def first_of_all_orders(account):
     """What the default was: nothing is added up but pure epsilons."""
-    yield from filters._tight(account.of(account.added + account.counts), 0.5, 0.4)
+    yield from filters._tight_costs(account.with_counts(account.added + account.counts), 0.5, 0.4)
 
 
 def eagerly(path, scope, seen):
@@ -197,12 +197,14 @@ MUTANTS = {
     "nobody looks at the triggers": (Ledger, "_check_guards", lambda *_: None, triggers),
     "any text names a scope": (privacy_budget, "check_scope_name", lambda *_: None, names),
     "another ledger is as good": (Ledger, "_check_identity", lambda *_: None, replacements),
-    "the rest gets the whole cap again": (Account, "sum", nothing_spent, game("mixed", 0.03)),
-    "the rest gets all of delta again": (Account, "sum", no_delta_spent, game("mixed", 0.03)),
+    "the rest gets the whole cap again": (Account, "sum_added", nothing_spent, game("mixed", 0.03)),
+    "the rest gets all of delta again": (Account, "sum_added", no_delta_spent, game("mixed", 0.03)),
     "what was added up is read, and forgotten": (
         admission, "_account", forgets_what_was_added, parts,
     ),
-    "the default falls behind addition": (filters, "_adaptive", first_of_all_orders, addition),
+    "the default falls behind addition": (
+        filters, "_adaptive_costs", first_of_all_orders, addition,
+    ),
     "any text is a scope": (handle, "scope_of", str, scopes),
     "a line may name any scope": (
         privacy_budget.Statement, "verify", lambda self: "", lines_outside,

@@ -1,4 +1,4 @@
-"""Validation of relations, arithmetics and numbers for the accountants."""
+"""Validation of relations, noise arithmetics and numbers for the accountants."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
 ]
 
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
-ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, the strongest first
+ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, strongest first
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def remembered(most: int) -> Callable[[Function], Function]:
-    """Make a function remember its latest answers; what cannot be a key it refuses itself."""
+    """Cache the ``most`` latest answers of a function; unhashable arguments are not cached."""
 
-    def decorated(function: Function) -> Function:
+    def decorate(function: Function) -> Function:
         cached = lru_cache(most)(function)
 
         @wraps(function)
@@ -45,13 +45,13 @@ def remembered(most: int) -> Callable[[Function], Function]:
             except TypeError as error:
                 if "unhashable" not in str(error):
                     raise
-            return function(*args, **kwargs)
+            return function(*args, **kwargs)  # which raises its own error about the argument
 
-        # tests empty the cache, as that of lru_cache; mypy knows no attributes of functions
+        # Tests clear the cache as they clear an lru_cache. mypy knows no attributes of functions.
         answer.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
         return cast(Function, answer)
 
-    return decorated
+    return decorate
 
 
 def check_relation(relation: str) -> str:
@@ -69,15 +69,15 @@ def check_arithmetic(arithmetic: Any) -> str:
 
 
 def replaces(relation: str) -> bool:
-    """Return whether a record's contribution may become any other one, at twice its norm away.
+    """Return True if a record may change, which moves its contribution by up to twice its norm.
 
-    Another label with the same features is one way of replacing a record.
+    Under ``label`` the record keeps its features and gets another label: a kind of replacement.
     """
     return relation in ("label", "replace_one")
 
 
 def numbers(name: str, values: Any) -> tuple[float, ...]:
-    """Return a sequence of real numbers as floats; its values are not shown in an error."""
+    """Convert a sequence of real numbers to floats; errors do not show its values."""
     found = sequence(name, values)
     if not all(is_number(value) for value in found):
         raise TypeError(f"{name} must be a sequence of real numbers.")
@@ -88,7 +88,7 @@ def numbers(name: str, values: Any) -> tuple[float, ...]:
 
 
 def check_delta(delta: float, n_records: int | None = None) -> float:
-    """Return ``delta`` if a guarantee may be stated at it.
+    """Return ``delta`` if it is a valid delta of a guarantee.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def check_delta(delta: float, n_records: int | None = None) -> float:
     if n_records is not None and delta >= 1 / n_records:
         raise ValueError(
             f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
-            "1/n, even publishing a record chosen at random would satisfy the guarantee. Set a "
+            "1/n, even publishing a record chosen at random would satisfy the guarantee. Pass a "
             "smaller delta."
         )
     return float(delta)

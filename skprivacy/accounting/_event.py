@@ -1,9 +1,9 @@
-"""Events: frozen descriptions of releases, each with a tag and the known bounds on its cost.
+"""Base class of privacy events: frozen descriptions of releases with known bounds on their cost.
 
 The meaning of an event never changes: a new meaning is a new class. Only :class:`Repeated` has a
-count. Every sensitivity that an event divides by is the one under the relation of the guarantee,
-except where an event defines it as the norm of one record's contribution
-(:class:`PoissonSampled`, :class:`MatrixFactorization`).
+count. Noise multipliers divide by the sensitivity under the relation of the guarantee. Two classes
+divide by the norm of one record's contribution instead: :class:`PoissonSampled` and
+:class:`MatrixFactorization`. Start reading at :class:`Event`.
 """
 
 from __future__ import annotations
@@ -44,22 +44,12 @@ class NoLossDistributionError(TypeError):
 
 
 class LocalBound(NamedTuple):
-    """A Renyi cost at one order, and its local sensitivity. **Both may be private.**
+    """A Renyi cost at one order, and its local sensitivity. **Both may be private.**"""
 
-    Parameters
-    ----------
-    cost : float
-        In nats.
-    sensitivity : callable
-        Takes distances, an integer array, and returns how much one more record can change the cost
-        when that many records have already been changed.
-    reach : int
-        The distance from which on the sensitivity does not grow.
-    """
-
-    cost: float
+    cost: float  # in nats
+    # Maps distances (integers) to the change by one more record at that distance.
     sensitivity: Callable[[NDArray[Any]], NDArray[np.float64]]
-    reach: int
+    reach: int  # distance from which on the sensitivity does not grow
 
 
 def check_event(name: str, value: Any) -> None:
@@ -72,11 +62,11 @@ def check_event(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Event(PlainNumbers):
-    """Base class of the events that accountants interpret.
+    """Base class of privacy events: what was released, and the known bounds on its cost.
 
-    A subclass defines :meth:`work`, which accountants ask first. The methods from :meth:`parts` to
-    :meth:`local_bound` return the known bounds on an event's cost; a subclass overrides those for
-    which it has one. They are called by the accountants; users call :func:`rdp`, :func:`pld`,
+    A subclass must define :meth:`work`, which accountants call first. The methods from
+    :meth:`parts` to :meth:`local_bound` return the known bounds; a subclass overrides those for
+    which it has a bound. Accountants call these methods. Users call :func:`rdp`, :func:`pld`,
     :func:`zcdp` or :func:`epsilon_of`.
 
     Ledgers store events for years, so the stored form does not depend on names in the source: a
@@ -85,17 +75,17 @@ class Event(PlainNumbers):
     Parameters
     ----------
     tag : str, class keyword
-        Name of the class in JSON. It must never change or be reused for another class. By default,
-        the names of the module and the class. ``None`` marks a base class.
+        Name of the class in JSON. It must never change or be reused for another class. The default
+        joins the names of module and class. ``None`` marks a base class.
     stored : tuple of str, class keyword
-        Names of the fields in JSON, in order; by default the names in the source.
+        Names of the fields in JSON, in order. The default is their names in the source.
     version : int, class keyword, default=1
         Increase it when ``stored`` changes, and implement :meth:`upgraded`.
     knows_label : bool, class keyword, default=False
-        Whether the bounds hold under ``relation="label"`` too: a record keeps its features, and its
-        label becomes any other. They do where the sensitivity is the one under the relation of the
-        guarantee. An event that does not say so is refused under that relation; a subclass says
-        so itself.
+        Whether the bounds also hold under ``relation="label"``, where a record keeps its features
+        and its label becomes any other. They do if the sensitivity is the one under the relation of
+        the guarantee. Accountants refuse other events under that relation. The keyword is not
+        inherited.
 
     Raises
     ------
@@ -144,16 +134,16 @@ class Event(PlainNumbers):
             _register(tag, cls)
 
     def work(self) -> float:
-        """Return how many floating-point numbers the bounds of this event compute, roughly.
+        """Return roughly how many floating-point numbers the bounds of this event compute.
 
-        Accountants ask before they compute anything, and refuse an event above the limit. Every
-        class with a tag must define it. It may not compute a bound, allocate an array or raise,
-        whatever the fields hold; infinity is an answer.
+        Accountants call this first and refuse an event above the limit. Every class with a tag must
+        define it. For all values of the fields it must return without computing a bound, allocating
+        an array or raising; it may return infinity.
 
         Returns
         -------
         float
-            At 10 ns each; see ``skprivacy/accounting/_work.py``.
+            Each number takes about 10 ns; see ``skprivacy/accounting/_work.py``.
         """
         raise NotImplementedError(f"{self._source} is a base class (tag=None) without work().")
 
@@ -184,13 +174,13 @@ class Event(PlainNumbers):
         return self.work()
 
     def parts(self) -> Iterable[tuple[Event, int]] | None:
-        """Return the events that this one consists of, with counts; None if it is elementary."""
+        """Return the events that this event consists of, with counts; None if it is elementary."""
         return None
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        """Return the Renyi divergence bound at each order, in nats.
+        """Return the Renyi divergence bound at each order.
 
-        Infinity where there is none. A negative or undefined number also counts as infinity.
+        Infinity stands for no bound. Accountants also read negative numbers and NaN as infinity.
 
         Parameters
         ----------
@@ -224,7 +214,7 @@ class Event(PlainNumbers):
         Returns
         -------
         ndarray of shape (n_orders,)
-            In nats, as of :meth:`renyi`.
+            In nats, as from :meth:`renyi`.
         """
         raise TypeError(
             f"No Renyi bound is known for a Poisson sample of {self!r}. Account for it without "
@@ -247,7 +237,7 @@ class Event(PlainNumbers):
         raise NoLossDistributionError(f"No privacy loss distribution is known for {self!r}.")
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
-        """Return the pairs on a Poisson sample; None to derive them from the dominating pairs.
+        """Return the dominating pairs on a Poisson sample.
 
         Parameters
         ----------
@@ -259,12 +249,13 @@ class Event(PlainNumbers):
         Returns
         -------
         tuple of two pairs, or None
-            As of :meth:`dominating_pairs`.
+            For removing, and for adding. None: :class:`PoissonSampled` derives them from
+            :meth:`dominating_pairs`.
         """
         return None
 
     def zcdp(self, relation: str) -> float:
-        """Return rho of zero-concentrated DP: that of pure DP unless a better bound is known.
+        """Return rho of zero-concentrated DP, by default epsilon^2 / 2 of pure DP.
 
         Parameters
         ----------
@@ -282,32 +273,33 @@ class Event(PlainNumbers):
             return math.inf
         if any(pair.infinity > 0 for pair in pairs):
             return math.inf
+        # Bun and Steinke 2016, Proposition 1.4: pure epsilon-DP implies (epsilon^2 / 2)-zCDP
         return max(pair.max_loss for pair in pairs) ** 2 / 2
 
     def gdp(self) -> tuple[float, bool]:
-        """Return mu of Gaussian DP, and whether it is proved; infinity where none is known.
+        """Return mu of Gaussian DP, and whether it is proved.
 
         Returns
         -------
         tuple of float and bool
-            Mu, and whether it is proved (under sampling it is only a limit).
+            Mu (infinity where none is known), and whether it is proved. Under sampling mu is only
+            the limit of many steps.
         """
         return math.inf, True
 
     def grouped(self, size: int) -> Event | None:
-        """Return what the release costs a group of units.
+        """Return the event that bounds the cost for a group of units (group privacy).
 
         Parameters
         ----------
         size : int
-            The most units of a group, at least 1.
+            Largest number of units in a group, at least 1.
 
         Returns
         -------
         Event or None
-            Its bounds hold between any two data sets of which one comes from the other by ``size``
-            steps of the relation, all of the same direction. None where only the privacy curve
-            tells.
+            Its bounds hold between two data sets that are ``size`` steps of the relation apart, all
+            steps in the same direction. None: only the privacy curve bounds the group's cost.
         """
         return None
 
@@ -322,7 +314,7 @@ class Event(PlainNumbers):
         Returns
         -------
         LocalBound or None
-            Both of its parts may be private.
+            The cost and its sensitivity may be private.
         """
         if self.data_dependent:
             raise TypeError(
@@ -334,7 +326,7 @@ class Event(PlainNumbers):
     @property
     def data_dependent(self) -> bool:
         """Whether the cost was computed from private data, and is therefore private itself."""
-        return any(event.data_dependent for event in _inner(self))
+        return any(event.data_dependent for event in _inner_events(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description of JSON types only.
@@ -361,17 +353,17 @@ class Event(PlainNumbers):
             )
         version = {"version": self._version} if self._version != 1 else {}
         names = self._stored_names()
-        values = {stored: _plain(getattr(self, field)) for stored, field in names.items()}
+        values = {stored: _to_json_types(getattr(self, field)) for stored, field in names.items()}
         return {"type": self._tag, **version, **values}
 
     @staticmethod
     def from_dict(description: dict[str, Any]) -> Event:
-        """Rebuild the event that :meth:`to_dict` described.
+        """Rebuild an event from the output of :meth:`to_dict`.
 
         Parameters
         ----------
         description : dict
-            What :meth:`to_dict` returned, of this or an earlier version.
+            Output of :meth:`to_dict`, of this or an earlier version.
 
         Returns
         -------
@@ -388,9 +380,9 @@ class Event(PlainNumbers):
         known = _TAGS.get(tag) if isinstance(tag, str) else None
         if known is None:
             raise ValueError(
-                f"type={tag!r} is not the tag of a known event. If the event is your own, import "
-                f"its module first and define its class with tag={tag!r}; if a newer skprivacy "
-                f"wrote it, update. Known tags are {sorted(_TAGS)}. Got {description!r}."
+                f"type={tag!r} of {description!r} is not the tag of a known event, one of "
+                f"{sorted(_TAGS)}. Import the module that defines the event with tag={tag!r}, or "
+                "update skprivacy if a newer version wrote it."
             )
         if type(version) is not int or not 1 <= version <= known._version:
             raise ValueError(
@@ -406,13 +398,13 @@ class Event(PlainNumbers):
                 f"{description!r} does not match its type: the type has no fields {unknown}."
             )
         try:
-            return known(**{names[k]: _event_like(v) for k, v in stored.items()})
+            return known(**{names[k]: _from_json_types(v) for k, v in stored.items()})
         except TypeError as error:
             raise ValueError(f"{description!r} does not match its type: {error}.") from None
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return the fields that ``version`` stored in the format of the current version.
+        """Convert the fields that an earlier version stored to the current version.
 
         Parameters
         ----------
@@ -433,7 +425,7 @@ class Event(PlainNumbers):
 
     @classmethod
     def _stored_names(cls) -> dict[str, str]:
-        """Return the names of the fields, keyed by the names that they are stored under."""
+        """Return the names of the fields, keyed by their stored names."""
         names = [f.name for f in fields(cls)]
         stored = names if cls._stored is None else list(cls._stored)
         if len(set(stored) - {"type", "version"}) != len(names) or len(stored) != len(names):
@@ -452,65 +444,63 @@ def _register(tag: str, cls: type[Event]) -> None:
     known = _TAGS.get(tag)
     if known is not None and known._source != cls._source:
         raise TypeError(
-            f"tag={tag!r} of {cls._source} is already that of {known._source}: a ledger of one "
-            "would be read as the other. Choose a unique tag for the class."
+            f"tag={tag!r} of {cls._source} already belongs to {known._source}: stored events of "
+            "one would be read as the other. Choose a unique tag for the class."
         )
     _TAGS[tag] = cls
 
 
-def _inner(event: Event) -> Iterator[Event]:
+def _inner_events(event: Event) -> Iterator[Event]:
     """Yield the events that are fields of an event."""
     for f in fields(event):
-        yield from (e for e in _as_tuple(getattr(event, f.name)) if isinstance(e, Event))
+        value = getattr(event, f.name)
+        values = value if isinstance(value, tuple) else (value,)
+        yield from (e for e in values if isinstance(e, Event))
 
 
 def check_known(event: Event, relation: str) -> None:
-    """Raise TypeError if the bounds of an event, or of one inside it, may not hold for a relation.
+    """Raise TypeError if the bounds of an event, or of an inner event, may not hold for a relation.
 
-    Events were written for records that come, go or are replaced; ``"label"`` is one that each of
-    them must know.
+    Bounds hold for added, removed and replaced records by default. Under ``"label"`` they hold only
+    for classes that declare it with ``knows_label=True``.
     """
     if relation != "label":
         return
     if not event._knows_label:
         raise TypeError(
-            f"{event!r} is not known to hold under relation='label', where a record keeps its "
-            "features and its label changes. If its sensitivity is the one under that relation, "
-            "define its class with knows_label=True."
+            f"The bounds of {event!r} are not known to hold under relation='label', where a record "
+            "keeps its features and its label changes. If its sensitivity is the one under that "
+            "relation, define its class with knows_label=True."
         )
-    for part in _inner(event):
+    for part in _inner_events(event):
         check_known(part, relation)
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def _plain(value: Any) -> Any:
+def _to_json_types(value: Any) -> Any:
     if isinstance(value, Event):
         return value.to_dict()
     if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+        return [_to_json_types(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
 
 
-def _event_like(value: Any) -> Any:
+def _from_json_types(value: Any) -> Any:
     if isinstance(value, dict):
         return Event.from_dict(value)
     if isinstance(value, list):
-        return tuple(_event_like(v) for v in value)
+        return tuple(_from_json_types(v) for v in value)
     return value
 
 
 def flatten(event: Event) -> Counter[Event]:
-    """Return how often each elementary event occurs in ``event``.
+    """Count the elementary events in an event.
 
     Parameters
     ----------
     event : Event
-        Any event, of any nesting.
+        Any event, nested to any depth.
 
     Returns
     -------

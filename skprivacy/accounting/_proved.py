@@ -1,4 +1,4 @@
-"""Proved bounds for an event, by the tightest accountant: epsilon, delta and the whole curve."""
+"""Proved epsilon, delta and privacy curve of an event, by the tightest accountant."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ __all__ = ["delta_of", "epsilon_of", "privacy_curve"]
 def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
 
-    The bound is that of the privacy loss distribution if one is known for every part, otherwise
-    that of Renyi accounting, and the smaller of both if the distribution of some part is only a
-    bound.
+    If every part has a privacy loss distribution, the bound comes from it, otherwise from Renyi
+    accounting. If the distribution of some part is not tight, the smaller of both bounds counts.
 
     Parameters
     ----------
@@ -70,8 +69,8 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     except NoLossDistributionError:
         if delta == 0:
             raise ValueError(
-                "delta=0 was requested for an event that only Renyi accounting covers. Set a "
-                "delta > 0."
+                "delta=0 has no finite epsilon for an event that only Renyi accounting covers. "
+                "Pass a delta > 0."
             ) from None
         return rdp_epsilon(event, delta, relation)
 
@@ -116,10 +115,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
 def privacy_curve(
     event: Event, relation: str, least: float = 1e-9
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return epsilons and the delta proved at each, on a grid fine enough for a trade-off curve.
-
-    The smallest delta is ``least``.
-    """
+    """Return epsilons, and the delta proved at each, down to a delta of ``least``."""
     top = epsilon_of(event, least, relation)
     if not math.isfinite(top):
         top = 30.0

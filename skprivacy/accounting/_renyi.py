@@ -1,4 +1,4 @@
-"""Renyi divergences: the validated call, the orders, and the closed forms that events share."""
+"""Renyi divergence of events (Mironov 2017): orders, and formulas that several events share."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     orders : array-like of float
         Orders above 1.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
 
     Returns
     -------
@@ -59,8 +60,9 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
 
     References
     ----------
-    Mironov, Talwar, Zhang (2019), "Renyi differential privacy of the sampled Gaussian mechanism",
-    arXiv:1908.10530.
+    I. Mironov, "Renyi differential privacy", CSF 2017, arXiv:1702.07476.
+    I. Mironov, K. Talwar and L. Zhang, "Renyi differential privacy of the sampled Gaussian
+    mechanism", 2019, arXiv:1908.10530.
 
     Examples
     --------
@@ -85,11 +87,12 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     return np.where(values >= 0, values, np.inf)
 
 
-_MOST_NODES = 1_000_000  # of a quadrature
+_MAX_NODES = 1_000_000  # of a quadrature
 
 
 def pure_rdp(epsilon: float, orders: Orders) -> Orders:
     """Return the exact Renyi divergence of randomised response, the worst epsilon-DP mechanism."""
+    # Mironov 2017, randomised response; the worst of all by Kairouz, Oh and Viswanath 2015
     log_p, log_q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     terms = [orders * log_p + (1 - orders) * log_q, orders * log_q + (1 - orders) * log_p]
     divergence: Orders = np.minimum(np.logaddexp(*terms) / (orders - 1), epsilon)
@@ -99,8 +102,8 @@ def pure_rdp(epsilon: float, orders: Orders) -> Orders:
 def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: str) -> Orders:
     """Return the exact Renyi divergence of a Poisson-sampled Gaussian, rounded up.
 
-    It is computed by a finite sum at integer orders, and by quadrature at other orders and for two
-    mixtures.
+    It is a finite sum at integer orders (Mironov, Talwar and Zhang 2019), and a quadrature at other
+    orders and for two mixtures, when a record is replaced.
     """
     values = [
         binomial_rdp(int(a), rate, noise)
@@ -114,8 +117,9 @@ def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: st
 def binomial_rdp(a: int, q: float, z: float) -> float:
     """Return the Renyi divergence of order ``a`` of (1-q) N(0, z^2) + q N(1, z^2) from N(0, z^2).
 
-    The terms k = 0 and 1 of the moment and the "- 1" of each later term sum to one, so the
-    remainder is positive and keeps its relative precision for the smallest rates.
+    The moment is sum_k C(a, k) (1-q)^(a-k) q^k e^((k^2 - k) / (2 z^2)). The terms k = 0 and 1 and
+    the "- 1" of each later term's expm1 sum to one. So the remainder is positive and keeps its
+    relative precision for the smallest rates.
     """
     k = np.arange(2, a + 1, dtype=float)
     choose = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
@@ -130,17 +134,17 @@ def binomial_rdp(a: int, q: float, z: float) -> float:
 def _quadrature(a: float, q: float, z: float, relation: str) -> float:
     """Return the Renyi divergence at any real order by the trapezoidal rule.
 
-    The integrand, E_Q[r^a - 1 - a (r - 1)] with r = P/Q, is positive. It is analytic in a strip of
-    half-width pi z^2 around the real line and decays like a normal density, so the rule converges
-    geometrically in 1/step.
+    The integrand of E_Q[r^a - 1 - a (r - 1)], with r = P/Q, is positive. It is analytic in a strip
+    of half-width pi z^2 around the real line and decays like a normal density, so the rule
+    converges geometrically in 1/step.
     """
     step = min(z / 3, z * z / 2)
     reach = 12 * z
     # Where P/Q is large, the integrand is about N(1)^a N(0)^(1-a), with its peak at a. For two
     # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), with its peak at 2a - 1.
     peak = 2 * a - 1 if replaces(relation) else a
-    if (peak + 1 + 2 * reach) / step > _MOST_NODES:
-        return _bound_for_little_noise(a, q, z, relation)
+    if (peak + 1 + 2 * reach) / step > _MAX_NODES:
+        return _bound_small_noise(a, q, z, relation)
     x = np.arange(-1 - reach, peak + reach, step)
     up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
     u = q * np.expm1((2 * x - 1) / (2 * z * z))
@@ -162,16 +166,16 @@ def mixed_gaussian_rdp(
 ) -> Orders:
     """Return the Renyi divergence of sum_j w_j N(a_j, z^2) from sum_j w_j N(b_j, z^2), rounded up.
 
-    By the trapezoidal rule, as :func:`_quadrature`; all a_j >= 0 >= b_j.
+    The trapezoidal rule of :func:`_quadrature`; all a_j >= 0 >= b_j.
     """
     step, reach = min(noise / 3, noise**2 / 2), 12 * noise
     widest = max(up) - min(down)
     c, logs = np.array([up, down]), np.log(weights)
 
-    def one(a: float) -> float:
+    def divergence_at(a: float) -> float:
         low, high = min(down) - reach, a * max(up) - (a - 1) * min(down) + reach
-        if (high - low) / step > _MOST_NODES // len(weights):
-            return a * widest**2 / (2 * noise**2)  # without sampling, by joint convexity
+        if (high - low) / step > _MAX_NODES // len(weights):
+            return a * widest**2 / (2 * noise**2)  # joint convexity: the bound without sampling
         x = np.arange(low, high, step)
         exponents = (c[:, :, None] * x - c[:, :, None] ** 2 / 2) / noise**2
         log_p, log_q = logsumexp(exponents + logs[:, None], axis=1)
@@ -182,19 +186,21 @@ def mixed_gaussian_rdp(
         terms = base + log_q + _log_excess(a, u, log_p - log_q)
         return float(np.logaddexp(0, logsumexp(terms))) / (a - 1)
 
-    return np.array([one(float(a)) for a in orders]) * ROUNDING
+    return np.array([divergence_at(float(a)) for a in orders]) * ROUNDING
 
 
-def _bound_for_little_noise(a: float, q: float, z: float, relation: str) -> float:
-    """Return a bound where the integrand is too narrow for a grid, and no privacy is left anyway.
+def _bound_small_noise(a: float, q: float, z: float, relation: str) -> float:
+    """Return a bound for noise so small that the integrand is too narrow for a grid.
 
-    The divergence grows with the order; and without sampling it is larger, by joint convexity.
+    The divergence grows with the order, so fractional orders are rounded up. By joint convexity the
+    divergence without sampling is a bound for two mixtures.
     """
     return 2 * a / z**2 if replaces(relation) else binomial_rdp(math.ceil(a), q, z)
 
 
 def _log_excess(a: float, u: Orders, log_ratio: Orders) -> Orders:
     """Return ln((1 + u)^a - 1 - a u), where log_ratio = ln(1 + u)."""
+    # Three forms, each where it loses no digits: a series, expm1, and (1 + u)^a taken out.
     series = a * (a - 1) / 2 * u**2 * (1 + (a - 2) / 3 * u * (1 + (a - 3) / 4 * u))
     middle = np.maximum(np.expm1(a * log_ratio) - a * u, 0)
     fraction = -np.expm1(-a * log_ratio) - a * (

@@ -1,14 +1,14 @@
-"""Cost model of accounting: how much computing an event's bounds take, asked before they start.
+"""Limit on the computing work of an event's bounds, checked before they are computed.
 
-An event states its work in ``Event.work``. An event that is accounted for by the privacy curve of
-another one adds ``Event.curve_work`` of that: its curve is computed once, however many events
+An event states its work in ``Event.work``. An event accounted for by the privacy curve of another
+event adds that event's ``Event.curve_work``: the curve is computed once, however many events
 enclose it, and they see at most 2,001 atoms of each curve.
 
-Events are read from ledgers and certificates of strangers, and a single number in one can make a
-bound take hours or terabytes. Every accountant calls :func:`check_work` first.
+Ledgers and certificates may come from strangers, and a single number in an event can make a bound
+take hours or terabytes. Every accountant therefore calls :func:`check_work` first.
 
-The unit is one floating-point number computed, about 10 ns. The figures are measured on one core
-and right within a factor of about three. They decide about refusals and never about a bound.
+The unit is one floating-point number computed, about 10 ns. The figures were measured on one core
+and hold within a factor of about three. They decide on refusals, never on a bound.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 MAX_WORK = 6e9  # about a minute
-CLOSED_FORM_WORK = 1e6  # 217 Renyi orders, or a sketch of the losses and one transform of them
-CURVE_WORK = 1e7  # of 1,000 points on a curve, and of the pair that is made of them
+CLOSED_FORM_WORK = 1e6  # 217 Renyi orders, or a sketch of the losses and one transform
+CURVE_WORK = 1e7  # 1,000 points on a curve, and the pair made of them
 COMPOSITIONS_PER_CURVE = 8  # each is tight near one of the points
 
 
@@ -57,21 +57,21 @@ def check_work(event: Event) -> None:
 
 
 def closed_form_work(event: Event) -> float:
-    """Return the work of an event with closed forms: set ``work = closed_form_work`` in a class.
+    """Return the work of closed-form bounds; a class uses it as ``work = closed_form_work``.
 
     Parameters
     ----------
     event : Event
-        Ignored: the formulas take the same time whatever their numbers.
+        Ignored: the formulas take the same time for all numbers.
 
     Returns
     -------
     float
-        1e6, at 10 ns each.
+        1e6 numbers, at 10 ns each.
     """
     return CLOSED_FORM_WORK
 
 
 def repeated_work(work: float, count: int) -> float:
-    """Return the work of an event that occurs ``count`` times: powers are taken by squaring."""
+    """Return the work of ``count`` occurrences of an event: powers take log2(count) squarings."""
     return work * (1 + math.log2(max(count, 1)) / 16)

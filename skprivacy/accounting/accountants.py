@@ -1,4 +1,4 @@
-"""Accountants for comparison: six ways to compose the same event."""
+"""Comparison of accountants: naive and advanced composition, zCDP, GDP, RDP and PLD."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ __all__ = ["ACCOUNTANTS", "compare_accountants", "epsilon_by", "gdp_mu", "zcdp"]
 
 
 def zcdp(event: Event, relation: str = "add_remove") -> float:
-    """Return rho such that ``event`` is rho-zero-concentrated differentially private.
-
-    Infinity where no such bound is known.
+    """Return rho of zero-concentrated differential privacy (zCDP).
 
     Parameters
     ----------
@@ -32,11 +30,12 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
     Returns
     -------
     float
-        At least 0.
+        At least 0; infinity if no bound is known.
 
     References
     ----------
-    Bun, Steinke (2016), "Concentrated differential privacy".
+    M. Bun and T. Steinke, "Concentrated differential privacy: simplifications, extensions, and
+    lower bounds", TCC 2016, arXiv:1605.02065.
 
     Examples
     --------
@@ -50,11 +49,11 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
 
 
 def gdp_mu(event: Event) -> tuple[float, bool]:
-    """Return mu of Gaussian differential privacy, and whether it is proved.
+    """Return mu of Gaussian differential privacy (GDP), and whether it is proved.
 
-    Exact for Gaussian noise, and a bound for logistic noise. For Poisson-sampled Gaussian noise it
-    is the central limit of many steps (Bu, Dong, Long, Su 2020), which may lie *below* the true
-    value: an estimate, never a guarantee. Infinity for all other events.
+    Mu is exact for Gaussian noise and a bound for logistic noise. For Poisson-sampled Gaussian
+    noise it is the central limit of many steps (Bu, Dong, Long and Su 2020). The limit may lie
+    *below* the true value: it is an estimate, never a guarantee.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     Returns
     -------
     mu : float
-        Infinity if none is known.
+        Infinity for all other events.
     proved : bool
         False if mu is the limit of many steps.
     """
@@ -74,48 +73,53 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
         mu, known = part.gdp()
         if math.isinf(mu) and known:
             return math.inf, True
+        # Dong, Roth and Su 2022, Corollary 3.3: the squares of the mus add up
         total, proved = total + n * mu**2, proved and known
     return math.sqrt(total), proved
 
 
-def _naive(event: Event, delta: float, relation: str) -> float:
-    """Add up the epsilons, each at an equal share of delta."""
+def _naive_epsilon(event: Event, delta: float, relation: str) -> float:
+    """Add up the epsilons, each at an equal share of delta: basic composition."""
     counts = flatten(event)
     steps = sum(counts.values())
-    return math.fsum(n * _single(e, delta / steps, relation) for e, n in counts.items())
+    return math.fsum(n * _single_epsilon(e, delta / steps, relation) for e, n in counts.items())
 
 
-def _advanced(event: Event, delta: float, relation: str) -> float:
+def _advanced_epsilon(event: Event, delta: float, relation: str) -> float:
     """Apply advanced composition at half of delta; the steps share the other half equally."""
     counts = flatten(event)
     steps = sum(counts.values())
-    each = [(n, _single(e, delta / (2 * steps), relation)) for e, n in counts.items()]
+    each = [(n, _single_epsilon(e, delta / (2 * steps), relation)) for e, n in counts.items()]
     if not all(math.isfinite(e) for _, e in each):
         return math.inf
+    # Kairouz, Oh and Viswanath 2015, composition of different epsilons: e (e^e - 1) / (e^e + 1)
     drift = math.fsum(n * e * math.tanh(e / 2) for n, e in each)
     return drift + math.sqrt(2 * math.log(2 / delta) * math.fsum(n * e**2 for n, e in each))
 
 
-def _single(event: Event, delta: float, relation: str) -> float:
+def _single_epsilon(event: Event, delta: float, relation: str) -> float:
+    """Return the pure epsilon of one event, or its epsilon at ``delta`` if it is not pure."""
     try:
         return epsilon_of(event, 0.0, relation)
     except ValueError:
         return epsilon_of(event, delta, relation)
 
 
-def _zcdp(event: Event, delta: float, relation: str) -> float:
+def _zcdp_epsilon(event: Event, delta: float, relation: str) -> float:
     rho = zcdp(event, relation)
+    # Bun and Steinke 2016, Proposition 1.3
     return rho + 2 * math.sqrt(rho * math.log(1 / delta)) if math.isfinite(rho) else math.inf
 
 
-def _gdp(event: Event, delta: float, relation: str) -> float:
+def _gdp_epsilon(event: Event, delta: float, relation: str) -> float:
     if replaces(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
-        return math.inf
+        return math.inf  # the central limit is for added or removed records
     mu = gdp_mu(event)[0]
+    # Dong, Roth and Su 2022: mu-GDP has the privacy curve of Gaussian noise 1 / mu
     return pld(GaussianEvent(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
 
 
-def _pld(event: Event, delta: float, relation: str) -> float:
+def _pld_epsilon(event: Event, delta: float, relation: str) -> float:
     try:
         return pld(event, relation).epsilon(delta)
     except NoLossDistributionError:
@@ -123,17 +127,17 @@ def _pld(event: Event, delta: float, relation: str) -> float:
 
 
 ACCOUNTANTS: dict[str, Callable[[Event, float, str], float]] = {
-    "naive": _naive,
-    "advanced": _advanced,
-    "zcdp": _zcdp,
-    "gdp": _gdp,
+    "naive": _naive_epsilon,
+    "advanced": _advanced_epsilon,
+    "zcdp": _zcdp_epsilon,
+    "gdp": _gdp_epsilon,
     "rdp": rdp_epsilon,
-    "pld": _pld,
+    "pld": _pld_epsilon,
 }
 
 
 def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
-    """Return the epsilon of an event by one accountant; infinity if it has no bound."""
+    """Return the epsilon that one accountant proves; infinity if it has no bound."""
     check_work(event)
     parts = flatten(event)
     if not parts:
@@ -166,7 +170,8 @@ def compare_accountants(
 
     References
     ----------
-    Jayaraman, Evans (2019), "Evaluating differentially private machine learning in practice".
+    B. Jayaraman and D. Evans, "Evaluating differentially private machine learning in practice",
+    USENIX Security 2019.
 
     Examples
     --------
@@ -177,7 +182,7 @@ def compare_accountants(
     """
     if check_delta(delta) == 0:
         raise ValueError(
-            "delta=0 leaves nothing to compare: pure epsilons only add up. Set a delta > 0."
+            "delta=0 leaves nothing to compare: pure epsilons only add up. Pass a delta > 0."
         )
     check_relation(relation)
     check_event("event", event)

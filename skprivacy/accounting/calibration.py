@@ -1,4 +1,4 @@
-"""Calibration: the least noise that meets a privacy target."""
+"""Noise calibration: the least noise that meets a target epsilon, advantage or TPR."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .rdp import best_epsilon
 
 __all__ = ["calibrate_noise_multiplier", "calibrate_to_advantage", "calibrate_to_tpr"]
 
-_CLOSE = 1e-3  # relative tolerance below the target
+_TOLERANCE = 1e-3  # relative tolerance below the target
 _MAX_NOISE = 1e9
 
 MakeEvent = Callable[[float], Event]
@@ -33,25 +33,25 @@ def calibrate_noise_multiplier(
     accountant: str = "pld",
     guess: float | None = None,
 ) -> float:
-    """Return the least noise with which an event is (epsilon, delta)-differentially private.
+    """Return the least noise at which an event is (epsilon, delta)-differentially private.
 
     Parameters
     ----------
     make_event : callable
-        Takes a noise multiplier and returns the event. More noise must not cost more.
+        Takes a noise multiplier and returns the event. Its cost must not increase with the noise.
     epsilon, delta : float
         The target: ``epsilon`` > 0 and ``delta`` in [0, 1).
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
     accountant : {"pld", "rdp", "zcdp", "advanced", "naive"}, default="pld"
         The accountant that computes epsilon. ``"pld"`` is :func:`epsilon_of`, the tightest proof in
-        the library; the others are for comparison and need ``delta`` > 0. All of them prove the
-        target; a looser one needs more noise for it. For many steps without sampling, the noise
+        the library. The others are for comparison and need ``delta`` > 0. All of them prove the
+        target; a looser accountant needs more noise. For many steps without sampling, the noise
         decreases in the order ``"naive"``, ``"advanced"``, ``"zcdp"``, ``"rdp"``, ``"pld"``. Under
-        sampling, ``"zcdp"``, which has no amplification, can be the worst of all, and for few steps
-        or a large epsilon ``"advanced"`` is worse than ``"naive"``.
+        sampling ``"zcdp"`` has no amplification and can be the worst of all. For few steps or a
+        large epsilon ``"advanced"`` is worse than ``"naive"``.
     guess : float, default=None
-        Noise to begin with, where costs take long to work out and a good guess is at hand.
+        Start of the search. A good guess saves time if a cost is slow to compute.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def calibrate_noise_multiplier(
     rdp: 128
     pld: 118
     """
-    _check_maker(make_event)
+    _check_make_event(make_event)
     positive("epsilon", epsilon)
     check_delta(delta)
     check_relation(relation)
@@ -96,15 +96,15 @@ def calibrate_noise_multiplier(
         )
     if guess is not None:
         positive("guess", guess)
-    # A function cannot serve as a cache key; the events that it returns can.
+    # A function cannot serve as a cache key, but the events that it returns can.
     signature = make_event(1.0), make_event(3.0)
     key = (*signature, float(epsilon), float(delta), relation, accountant)
     known = _SOLVED.get(key)
     if known is not None and make_event(known[0]) == known[1]:
         return known[0]
     if guess is None and accountant == "pld":
-        guess = _first_guess(make_event, float(epsilon), delta, relation)
-    noise = _solve(
+        guess = _estimate_noise(make_event, float(epsilon), delta, relation)
+    noise = _solve_for_noise(
         lambda z: _COSTS[accountant](make_event(z), delta, relation), float(epsilon), guess or 1.0
     )
     if len(_SOLVED) >= 256:
@@ -138,11 +138,11 @@ def calibrate_to_advantage(
     >>> round(calibrate_to_advantage(GaussianEvent, 0.1), 2)
     3.98
     """
-    _check_maker(make_event)
+    _check_make_event(make_event)
     positive("advantage", advantage)
     if advantage >= 1:
         raise ValueError(f"advantage={advantage!r} must be in (0, 1).")
-    return _solve(lambda z: delta_of(make_event(z), 0.0, relation), float(advantage), 1.0)
+    return _solve_for_noise(lambda z: delta_of(make_event(z), 0.0, relation), float(advantage), 1.0)
 
 
 def calibrate_to_tpr(
@@ -170,7 +170,7 @@ def calibrate_to_tpr(
     >>> round(calibrate_to_tpr(GaussianEvent, tpr=0.02, fpr=0.01), 1)
     3.7
     """
-    _check_maker(make_event)
+    _check_make_event(make_event)
     if not (is_number(fpr) and is_number(tpr) and 0 < fpr < tpr < 1):
         raise ValueError(f"fpr={fpr!r} and tpr={tpr!r} must satisfy 0 < fpr < tpr < 1.")
 
@@ -178,18 +178,18 @@ def calibrate_to_tpr(
         guarantee = PrivacyGuarantee(make_event(z), relation=relation)
         return float(guarantee.tpr_bound(fpr)) - fpr
 
-    return _solve(excess, tpr - fpr, 1.0)
+    return _solve_for_noise(excess, tpr - fpr, 1.0)
 
 
-def _check_maker(make_event: MakeEvent) -> None:
+def _check_make_event(make_event: MakeEvent) -> None:
     try:
         made: Any = make_event(1.0)
     except TypeError as error:
         made = error
     if not isinstance(made, Event):
         raise TypeError(
-            f"make_event={make_event!r} must be a function that takes a noise multiplier and "
-            f"returns an event, as GaussianEvent does; for 1.0 it gave {made!r}."
+            f"make_event={make_event!r} must take a noise multiplier and return an event, as "
+            f"GaussianEvent does; for 1.0 it gave {made!r}."
         )
 
 
@@ -197,17 +197,17 @@ _COSTS: dict[str, Callable[[Event, float, str], float]] = {
     "naive": partial(epsilon_by, "naive"),
     "advanced": partial(epsilon_by, "advanced"),
     "zcdp": partial(epsilon_by, "zcdp"),
-    # best_epsilon does not warn that a better order may exist, as most trial values would cause
+    # best_epsilon, unlike rdp_epsilon, issues no warning, which most trial values would cause.
     "rdp": lambda event, delta, relation: best_epsilon(event, delta, relation)[0],
     "pld": epsilon_of,
 }
 _SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
 
 
-def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
-    """Return the noise at which a saddle-point estimate meets the target, or 1.
+def _estimate_noise(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
+    """Return the noise at which a saddle-point estimate, or an estimated event, meets the target.
 
-    Where events take long to work out, it is that at which what stands in for them meets it.
+    It only starts the search, and is 1 without an estimate.
     """
     if delta == 0:
         return 1.0
@@ -217,24 +217,28 @@ def _first_guess(make_event: MakeEvent, epsilon: float, delta: float, relation: 
         return Composed(tuple(Repeated(getattr(e, "estimated", e), n) for e, n in leaves))
 
     try:
-        guess = _solve(lambda z: pld(quick(z), relation).estimate(delta), epsilon, 1.0, 0.02)
+        guess = _solve_for_noise(
+            lambda z: pld(quick(z), relation).estimate(delta), epsilon, 1.0, 0.02
+        )
         if not any(hasattr(e, "estimated") for e in flatten(make_event(guess))):
             return guess
-        middle = epsilon * (1 - _CLOSE / 2)
-        return _solve(lambda z: epsilon_of(quick(z), delta, relation), middle, guess, _CLOSE / 10)
+        middle = epsilon * (1 - _TOLERANCE / 2)
+        return _solve_for_noise(
+            lambda z: epsilon_of(quick(z), delta, relation), middle, guess, _TOLERANCE / 10
+        )
     except (NoLossDistributionError, ValueError):
         return 1.0
 
 
-def _solve(
-    cost: Callable[[float], float], target: float, guess: float, close: float = _CLOSE
+def _solve_for_noise(
+    cost: Callable[[float], float], target: float, guess: float, close: float = _TOLERANCE
 ) -> float:
     """Return ``z`` with ``target * (1 - close) <= cost(z) <= target`` for a decreasing cost.
 
-    Takes secant steps in logarithms, where the cost is nearly linear, inside a bracket. If the cost
-    jumps over the target, the safe side of the jump is returned.
+    Secant steps in logarithms, where the cost is nearly linear, inside a bracket. If the cost jumps
+    over the target, the result is the side of the jump at which the cost is at most the target.
     """
-    low, high = -math.inf, math.inf  # ln z with a cost above the target, and at most the target
+    low, high = -math.inf, math.inf  # ln z at which the cost exceeds the target, and meets it
     aim = math.log(target * (1 - close / 2))
     limit = math.log(_MAX_NOISE)
     last: tuple[float, float] | None = None
@@ -250,14 +254,13 @@ def _solve(
         if low > limit:
             raise ValueError(
                 f"No noise multiplier up to {_MAX_NOISE:g} reaches the target {target:g}: some "
-                "part of the event costs more, whatever the noise. Relax the target, or release "
-                "less."
+                "part of the event costs more at any noise. Relax the target, or release less."
             )
         y = math.log(value) if 0 < value < math.inf else math.nan
         if last is not None and x != last[0] and (y - last[1]) / (x - last[0]) < 0:
             slope = (y - last[1]) / (x - last[0])
         step = (aim - y) / slope
-        if math.isnan(step):
+        if math.isnan(step):  # the cost is 0 or infinite: no slope
             step = reach if value > target else -reach
         last = x, y
         x += min(max(step, -reach), reach)

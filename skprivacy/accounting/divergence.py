@@ -1,4 +1,4 @@
-"""Renyi divergence of two discrete distributions given by their probabilities."""
+"""Renyi divergence of two discrete distributions (van Erven and Harremoes 2014)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._validation import not_negative
 
 __all__ = ["renyi_divergence"]
 
-_ROUNDING = 1e-9  # permitted deviation of a sum of probabilities from 1
+_SUM_TOLERANCE = 1e-9  # largest deviation of a sum of probabilities from 1
 
 
 def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
@@ -38,8 +38,8 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
 
     Notes
     -----
-    The Renyi cost of a mechanism bounds the larger divergence of both directions over all
-    neighbouring data sets; this function returns the divergence of one pair.
+    This function returns the divergence of one pair of distributions, in one direction. The Renyi
+    cost of a mechanism bounds both directions over all neighbouring data sets.
 
     References
     ----------
@@ -74,7 +74,7 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
     if order > 1 and np.isinf(loss).any():
         return math.inf
     terms = (order - 1) * loss
-    if np.abs(terms).max() < 1:  # near order 1 the moment is 1 to many digits
+    if np.abs(terms).max() < 1:  # near order 1 the moment is 1 to many digits: expm1 keeps the rest
         moment = math.log1p(float(np.exp(log_p) @ np.expm1(terms)))
     else:
         moment = float(logsumexp(log_p + terms))
@@ -87,9 +87,9 @@ def _distribution(name: str, values: ArrayLike) -> NDArray[np.float64]:
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be probabilities; got {values!r}.") from None
     total = float(array.sum())
-    if not ((array >= 0).all() and abs(total - 1) <= _ROUNDING):
+    if not ((array >= 0).all() and abs(total - 1) <= _SUM_TOLERANCE):
         raise ValueError(
-            f"{name} must be probabilities: numbers >= 0 that add up to 1; got the sum {total!r}. "
-            "Normalise them."
+            f"{name} must be probabilities >= 0 that add up to 1; got the sum {total!r}. Normalise "
+            "them."
         )
     return np.atleast_1d(array) / total

@@ -1,4 +1,4 @@
-"""Privacy guarantees with event, relation, unit, kind and assumptions, and their whole curve."""
+"""Privacy guarantees: the cost of a release with its relation, unit, kind and assumptions."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ KINDS = ("proved", "random_dp", "estimate")
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """A privacy guarantee, with its unit and the conditions under which it holds.
+    """Privacy guarantee of a release, with its unit and the conditions under which it holds.
 
     Parameters
     ----------
     event : Event
         What was released.
     at_delta : float, default=None
-        The default delta of ``epsilon()``. ``None`` stands for 0: pure differential privacy.
+        Default delta of :meth:`epsilon`. ``None`` stands for 0: pure differential privacy.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation. ``zero_out``: the number of records is public, and a record is
-        replaced by one that contributes nothing. ``label``: one record's label becomes another;
-        its features are public, and so is that it is there.
+        replaced by one that contributes nothing. ``label``: the label of one record changes; its
+        features and its presence are public.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
-        Only proved guarantees may be added up.
+        How the guarantee was obtained. Only proved guarantees may be added up.
     assumptions : tuple of str, default=()
         What must be true, or public, for the guarantee to hold.
     unit : str, default="record"
         The unit whose presence is hidden: one record, or all records that share a value of the
-        column named here, such as a patient's.
+        column named here, such as a patient's number.
     arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
-        That of the noise, as each mechanism states it. Noise in floating point, and noise of
-        unspecified arithmetic, is not hardened against reading the lowest bits of what is released.
+        Arithmetic of the noise, as each mechanism states it. Floating-point noise and noise of
+        unspecified arithmetic are not hardened against attacks on the lowest bits of the output.
 
     Notes
     -----
-    **Edge cases.** A cost that was computed from private votes is withheld from ``repr``, HTML,
-    JSON and pickle; the methods that return it as a number issue a ``PrivacyLeakWarning``.
+    **Edge cases.** A cost computed from private votes is withheld from ``repr``, HTML, JSON and
+    pickle. The methods that return it as a number issue a ``PrivacyLeakWarning``.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class PrivacyGuarantee:
 
     @property
     def noise_in_words(self) -> str:
-        """What the arithmetic of the noise covers, in one line."""
+        """One line on whether the noise is hardened against attacks on its lowest bits."""
         return ARITHMETIC_IN_WORDS[self.arithmetic]
 
     def epsilon(self, delta: float | None = None) -> float:
@@ -143,8 +143,8 @@ class PrivacyGuarantee:
     def tpr_bound(self, fpr: ArrayLike) -> NDArray[np.float64]:
         """Return the highest true-positive rate of any membership attack at ``fpr``.
 
-        Under ``relation="label"``, that of any attack that tells which of two labels a record had;
-        nothing then bounds membership attacks.
+        Under ``relation="label"`` the rate bounds attacks that decide which of two labels a record
+        had. It then bounds no membership attack.
 
         Parameters
         ----------
@@ -158,10 +158,11 @@ class PrivacyGuarantee:
 
         Notes
         -----
-        The minimum over epsilon of e^epsilon fpr + delta(epsilon), and of its mirror image,
-        1 - e^-epsilon (1 - delta(epsilon) - fpr): every point of the privacy curve is a bound.
-        The curve is the worse of both directions, so the bound does not depend on whether members
-        are called positive. For sampled noise and large ``fpr`` it is therefore not attained.
+        Every point (epsilon, delta) of the privacy curve is a bound (Dong, Roth and Su 2022). The
+        result is the minimum over epsilon of e^epsilon fpr + delta and of its mirror image,
+        1 - e^-epsilon (1 - delta - fpr). The curve is the worse of both directions, so the bound
+        holds whether members or non-members are called positive. For sampled noise and large
+        ``fpr`` it is therefore not attained.
         """
         self._warn_if_private()
         try:
@@ -174,6 +175,7 @@ class PrivacyGuarantee:
             return np.ones(fpr.shape)
         epsilons, deltas = privacy_curve(self.event, self.relation)
         flat = fpr.reshape(-1, 1)
+        # Dong, Roth and Su 2022: the lines of every (epsilon, delta), in both directions
         with np.errstate(over="ignore", invalid="ignore"):
             direct = np.where(flat > 0, np.exp(epsilons) * flat, 0.0) + deltas
         mirror = 1 - np.exp(-epsilons) * (1 - deltas - flat)
@@ -191,7 +193,7 @@ class PrivacyGuarantee:
     def advantage_bound(self) -> float:
         """Return the largest membership advantage, TPR - FPR, of any attack: delta at epsilon 0.
 
-        Under ``relation="label"``, of any attack that tells which of two labels a record had.
+        Under ``relation="label"`` it bounds attacks that decide which of two labels a record had.
 
         Returns
         -------
@@ -203,35 +205,34 @@ class PrivacyGuarantee:
     def group(self, k: int, unit: str | None = None) -> PrivacyGuarantee:
         """Return the guarantee for a group of ``k`` units, at the same ``at_delta``.
 
-        The units are records, or what ``unit`` of this guarantee names: k people, who may have
-        several records each. The group is there or not, or all of it is replaced, according to the
-        relation.
+        The units are this guarantee's units: records, or for example people with several records
+        each. According to the relation, the whole group is present or absent, or is replaced.
 
         Parameters
         ----------
         k : int
-            The most units that a group has. **It must be public**: a number that was read off
+            Largest number of units in a group. **It must be public**: a number that was read off
             private data is not.
         unit : str, default=None
-            What such a group is, such as ``"patient"`` if no patient has more than k records: then
-            the guarantee is one for patients, on that assumption, and may be charged together with
-            others of that unit.
+            Name of the group, such as ``"patient"`` if no patient has more than k records. The
+            result is then a guarantee for patients on that assumption, and may be charged together
+            with others of that unit.
 
         Returns
         -------
         PrivacyGuarantee
-            Never for fewer units: a group of fewer than k is covered too.
+            It also covers groups of fewer than k units.
 
         Notes
         -----
-        **Guarantees.** Of noise that is added once, with its sensitivity times k (the triangle
-        inequality). Of steps of Poisson-sampled Gaussian noise, by the mixture of the Gaussians of
-        all numbers of records that may be in the sample (:class:`SampledGroup` has the proof). Both
-        are exact, and stay whole events, which compose tightly. Compositions are grouped part by
-        part: each holds between any two data sets, given all earlier answers. Where some part has
-        no such event, the privacy curve of the whole takes k steps, each between neighbours
-        (Dong, Roth and Su 2022, theorem 2.14), which is what holds for everything that has the same
-        curve. Without delta, that is k epsilon. Infinity if nothing is proved at ``at_delta``.
+        **Guarantees.** For noise that is added once, the sensitivity is multiplied by k (triangle
+        inequality). For Poisson-sampled Gaussian steps, the bound is a mixture of Gaussians over
+        the number of records in the sample; :class:`SampledGroup` has the proof. Both bounds are
+        exact, and both are events that compose tightly. A composition is grouped part by part: each
+        part's bound holds between any two data sets, given all earlier answers. If some part has no
+        such event, the privacy curve of the whole is chained over k neighbouring steps (Dong, Roth
+        and Su 2022, theorem 2.14), which holds for every mechanism with that curve. At delta 0 it
+        is k epsilon. The result is infinite if nothing is proved at ``at_delta``.
 
         Examples
         --------
@@ -246,26 +247,29 @@ assuming no patient has more than 3 records)
         whole("k", k)
         positive("k", k)
         self._refuse_private()
-        changes = {"unit": _grouped(self.unit, k)} if unit is None else self._as_unit(unit, k)
+        changes = (
+            {"unit": _group_name(self.unit, k)} if unit is None else self._unit_changes(unit, k)
+        )
         if k == 1:
             return replace(self, **changes)
+        # The event for groups if it is known, else Dong, Roth and Su 2022, theorem 2.14
         event = self.event.grouped(k)
-        return replace(self, event=self._steps(k) if event is None else event, **changes)
+        return replace(self, event=self._chain_steps(k) if event is None else event, **changes)
 
-    def _as_unit(self, unit: str, k: int) -> dict[str, Any]:
+    def _unit_changes(self, unit: str, k: int) -> dict[str, Any]:
         if not isinstance(unit, str) or unit in ("", "record", self.unit):
             raise ValueError(
-                f"unit={unit!r} must be the name of what has several of this guarantee's units, "
-                f"which are {_several(self.unit)}: such as 'patient'."
+                f"unit={unit!r} must name a group of {_unit_name(self.unit)}, the units of this "
+                "guarantee. Pass a name such as 'patient'."
             )
-        bound = f"no {unit} has more than {k} {_several(self.unit, k)}"
+        bound = f"no {unit} has more than {k} {_unit_name(self.unit, k)}"
         return {"unit": unit, "assumptions": (*self.assumptions, bound)}
 
     def as_replace_one(self) -> PrivacyGuarantee:
         """Return the implied replace-one guarantee: at most (2 epsilon, (1 + e^epsilon) delta).
 
-        Replacing a record, or another unit, means removing one and adding another: two steps along
-        the privacy curve.
+        To replace a unit is to remove it and add another: two neighbouring steps of the privacy
+        curve.
 
         Returns
         -------
@@ -275,18 +279,18 @@ assuming no patient has more than 3 records)
         Raises
         ------
         ValueError
-            If the relation is ``label``: it protects no features, hence implies nothing of records
-            that are replaced.
+            If the relation is ``label``: it protects no features, so it implies nothing about
+            replaced records.
         """
         if self.relation == "label":
             raise ValueError(
-                "relation='label' protects labels alone and implies nothing of records that are "
-                "replaced with their features. Fit an estimator that protects whole records."
+                "relation='label' protects only labels and implies nothing about replaced records. "
+                "Fit an estimator that protects whole records."
             )
         if self.relation == "replace_one":
             return self
         self._refuse_private()
-        return replace(self, event=self._steps(2), relation="replace_one")
+        return replace(self, event=self._chain_steps(2), relation="replace_one")
 
     def _refuse_private(self) -> None:
         if self.event.data_dependent:
@@ -295,8 +299,8 @@ assuming no patient has more than 3 records)
                 "from it would publish it. Use the data-independent event instead."
             )
 
-    def _steps(self, k: int) -> Event:
-        """Return what holds between data sets that are ``k`` neighbours apart, at ``at_delta``."""
+    def _chain_steps(self, k: int) -> Event:
+        """Bound the cost between data sets ``k`` neighbouring steps apart, at ``at_delta``."""
         delta = self.at_delta or 0.0
         if delta == 0:
             epsilon = k * self.epsilon(0.0)
@@ -324,14 +328,14 @@ assuming no patient has more than 3 records)
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> PrivacyGuarantee:
-        """Rebuild the guarantee that :meth:`to_dict` described.
+        """Rebuild a guarantee from the output of :meth:`to_dict`.
 
         The unit defaults to a record, and the arithmetic of the noise to "unspecified".
 
         Parameters
         ----------
         description : dict
-            What :meth:`to_dict` returned.
+            Output of :meth:`to_dict`.
 
         Returns
         -------
@@ -340,23 +344,23 @@ assuming no patient has more than 3 records)
         """
         if not isinstance(description, dict):
             raise ValueError(
-                f"This does not describe a guarantee: {description!r}. Pass what to_dict() "
-                "returned."
+                f"description={description!r} does not describe a guarantee. Pass the output of "
+                "to_dict()."
             )
         values = dict(description)
         missing = {"event", "relation", "kind", "assumptions"} - set(values)
         if missing or not isinstance(values["assumptions"], list | tuple):
             raise ValueError(
-                f"This does not describe a guarantee: the keys {sorted(missing)} are missing, "
-                f"assumptions={values.get('assumptions')!r}. Nothing is assumed for missing keys; "
-                "pass what to_dict() returned."
+                f"The description of a guarantee lacks the keys {sorted(missing)}, or its "
+                f"assumptions={values.get('assumptions')!r} are not a list. Pass the output of "
+                "to_dict()."
             )
         values["event"] = Event.from_dict(values["event"])
         values["assumptions"] = tuple(values["assumptions"])
         try:
             return cls(**values)
         except TypeError as error:
-            raise ValueError(f"This does not describe a guarantee: {error}.") from None
+            raise ValueError(f"The description does not fit a guarantee: {error}.") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PrivacyGuarantee.from_dict, (self.to_dict(),)
@@ -367,8 +371,8 @@ assuming no patient has more than 3 records)
         epsilon, delta = self.epsilon(), self.at_delta
         if math.isinf(epsilon):
             return "no guarantee (epsilon=inf)"
-        shown = _rounded_up(epsilon)
-        claim = f"({shown}, {_delta_rounded_up(delta)})-DP" if delta else f"{shown}-DP"
+        shown = _format_epsilon(epsilon)
+        claim = f"({shown}, {_format_delta(delta)})-DP" if delta else f"{shown}-DP"
         if self.unit != "record":
             claim += f" per {self.unit}"
         words = (self.relation, f"{self.arithmetic} noise", self.kind)
@@ -392,27 +396,29 @@ assuming no patient has more than 3 records)
         return f"<table><caption>{html.escape(repr(self))}</caption>{body}</table>"
 
 
-def _grouped(unit: str, k: int) -> str:
-    """Return the name of a group of ``k`` units."""
+def _group_name(unit: str, k: int) -> str:
+    """Name a group of ``k`` units."""
     if k == 1:
         return unit
     return f"group of {k} records" if unit == "record" else f"group of {k} values of {unit}"
 
 
-def _several(unit: str, k: int = 2) -> str:
+def _unit_name(unit: str, k: int = 2) -> str:
+    """Name ``k`` units in the plural or the singular."""
     if unit == "record":
         return "records" if k > 1 else "record"
     return f"values of {unit}" if k > 1 else f"value of {unit}"
 
 
-def _rounded_up(epsilon: float) -> str:
-    """Return epsilon rounded up, with two decimals, or more if it is small."""
+def _format_epsilon(epsilon: float) -> str:
+    """Format epsilon, rounded up, with two decimals, or more if it is small."""
+    # The 1e-6 keeps the rounding error of a calibrated 1.00 from being shown as 1.01.
     digits = max(2, 1 - math.floor(math.log10(epsilon))) if epsilon > 0 else 2
     return f"{math.ceil(epsilon * 10**digits - 1e-6) / 10**digits:.{digits}f}"
 
 
-def _delta_rounded_up(delta: float) -> str:
-    """Return delta rounded up to at most six digits, as sums of deltas may have more."""
+def _format_delta(delta: float) -> str:
+    """Format delta, rounded up to at most six digits."""
     shown = f"{delta:g}"
     if float(shown) >= delta * (1 - 1e-12):
         return shown

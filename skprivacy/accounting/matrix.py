@@ -1,4 +1,4 @@
-"""Matrix factorisations: sensitivities, errors of running sums, and the best band."""
+"""Matrix factorisations of streams: sensitivity, error of running sums, and the best band."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ __all__ = [
 
 @lru_cache(maxsize=256)
 def banded_sensitivity(coefficients: tuple[float, ...], steps_per_epoch: int, epochs: int) -> float:
+    """Return the norm of the sum of columns 0, steps_per_epoch, 2 steps_per_epoch, ... of C."""
     row = np.zeros(steps_per_epoch * epochs)
     band = np.asarray(coefficients[: len(row)])
     for start in range(0, len(row), steps_per_epoch):
@@ -33,11 +34,13 @@ def banded_sensitivity(coefficients: tuple[float, ...], steps_per_epoch: int, ep
 
 @lru_cache(maxsize=256)
 def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
+    """Return the largest norm of C u over all batches, where C has the nodes of a binary tree."""
     steps = np.arange(steps_per_epoch * epochs)
     batch = steps % steps_per_epoch
     squared = np.zeros(steps_per_epoch)
     for level in range(len(steps).bit_length()):
         node = steps >> level
+        # A running sum needs even nodes only, and only nodes that are complete.
         used = (node % 2 == 0) & ((node + 1) << level <= len(steps))
         if 2**level <= steps_per_epoch:  # no batch occurs twice in a node
             squared += np.bincount(batch[used], minlength=steps_per_epoch)
@@ -52,16 +55,16 @@ def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
 def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple[float, ...]:
     """Return the coefficients of the band with the smallest error of running sums.
 
-    The square root of the matrix of running sums has the first column binom(2j, j) / 4^j. It is
-    truncated to 1, 2, 4, ... or at most ``most`` coefficients, whichever minimises the mean squared
-    error of the running sums at the sensitivity of the run.
+    The square root of the matrix of running sums has the first column binom(2j, j) / 4^j. It is cut
+    to 1, 2, 4, ... or ``most`` coefficients. The result is the band with the least mean squared
+    error of the running sums times the squared sensitivity of the run.
 
     Parameters
     ----------
     steps_per_epoch, epochs : int
         The length of the run, each at least 1.
     most : int, default=64
-        Largest number of coefficients. The noise of as many steps is kept in memory.
+        Largest number of coefficients, which is also the number of noise vectors held in memory.
 
     Returns
     -------
@@ -87,6 +90,7 @@ def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple
     steps_per_epoch, epochs, most = int(steps_per_epoch), int(epochs), int(most)
     n = steps_per_epoch * epochs
     j = np.arange(1, min(most, n))
+    # Fichtenberger, Henzinger and Upadhyay 2023: the square root of the matrix of ones
     square_root = np.cumprod(np.r_[1.0, (2 * j - 1) / (2 * j)])
     widths = sorted({min(2**k, len(square_root)) for k in range(len(square_root).bit_length() + 1)})
     bands = [tuple(square_root[:width].tolist()) for width in widths]
@@ -100,17 +104,17 @@ def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple
 
 
 def running_sum_error(coefficients: NDArray[np.float64], n_steps: int) -> float:
-    """Return the root of the mean variance of running sums under C^-1 z, z of variance 1."""
+    """Return the root mean variance of running sums of C^-1 z, for z of variance 1."""
     return _root_mean_variance(coefficients, np.ones(n_steps))
 
 
 def step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
-    """Return the root of the mean variance of single steps under C^-1 z, z of variance 1."""
+    """Return the root mean variance of single steps of C^-1 z, for z of variance 1."""
     return _root_mean_variance(coefficients, np.eye(1, n_steps)[0])
 
 
 def last_step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
-    """Return the standard deviation, largest at the last step, of C^-1 z, z of variance 1."""
+    """Return the standard deviation of C^-1 z at the last step, where it is largest."""
     from scipy.signal import lfilter
 
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
-"""The arithmetic of noise: exact, in floating point, or unspecified.
+"""Arithmetic of noise: exact, floating point or unspecified.
 
 A proof about real numbers does not cover the lowest bits of floating-point results (Mironov 2012).
-A mechanism states its arithmetic, a private fit passes it on to its guarantee, and a composition
+A mechanism states its arithmetic, and a private fit passes it on to its guarantee. A composition
 has the weakest arithmetic of its parts.
 """
 
@@ -30,10 +30,10 @@ ARITHMETIC_IN_WORDS = {
 
 
 class StatesArithmetic:
-    """Base of classes that add noise and state its arithmetic in their own body.
+    """Base of classes that add noise; each class body states the arithmetic of its noise.
 
-    **Guarantees.** A subclass that does not state it has "unspecified" noise, also where its base
-    class is exact: it may release by other code.
+    **Guarantees.** A subclass that states none has "unspecified" noise, even if its base class is
+    exact: the subclass may release by other code.
     """
 
     arithmetic: ClassVar[str] = UNSPECIFIED
@@ -45,7 +45,7 @@ class StatesArithmetic:
 
 
 def weakest_arithmetic(parts: Iterable[str]) -> str:
-    """Return the arithmetic of several releases together; "unspecified" for none.
+    """Return the arithmetic of several releases together.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def weakest_arithmetic(parts: Iterable[str]) -> str:
     Returns
     -------
     str
-        "floating_point" if one part is in floating point, else "unspecified" if one part is.
+        The weakest of "exact", "unspecified" and "floating_point"; "unspecified" for no releases.
     """
     stated = [check_arithmetic(part) for part in sequence("parts", parts)]
     return max(stated, key=ARITHMETICS.index, default=UNSPECIFIED)

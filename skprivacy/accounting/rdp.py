@@ -1,4 +1,4 @@
-"""Renyi differential privacy of events, and its conversion to (epsilon, delta)."""
+"""Renyi accounting: conversion of Renyi differential privacy to (epsilon, delta)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from .events import ApproxDP, Composed, Repeated
 __all__ = ["DEFAULT_ORDERS", "rdp", "rdp_delta", "rdp_epsilon"]
 
 
-def _epsilons(values: Orders, orders: Orders, delta: float) -> Orders:
+def _convert_to_epsilons(values: Orders, orders: Orders, delta: float) -> Orders:
+    # Canonne, Kamath and Steinke 2020, Proposition 12
     epsilon = values + np.log1p(-1 / orders) - (np.log(orders) + math.log(delta)) / (orders - 1)
     return np.where(np.isnan(epsilon), np.inf, np.maximum(epsilon, 0))
 
 
-def _without_failure(event: Event) -> tuple[Event, float]:
-    """Split off the probability with which (epsilon, delta) events may reveal everything."""
+def _split_off_failure(event: Event) -> tuple[Event, float]:
+    """Split off the probability that an (epsilon, delta) event reveals everything."""
     counts = flatten(event)
     log_safe = sum(n * math.log1p(-e.delta) for e, n in counts.items() if isinstance(e, ApproxDP))
     if log_safe == 0:
@@ -60,7 +61,8 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
     References
     ----------
-    Canonne, Kamath, Steinke (2020), "The discrete Gaussian for differential privacy", Prop. 12.
+    C. Canonne, G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS
+    2020, arXiv:2004.00010, Proposition 12.
 
     Examples
     --------
@@ -74,7 +76,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     epsilon, edge = best_epsilon(event, delta, relation)
     if edge is not None:
         warnings.warn(
-            f"The best Renyi order, {edge:g}, is at the edge of the grid; epsilon is valid but may "
+            f"The best Renyi order, {edge:g}, is at the edge of the grid: epsilon is valid but may "
             "be larger than necessary.",
             PrivacyWarning,
             stacklevel=2,
@@ -84,14 +86,15 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
 
 @lru_cache(maxsize=512)
 def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, float | None]:
-    """Return epsilon, and the order that proves it if it lies at the edge of the grid."""
+    """Return epsilon, and its order if that lies at the edge of the grid (else None)."""
     check_work(event)
-    safe, failure = _without_failure(event)
+    safe, failure = _split_off_failure(event)
     if delta <= failure:
         return math.inf, None
+    # With probability 1 - failure the release costs as much as ``safe``, for the rest of delta.
     delta = (delta - failure) / (1 - failure)
     values = rdp(safe, DEFAULT_ORDERS, relation)
-    epsilons = _epsilons(values, DEFAULT_ORDERS, delta)
+    epsilons = _convert_to_epsilons(values, DEFAULT_ORDERS, delta)
     best = int(epsilons.argmin())
     if not np.isfinite(epsilons[best]):
         return math.inf, None
@@ -100,9 +103,9 @@ def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, floa
         return float(epsilons[best]), None if sharp else float(DEFAULT_ORDERS[best])
     # Every order gives a valid bound: refine the grid around the best one.
     orders = np.linspace(DEFAULT_ORDERS[best - 1], DEFAULT_ORDERS[best + 1], 17)
-    if DEFAULT_ORDERS[best] >= 64:
+    if DEFAULT_ORDERS[best] >= 64:  # integer orders have finite sums, which are faster
         orders = np.unique(orders.round())
-    finer = _epsilons(rdp(safe, orders, relation), orders, delta)
+    finer = _convert_to_epsilons(rdp(safe, orders, relation), orders, delta)
     return float(min(epsilons[best], finer.min())), None
 
 
@@ -130,8 +133,9 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
 def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> Orders:
     """Return the smallest delta that Renyi accounting proves at each epsilon."""
     check_work(event)
-    safe, failure = _without_failure(event)
+    safe, failure = _split_off_failure(event)
     values, a = rdp(safe, DEFAULT_ORDERS, relation), DEFAULT_ORDERS
+    # Canonne, Kamath and Steinke 2020, Proposition 12, solved for delta
     logs = (a - 1) * (values - epsilons[:, None] + np.log1p(-1 / a)) - np.log(a)
     safely = np.exp(np.minimum(logs.min(axis=1), 0))
     deltas: Orders = np.minimum(failure + (1 - failure) * safely, 1.0)

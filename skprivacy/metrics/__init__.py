@@ -1,7 +1,7 @@
-"""Metrics of membership attacks, pure functions of two samples of scores, and of utility.
+"""Metrics of membership attacks (functions of two samples of scores) and of utility.
 
-In the former, ``scores_in`` are the scores of members, ``scores_out`` those of non-members,
-HIGHER means MEMBER, and a record is called a member if its score is at least the threshold.
+For attacks, ``scores_in`` are scores of members and ``scores_out`` scores of non-members. HIGHER
+means MEMBER: a record is called a member if its score is at least the threshold.
 """
 
 from ._area import auc, auc_interval

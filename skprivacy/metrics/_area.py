@@ -1,4 +1,4 @@
-"""The area under the ROC curve and its confidence interval."""
+"""Area under the ROC curve (AUC), with its confidence interval and p-value."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
+from .._docs import fill_docs
 from .._validation import open_unit
 from ._samples import Float64Array, Interval, check_scores
 
 __all__ = ["auc", "auc_interval", "auc_p_value"]
 
 
+@fill_docs
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
-    """Return the probability that a member scores above a non-member, counting ties half.
+    """Return the AUC: the probability that a member scores above a non-member, ties counting half.
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
 
     Returns
     -------
@@ -36,16 +37,16 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(above.mean())
 
 
+@fill_docs
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
-    """Return a confidence interval of :func:`auc` that is safe for any kind of scores.
+    """Return a confidence interval of the AUC that is valid for any distribution of scores.
 
-    This is Wilson's score interval with an effective number of records: the number of independent
-    pairs of a member and a non-member that would give the variance of the area.
+    It is Wilson's score interval with an effective number of records: the number of independent
+    pairs of a member and a non-member that would give the variance of the AUC.
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
     alpha : float, default=0.05
         Probability, in (0, 1), that the interval misses.
 
@@ -58,17 +59,17 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
 
     Notes
     -----
-    The variance is the larger of two. One is DeLong's estimate. The other is the variance of one
-    comparison, ``A (1 - A) - ties / 4`` with ``ties`` the probability of a tie, over the harmonic
-    mean of the sample sizes. For samples of equal size, no distribution of scores has a larger one
-    (Birnbaum and Klose, whose bound is extended to ties). The cost: on scores without ties that
-    carry no information, the interval is about 1.2 times as wide as necessary and covers 0.5 in
-    about 98% of samples at ``alpha=0.05``; with two distinct scores it is no wider than necessary.
+    The variance is the larger of two. The first is DeLong's estimate. The second is the variance of
+    one comparison, ``A (1 - A) - ties / 4`` with ``ties`` the probability of a tie, over the
+    harmonic mean of the sample sizes. For samples of equal size, no distribution of scores has a
+    larger variance (Birnbaum and Klose, extended here to ties). On scores without ties and without
+    information the interval is therefore about 1.2 times as wide as necessary, and covers 0.5 in
+    about 98% of samples at ``alpha=0.05``. With two distinct scores it is not wider than necessary.
 
     **Edge cases.** DeLong's estimate alone is zero or far too small for separated samples, rare
-    scores, constant scores and few records. Therefore both variances are computed after adding two
-    imaginary records to each sample, one above and one below all others, and quantiles are those
-    of Student's distribution. The interval never collapses to a point.
+    scores, constant scores and few records. Therefore each sample gets two imaginary records, one
+    above and one below all others (Agresti and Caffo), before both variances are computed.
+    Quantiles come from Student's distribution. The interval never collapses to a point.
 
     References
     ----------
@@ -92,28 +93,29 @@ def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 
     area = float(_placements(members, others)[0].mean())
     quantile = -stdtrit(min(len(members), len(others)) + 1, alpha / 2)  # 1 - alpha / 2 may be 1
     per_record = quantile**2 / _effective_records(members, others)
+    # Wilson 1927: score interval with the effective number of records
     centre = (area + per_record / 2) / (1 + per_record)
     spread = np.sqrt(per_record * (area * (1 - area) + per_record / 4)) / (1 + per_record)
-    # Rounding must not exclude an area of exactly 0 or 1. Python's min and max cannot be used to
-    # clamp: of NaN and a number they may return the number, and the interval would be (0, 1).
+    # Rounding must not exclude an area of exactly 0 or 1. Of NaN and a number, Python's min and max
+    # may return the number, which would turn NaN into the interval (0, 1).
     low, high = np.clip(centre - spread, 0.0, area), np.clip(centre + spread, area, 1.0)
     if not low <= area <= high:
         raise ArithmeticError(
             f"auc_interval computed ({low}, {high}) around an area of {area}, from {len(members)} "
             f"members, {len(others)} non-members and a quantile of {quantile}. This is a bug of "
-            "skprivacy or of the installed scipy. Update scipy, or report it."
+            "skprivacy or of the installed scipy: update scipy, or report it."
         )
     return float(low), float(high)
 
 
 def auc_p_value(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
-    """Return the p-value of an area of one half against a larger one.
+    """Return the p-value of an AUC of one half against a larger AUC.
 
-    **Guarantees.** It is at most ``alpha / 2`` where the low end of :func:`auc_interval` at
-    ``alpha`` is above one half, and errs on the safe side for the same reasons.
+    **Guarantees.** It is at most ``alpha / 2`` if the low end of :func:`auc_interval` at ``alpha``
+    is above one half, and is conservative for the same reasons.
 
-    **Edge cases.** With fewer than 5 members or non-members it may be too small for large levels:
-    two members rank first of four by chance with probability 1/6, where it is 0.07.
+    **Edge cases.** With fewer than 5 members or non-members large p-values may be too small: two
+    members rank first of four by chance with probability 1/6, but the p-value is 0.07.
     """
     members, others = check_scores(scores_in, scores_out)
     area = float(_placements(members, others)[0].mean())
@@ -122,22 +124,25 @@ def auc_p_value(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
 
 
 def _effective_records(members: Float64Array, others: Float64Array) -> float:
-    """Return the number of independent pairs that would give the (pessimistic) variance."""
-    members, others = _with_imaginary(members), _with_imaginary(others)
+    """Return the number of independent pairs that would give the larger variance."""
+    members, others = _add_pseudo_scores(members), _add_pseudo_scores(others)
     n_in, n_out = len(members), len(others)
     above, below = _placements(members, others)
     area = float(above.mean())
+    # DeLong, DeLong and Clarke-Pearson 1988: variance from the placements of both samples
     estimate = above.var(ddof=1) / n_in + below.var(ddof=1) / n_out
     scale = area * (1 - area)
-    worst = (scale - _ties(members, others) / 4) * (n_in + n_out) / (2 * n_in * n_out)
+    # Birnbaum and Klose 1957: the largest variance of any distribution of scores
+    worst = (scale - _tie_probability(members, others) / 4) * (n_in + n_out) / (2 * n_in * n_out)
     return scale / float(np.maximum(estimate, worst))
 
 
-def _with_imaginary(scores: Float64Array) -> Float64Array:
+def _add_pseudo_scores(scores: Float64Array) -> Float64Array:
+    # Agresti and Caffo 2000: one success and one failure more in each sample
     return np.concatenate([scores, [-np.inf, np.inf]])
 
 
-def _ties(members: Float64Array, others: Float64Array) -> float:
+def _tie_probability(members: Float64Array, others: Float64Array) -> float:
     """Return the probability that a member and a non-member have equal scores."""
     ordered = np.sort(others)
     equal = np.searchsorted(ordered, members, "right") - np.searchsorted(ordered, members, "left")
@@ -145,16 +150,15 @@ def _ties(members: Float64Array, others: Float64Array) -> float:
 
 
 def _placements(members: Float64Array, others: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Return the share of others below each member, and of members above each other."""
+    """Return the share of non-members below each member, and of members above each non-member."""
     return _share_below(members, others), 1 - _share_below(others, members)
 
 
 def _share_below(scores: Float64Array, others: Float64Array) -> Float64Array:
     """Return the share of ``others`` below each score, counting ties half.
 
-    It is counted in the sorted sample. ``scipy.stats.rankdata`` is unsuitable for infinite scores:
-    before scipy 1.13 it mistook every sample with both -inf and inf, whose sum is NaN, for one with
-    NaN, and returned NaN for all ranks.
+    ``scipy.stats.rankdata`` is unsuitable for infinite scores: before scipy 1.13 it took a sample
+    with both -inf and inf, whose sum is NaN, for a sample with NaN, and returned NaN for all ranks.
     """
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")

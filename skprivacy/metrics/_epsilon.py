@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from the scores of an attack."""
+"""Lower confidence bounds on epsilon from counts, guesses or scores of an attack."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
+from .._docs import fill_docs
 from .._validation import open_unit, whole
 from ._evidence import epsilon_of_rates, gather
 from ._rates import check_hits, clopper_pearson
@@ -17,6 +18,7 @@ from ._samples import as_numbers, check_delta, check_guesses, check_scores
 __all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
 
 
+@fill_docs
 def epsilon_from_counts(
     true_positives: Any,
     n_in: int,
@@ -26,26 +28,24 @@ def epsilon_from_counts(
     delta: float = 0.0,
     alpha: float = 0.05,
 ) -> Any:
-    """Return a lower confidence bound on epsilon from the counts at ONE threshold fixed beforehand.
+    """Return a lower confidence bound on epsilon from counts at ONE threshold fixed beforehand.
 
     Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
     ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
-    of their Clopper-Pearson intervals, ``alpha / 2`` on each.
+    of their Clopper-Pearson intervals, with ``alpha / 2`` for each.
 
     Parameters
     ----------
     true_positives : int or array of int
-        Number of members that are called members.
+        Number of members called members.
     n_in : int
         Number of members.
     false_positives : int or array of int
-        Number of non-members that are called members.
+        Number of non-members called members.
     n_out : int
         Number of non-members.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the bound exceeds the true epsilon.
+    %(tested_delta)s
+    %(bound_alpha)s
 
     Returns
     -------
@@ -63,34 +63,35 @@ def epsilon_from_counts(
         whole(name, value)
     hits = check_hits("true_positives", true_positives, n_in)
     false = check_hits("false_positives", false_positives, n_out)
+    # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals
     tpr = np.asarray(clopper_pearson(hits, n_in, alpha)[0])
     fpr = np.asarray(clopper_pearson(false, n_out, alpha)[1])
     bound = epsilon_of_rates(tpr, fpr, delta)
     return bound if bound.ndim else float(bound)
 
 
+@fill_docs
 def epsilon_from_guesses(
     right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
 ) -> float:
     """Return a lower confidence bound on epsilon from guesses of fair coins, in one training run.
 
-    Each coin settled one of two neighbouring facts, such as which of two labels a record was
+    Each coin decided between two neighbouring data sets, such as which of two labels a record was
     trained with. Under (epsilon, 0)-differential privacy a guess is right with probability at most
-    e^epsilon / (1 + e^epsilon), whatever the others are, so that their number is at most binomial.
+    e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates the
+    number of right guesses.
 
     Parameters
     ----------
     right : int
-        How many guesses were right.
+        Number of right guesses.
     guesses : int
-        How many guesses were made; on the other coins the attacker abstained. Settled before
-        the coins were looked at.
+        Number of guesses, fixed before the coins were seen; on all other coins the attacker
+        abstained.
     n_coins : int
-        How many coins were thrown, at least ``guesses``.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the bound exceeds the true epsilon.
+        Number of coins, at least ``guesses``.
+    %(tested_delta)s
+    %(bound_alpha)s
 
     Returns
     -------
@@ -99,8 +100,8 @@ def epsilon_from_guesses(
 
     Notes
     -----
-    **Guarantees.** Exact in one run, without independence of records (theorem 5.2 of the
-    reference): the coins are independent, and nothing else is asked for.
+    **Guarantees.** Exact (not asymptotic) in one training run, without independence of records
+    (theorem 5.2 of the reference): only the coins must be independent.
 
     References
     ----------
@@ -118,7 +119,7 @@ def epsilon_from_guesses(
     alpha = open_unit("alpha", alpha)
 
     def excess(epsilon: float) -> float:
-        return _surprise(right, guesses, n_coins, epsilon, delta) - alpha
+        return _guess_p_value(right, guesses, n_coins, epsilon, delta) - alpha
 
     if right == 0 or excess(0.0) >= 0:
         return 0.0
@@ -132,8 +133,9 @@ def epsilon_from_guesses(
     return low
 
 
-def _surprise(right: int, guesses: int, n_coins: int, epsilon: float, delta: float) -> float:
-    """Return a bound on the probability of so many right guesses under (epsilon, delta)."""
+def _guess_p_value(right: int, guesses: int, n_coins: int, epsilon: float, delta: float) -> float:
+    """Bound the probability of at least ``right`` right guesses under (epsilon, delta)."""
+    # Steinke, Nasr and Jagielski 2023, theorem 5.2: a binomial tail plus a term for delta
     p = 1.0 / (1.0 + math.exp(-epsilon))
     tail = float(binom.sf(right - 1, guesses, p))
     if delta == 0:
@@ -143,6 +145,7 @@ def _surprise(right: int, guesses: int, n_coins: int, epsilon: float, delta: flo
     return min(1.0, tail + 2.0 * n_coins * delta * steepest)
 
 
+@fill_docs
 def epsilon_lower_bound(
     scores_in: ArrayLike,
     scores_out: ArrayLike,
@@ -154,47 +157,43 @@ def epsilon_lower_bound(
 ) -> float:
     """Return a lower confidence bound on epsilon from the scores of an attack.
 
-    It is the better of two bounds, with ``alpha / 2`` for each. The first uses a threshold and
+    It is the larger of two bounds, with ``alpha / 2`` for each. The first uses a threshold and
     detects strong leakage of few records. The best of many thresholds on one sample would show an
     epsilon above 3 on pure noise, so the threshold is chosen on one random half of the records and
     tested on the other half. The second uses the area under the ROC curve and detects slight
-    leakage of many records. Members that score LOWER than non-members are leakage too, and are
-    found by both.
+    leakage of many records. Both also detect leakage if members score LOWER than non-members.
 
-    Thresholds fixed BEFORE the scores were seen need no split; they are tested on all records
-    with ``alpha`` shared among them (Bonferroni), in the direction that higher means member.
+    Thresholds fixed BEFORE the scores were seen need no split. They are tested on all records, with
+    ``alpha`` shared among them (Bonferroni), in the direction that higher means member.
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability that the bound exceeds the true epsilon.
+    %(scores)s
+    %(tested_delta)s
+    %(bound_alpha)s
     thresholds : array-like, default=None
         Thresholds fixed beforehand; the bound then uses only these.
     random_state : int, default=0
-        Seed of the split. Trying several and keeping the best voids the bound.
+        Seed of the split. To try several seeds and report the best voids the bound.
 
     Returns
     -------
     float
-        At least 0. It is 0 if there are too few records to split (two of each are needed).
+        At least 0; 0 if there are too few records to split (two of each are needed).
 
     Notes
     -----
     The bound treats records as independent trials of one attack on one trained model. It is
-    evidence against a claimed epsilon, not a proof: records of one training run interact.
+    evidence against a claimed epsilon, not a proof, because records of one training run interact.
 
     An ROC curve below both lines of (epsilon, delta), as in :func:`epsilon_from_counts`, has an
-    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is the average,
-    over all ways to pair members with non-members, of the share of pairs that the member wins,
-    where a tie counts one half. Its tail is bounded by that of a binomial variable (Hoeffding
-    1963, by Markov's inequality for the excess over a number).
+    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is an average
+    over all ways to pair members with non-members: the share of pairs in which the member scores
+    higher, where a tie counts one half. A binomial variable bounds its tail (Hoeffding 1963, by
+    Markov's inequality for the excess over a number).
 
-    Records with equal scores pass a threshold together. No coin is flipped for ties anywhere, so
-    the bound holds for every kind of scores and every number of records.
+    Records with equal scores pass a threshold together. Ties are never broken at random, so the
+    bound holds for every kind of scores and every number of records.
 
     References
     ----------
@@ -221,7 +220,7 @@ def epsilon_lower_bound(
     if not cuts.size or np.isnan(cuts).any():
         raise ValueError(
             f"thresholds={thresholds!r} must be a non-empty list of numbers without NaN. Pass "
-            "None to have one chosen."
+            "None to choose one from the scores."
         )
     hits = len(members) - np.searchsorted(np.sort(members), cuts)
     false = len(others) - np.searchsorted(np.sort(others), cuts)

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from guesses of coins, with what each of them assumes."""
+"""Lower bounds on epsilon from guesses of coins in one training run, with their assumptions."""
 
 from __future__ import annotations
 
@@ -19,33 +19,31 @@ from ._samples import check_delta, check_guesses
 __all__ = ["BOUNDS", "GuessBound", "bound_from_guesses", "gaussian_epsilon"]
 
 _GAUSSIAN = "the mechanism is Gaussian differentially private"
-_APART = "holds only if canaries do not interfere"
+_INDEPENDENT = "holds only if canaries do not interfere"
 BOUNDS: dict[str, tuple[str, ...]] = {
     "approximate": (),
     "gaussian": (_GAUSSIAN,),
-    "product": (_GAUSSIAN, _APART),
+    "product": (_GAUSSIAN, _INDEPENDENT),
 }
 
 
 @dataclass(frozen=True)
 class GuessBound:
-    """A lower confidence bound on epsilon, and what must be true for it to hold.
-
-    Returned by :func:`bound_from_guesses`.
+    """Lower confidence bound on epsilon with its assumptions, from :func:`bound_from_guesses`.
 
     Attributes
     ----------
     epsilon : float
-        At least 0.
+        The bound, at least 0.
     delta, alpha : float
-        The delta that it is for, and the probability that it exceeds the true epsilon.
+        Delta of the bound, and the probability that the bound exceeds the true epsilon.
     bound : str
-        Which bound it is.
+        Name of the bound.
     mu : float or None
         Lower bound on mu of Gaussian differential privacy; None if that is not assumed.
     assumptions : tuple of str
-        Beside fair and independent coins, a number of guesses that was fixed before they were
-        looked at, and one look.
+        Assumptions beyond fair, independent coins, a number of guesses fixed before the coins were
+        seen, and a single test.
     """
 
     epsilon: float
@@ -75,20 +73,21 @@ def bound_from_guesses(
     Parameters
     ----------
     right : int
-        How many guesses were right.
+        Number of right guesses.
     guesses : int
-        How many were made, fixed before the coins were looked at: about ``5 sqrt(n_coins)`` of the
-        most conspicuous canaries is good for Gaussian noise, all of them for randomised response.
+        Number of guesses, fixed before the coins were seen. For Gaussian noise guess about
+        ``5 sqrt(n_coins)`` of the canaries with the most extreme scores, for randomised response
+        all of them.
     n_coins : int
-        How many coins were thrown, at least ``guesses``.
+        Number of coins, at least ``guesses``.
     bound : {"approximate", "gaussian", "product"}, default="approximate"
-        What is assumed. ``approximate``: nothing; every (epsilon, delta)-private mechanism keeps to
-        it. ``gaussian``: the trade-off curve is a Gaussian one, as of one noisy sum; canaries may
-        interfere. ``product``: also that they do not, so that guesses are independent. It is much
-        tighter, and WRONG where the assumption is: for canaries that share one noise, it refutes
-        true claims in most runs.
+        Assumption of the bound. ``approximate``: none, valid for every (epsilon, delta)-private
+        mechanism. ``gaussian``: the trade-off curve is Gaussian, as for one noisy sum; canaries may
+        interfere. ``product``: in addition, canaries do not interfere, so guesses are independent.
+        The last bound is much tighter, but WRONG if canaries interfere: if they share one noise, it
+        refutes true claims in most runs.
     delta : float, default=0.0
-        In [0, 1); above 0 for a Gaussian curve.
+        Delta of the bound, in [0, 1); above 0 for a Gaussian curve.
     alpha : float, default=0.05
         Probability, in (0, 1), that the bound exceeds the true epsilon.
 
@@ -118,10 +117,10 @@ def bound_from_guesses(
     >>> bound_from_guesses(180, 200, 2000, bound="gaussian", delta=1e-5)
     epsilon >= 2.66 at delta=1e-05, 95 % sure [if the mechanism is Gaussian differentially private]
     """
-    _check(right, guesses, n_coins, bound, delta, alpha)
+    _check_arguments(right, guesses, n_coins, bound, delta, alpha)
     delta, alpha = float(delta), float(alpha)
     if bound == "approximate":
-        epsilon = _approximate(right, guesses, n_coins, delta, alpha)
+        epsilon = _approximate_epsilon(right, guesses, n_coins, delta, alpha)
         return GuessBound(epsilon, delta, alpha, bound)
     if bound == "gaussian":
         mu = largest_refuted(lambda m: refutes(right, guesses, n_coins, gaussian(m), alpha))
@@ -131,37 +130,41 @@ def bound_from_guesses(
     return GuessBound(shown, delta, alpha, bound, mu, BOUNDS[bound])
 
 
-def _approximate(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
-    """Return the bound of the theorem that is the sharper one for so many guesses.
+def _approximate_epsilon(
+    right: int, guesses: int, n_coins: int, delta: float, alpha: float
+) -> float:
+    """Return the sharper of two bounds for this number of guesses.
 
-    **Guarantees.** Two theorems hold for every (epsilon, delta)-private mechanism. Which one is
-    used is settled by what is fixed before the coins are looked at, so the choice costs no error.
+    **Guarantees.** Both bounds hold for every (epsilon, delta)-private mechanism. The choice uses
+    only figures fixed before the coins are seen, so it costs no error probability.
     """
-    return _sharper(guesses, n_coins, delta, alpha)(right, guesses, n_coins, delta, alpha)
+    return _sharper_bound(guesses, n_coins, delta, alpha)(right, guesses, n_coins, delta, alpha)
 
 
 @cache
-def _sharper(
+def _sharper_bound(
     guesses: int, n_coins: int, delta: float, alpha: float
 ) -> Callable[[int, int, int, float, float], float]:
-    usual = round(0.9 * guesses)
-    return max((_binomial, _whole_curve), key=lambda of: of(usual, guesses, n_coins, delta, alpha))
+    usual = round(0.9 * guesses)  # a typical number of right guesses
+    candidates = (_binomial_bound, _curve_bound)
+    return max(candidates, key=lambda bound: bound(usual, guesses, n_coins, delta, alpha))
 
 
-def _binomial(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
-    """Return the bound of Steinke, Nasr and Jagielski: exact at delta 0, worse for many coins."""
+def _binomial_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+    """Return the bound of Steinke, Nasr and Jagielski: exact at delta 0, loose for many coins."""
     return epsilon_from_guesses(right, guesses, n_coins, delta=delta, alpha=alpha)
 
 
-def _whole_curve(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
-    """Return the bound of Mahloujifar, Melis and Chaudhuri."""
+def _curve_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+    """Return the bound of Mahloujifar, Melis and Chaudhuri 2024."""
     return largest_refuted(lambda e: refutes(right, guesses, n_coins, line(e, delta), alpha))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return epsilon at ``delta`` > 0 of mu-Gaussian differential privacy."""
+    """Convert mu-Gaussian differential privacy to epsilon at ``delta`` > 0."""
 
     def excess(epsilon: float) -> float:
+        # Dong, Roth and Su 2022: delta(epsilon) of mu-GDP
         beyond = epsilon / mu
         return float(
             np.exp(log_ndtr(mu / 2 - beyond)) - np.exp(epsilon + log_ndtr(-mu / 2 - beyond)) - delta
@@ -172,10 +175,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(delta))) + 1.0))
 
 
-def _check(right: int, guesses: int, n_coins: int, bound: str, delta: float, alpha: float) -> None:
+def _check_arguments(
+    right: int, guesses: int, n_coins: int, bound: str, delta: float, alpha: float
+) -> None:
     check_guesses(right, guesses, n_coins)
     if guesses < 1:
-        raise ValueError(f"guesses={guesses!r} must be in this order, with a guess at least.")
+        raise ValueError(f"guesses={guesses!r} must be at least 1. Pass at least one guess.")
     if not isinstance(bound, str) or bound not in BOUNDS:
         raise ValueError(f"bound={bound!r} must be one of {list(BOUNDS)}.")
     check_delta(delta)

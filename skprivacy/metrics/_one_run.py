@@ -1,4 +1,4 @@
-"""What right guesses of fair coins, in one training run, say of a whole trade-off curve."""
+"""Tests of a trade-off curve by guesses of fair coins in one training run."""
 
 from __future__ import annotations
 
@@ -25,40 +25,41 @@ __all__ = [
     "usual_guesses",
 ]
 
-# For a true positive rate, the least false positive rate that a curve allows it.
+# Maps a true positive rate to the least false positive rate that a trade-off curve allows.
 Inverse = Callable[[float], float]
 
-_SETTLED = 10  # earlier runs whose mean is known well enough
+_MIN_EARLIER_RUNS = 10  # whose mean score is accurate enough to compare with
 _NODES = 200  # of the quadrature over the share of guesses
 
 
 def guessed(
     scores: Float64Array, n_guesses: int, random: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return which coins to guess, the most conspicuous scores, and the guess for each.
+    """Return the coins with the most extreme scores, and a guess for each.
 
-    Scores are compared with the middle of their quartiles, which lies between two values where a
-    model says no more than two.
+    A score is extreme if it is far from the mean of the two quartiles. If a model has only two
+    scores, that mean lies between them.
 
-    **Guarantees.** Scores, and nothing about the coins, settle both. Ties, in conspicuousness or
-    with the middle, are broken at random: the order of the scores may tell the coins.
+    **Guarantees.** Both depend on the scores, not on the coins. Ties are broken at random, since
+    the order of the scores may depend on the coins.
     """
     offset = scores - np.quantile(scores, [0.25, 0.75]).mean()
     chosen = np.lexsort((random.random(len(scores)), -np.abs(offset)))[:n_guesses]
-    lot = random.random(n_guesses) < 0.5
-    return chosen, np.where(offset[chosen] == 0, lot, offset[chosen] > 0)
+    coin_flip = random.random(n_guesses) < 0.5
+    return chosen, np.where(offset[chosen] == 0, coin_flip, offset[chosen] > 0)
 
 
 def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
-    """Return whether so many right guesses refute a trade-off curve, at error ``alpha``.
+    """Return True if ``right`` right guesses refute a trade-off curve, at error ``alpha``.
 
-    **Guarantees.** Exact in one run, for every mechanism that keeps to the curve, however canaries
-    interfere (Mahloujifar, Melis and Chaudhuri 2024): with p_i the probability of i
-    right guesses, sum_{i>=k} i p_i / m is at most the curve's value at
+    **Guarantees.** Exact in one run, for every mechanism that obeys the curve, even if canaries
+    interfere (Mahloujifar, Melis and Chaudhuri 2024). Let p_i be the probability of i right guesses
+    among g guesses of m coins. Then sum_{i>=k} i p_i / m is at most the curve's value at
     sum_{i>=k-1} (g - i) p_i / m. If ``right`` or more had probability ``alpha``, these inequalities
-    would push the total up, from k = ``right`` down; beyond g/m there is a contradiction.
+    from k = ``right`` down would increase the total, and a total above g/m is a contradiction.
     """
     hit, missed = alpha * right / n_coins, alpha * (guesses - right) / n_coins
+    # Mahloujifar, Melis and Chaudhuri 2024: the recursion over numbers of right guesses
     for i in range(right - 1, -1, -1):
         least = inverse(hit)
         if least <= missed:
@@ -71,63 +72,63 @@ def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: flo
 
 
 def guessed_in_turn(scores: Float64Array) -> NDArray[np.bool_]:
-    """Return a guess for every coin, where each has a run of its own.
+    """Return a guess for every coin, if each coin has a separate run.
 
-    A score is compared with the mean of those of earlier runs, which lies between two values where
-    scores have no more than two; the first few are compared with 0.
+    A score is compared with the mean score of earlier runs. If there are only two scores, the mean
+    lies between them. The first few scores are compared with 0.
 
-    **Guarantees.** A guess depends on no later run, so that each is as hard as the first.
+    **Guarantees.** A guess depends on no later run, so each guess is as hard as the first.
     """
     earlier = np.arange(len(scores))
     means = (np.cumsum(scores) - scores) / np.maximum(earlier, 1)
-    return np.asarray(scores > np.where(earlier < _SETTLED, 0.0, means))
+    return np.asarray(scores > np.where(earlier < _MIN_EARLIER_RUNS, 0.0, means))
 
 
 def refutes_apart(right: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
-    """Return whether so many right guesses refute a curve, if each coin has a run of its own.
+    """Return True if ``right`` right guesses refute a curve, if each coin has a separate run.
 
-    **Guarantees.** Exact: whatever happened in earlier runs, a guess is right with probability
-    (tpr + 1 - fpr) / 2 at most, at the point of the curve where that is largest.
+    **Guarantees.** Exact: after any earlier runs, a guess is right with probability at most
+    (tpr + 1 - fpr) / 2, at the point of the curve where that is largest.
     """
     rates = np.linspace(0.0, 1.0, 2001)
-    apart = max(rate - inverse(rate) for rate in rates.tolist()) + rates[1]
-    return bool(binom.sf(right - 1, n_coins, min((1.0 + apart) / 2, 1.0)) < alpha)
+    largest_advantage = max(rate - inverse(rate) for rate in rates.tolist()) + rates[1]
+    return bool(binom.sf(right - 1, n_coins, min((1.0 + largest_advantage) / 2, 1.0)) < alpha)
 
 
 def gaussian(mu: float) -> Inverse:
-    """Return the curve of mu-Gaussian differential privacy."""
+    """Return the inverse trade-off curve of mu-Gaussian differential privacy."""
     return lambda rate: float(ndtr(ndtri(min(rate, 1.0)) - mu))
 
 
 def line(epsilon: float, delta: float) -> Inverse:
-    """Return the curve of (epsilon, delta)-differential privacy, and of nothing more."""
+    """Return the inverse trade-off curve of (epsilon, delta)-differential privacy."""
     grow = np.exp(epsilon)
     return lambda rate: max(0.0, (rate - delta) / grow, 1.0 - delta - grow * (1.0 - rate))
 
 
 def telling_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
-    """Return how many coins to guess to refute a curve as surely as possible, if it is false.
+    """Return the number of guesses that refutes a false claim of a curve most surely.
 
-    False means here that a mechanism does what the curve allows, twice.
+    The alternative is a mechanism whose curve is the claimed curve applied twice.
 
-    **Guarantees.** It is settled by the claimed curve, before any coin is looked at.
+    **Guarantees.** The number depends only on the claimed curve, not on the coins.
 
-    **Edge cases.** :func:`usual_guesses` if even right guesses alone could not refute the curve.
+    **Edge cases.** :func:`usual_guesses` if not even all right guesses could refute the curve.
     """
     options = np.unique(np.geomspace(min(20, n_coins), n_coins, 16).round().astype(int)).tolist()
-    surest = max(options, key=lambda guesses: _margin(n_coins, guesses, inverse, alpha))
+    surest = max(options, key=lambda guesses: _refutation_margin(n_coins, guesses, inverse, alpha))
     possible = refutes(surest, surest, n_coins, inverse, alpha)
     return surest if possible else usual_guesses(n_coins)
 
 
 def usual_guesses(n_coins: int) -> int:
-    """Return how many coins to guess for a tight bound on Gaussian noise of moderate size."""
-    # near the best for mu of 1 and of 2, from 400 to 10,000 coins
+    """Return the number of guesses for a tight bound on Gaussian noise of moderate size."""
+    # Close to the best number for mu of 1 and of 2, from 400 to 10,000 coins.
     return min(n_coins, round(4.9 * np.sqrt(n_coins)))
 
 
-def _margin(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:
-    """Return how many deviations the right guesses are expected above the refuting number."""
+def _refutation_margin(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:
+    """Return by how many deviations the expected right guesses exceed the refuting number."""
     if not refutes(guesses, guesses, n_coins, inverse, alpha):
         return -np.inf
     low, least = 0, guesses
@@ -137,12 +138,12 @@ def _margin(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float
             least = middle
         else:
             low = middle
-    right = n_coins * _rate_at(guesses / n_coins, lambda rate: inverse(inverse(rate)))
+    right = n_coins * _tpr_at_share(guesses / n_coins, lambda rate: inverse(inverse(rate)))
     return float((right - least) / np.sqrt(max(right * (1 - right / guesses), 0.25)))
 
 
-def _rate_at(share: float, inverse: Inverse) -> float:
-    """Return the true positive rate of a curve that adds up to ``share`` with the false one."""
+def _tpr_at_share(share: float, inverse: Inverse) -> float:
+    """Return the TPR of the point of a curve at which TPR and FPR add up to ``share``."""
     low, high = 0.0, min(1.0, share)
     for _ in range(40):
         rate = (low + high) / 2
@@ -151,23 +152,24 @@ def _rate_at(share: float, inverse: Inverse) -> float:
 
 
 def surprise_apart(right: int, guesses: int, n_coins: int, mu: float) -> float:
-    """Return the probability of so many right guesses if canaries do not interfere.
+    """Return the p-value of ``right`` right guesses if canaries do not interfere.
 
-    Each score is then Gaussian by itself, and the ``guesses`` largest are those beyond some t. The
-    share S(t) of scores beyond it is beta distributed (Xiang et al. 2025).
+    The scores are then independent Gaussians, and the ``guesses`` largest are those beyond some t.
+    The share S(t) of scores beyond t has a beta distribution (Xiang et al. 2025).
     """
     wrong = guesses - right
     if guesses == n_coins:
         return float(binom.cdf(wrong, n_coins, ndtr(-mu / 2)))
+    # Xiang et al. 2025: mean over the beta-distributed share of guessed scores
     middle = (np.arange(_NODES) + 0.5) / _NODES
     share = beta(guesses + 1, n_coins - guesses).ppf(middle)
-    t = _beyond(share, mu)
+    t = _threshold_of_share(share, mu)
     rate = ndtr(-t - mu / 2) / share
     return float(np.mean(1.0 - betainc(wrong + 1, guesses - wrong, rate))) if right else 1.0
 
 
-def _beyond(share: Float64Array, mu: float) -> Float64Array:
-    """Return the t that so large a share of scores exceeds in absolute value, by bisection."""
+def _threshold_of_share(share: Float64Array, mu: float) -> Float64Array:
+    """Return the t that a given share of scores exceeds in absolute value, by bisection."""
     low, high = np.zeros_like(share), np.full_like(share, mu / 2 + 40.0)
     for _ in range(60):
         t = (low + high) / 2
@@ -177,7 +179,7 @@ def _beyond(share: Float64Array, mu: float) -> Float64Array:
 
 
 def largest_refuted(is_refuted: Callable[[float], bool], tolerance: float = 1e-6) -> float:
-    """Return the largest parameter that is refuted, by bisection; 0 if not even 0 is."""
+    """Return the largest refuted parameter by bisection; 0 if 0 is not refuted."""
     if not is_refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0

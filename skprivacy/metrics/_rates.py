@@ -1,4 +1,4 @@
-"""True and false positive rates at one threshold, with exact intervals."""
+"""True and false positive rates with Clopper-Pearson intervals, and the ROC curve."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainccinv, betaincinv
 
+from .._docs import fill_docs
 from .._validation import is_whole, open_unit
 from ._samples import Float64Array, Interval, as_numbers, check_scores
 
@@ -24,11 +25,11 @@ __all__ = [
 ]
 
 
-_LEAST_ALPHA = 1e-100
+_MIN_ALPHA = 1e-100
 
 
 def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
-    """Return an exact confidence interval for the probability behind ``k`` hits in ``n`` trials.
+    """Return the Clopper-Pearson interval for the probability behind ``k`` hits in ``n`` trials.
 
     Parameters
     ----------
@@ -63,36 +64,36 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     >>> low, round(high, 4)
     (0.0, 0.0362)
     """
-    alpha = _checked_alpha(alpha)
+    alpha = _check_alpha(alpha)
     if not (is_whole(n) and n >= 1):
         raise ValueError(
             f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
         )
     hits = check_hits("k", k, n)
-    low, high = _low(hits, n, alpha), _high(hits, n, alpha)
+    low, high = _low_ends(hits, n, alpha), _high_ends(hits, n, alpha)
     if not (low <= high).all():  # False for NaN
-        raise _broken(f"{low} to {high}", k, n, alpha)
+        raise _bug_error(f"{low} to {high}", k, n, alpha)
     return (low, high) if hits.ndim else (float(low), float(high))
 
 
-def _checked_alpha(alpha: float) -> float:
+def _check_alpha(alpha: float) -> float:
     alpha = open_unit("alpha", alpha)
-    if alpha < _LEAST_ALPHA:
-        raise ValueError(f"alpha={alpha!r} must be at least {_LEAST_ALPHA:g}: quantiles underflow.")
+    if alpha < _MIN_ALPHA:
+        raise ValueError(f"alpha={alpha!r} must be at least {_MIN_ALPHA:g}: quantiles underflow.")
     return alpha
 
 
 def low_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
-    """Return the low ends of :func:`clopper_pearson`, computed once for equal numbers of hits."""
-    return _once_each(_low, k, n, alpha, lambda low, rate: low <= rate)
+    """Return the low ends of :func:`clopper_pearson`, computed once per number of hits."""
+    return _compute_per_count(_low_ends, k, n, alpha, lambda low, rate: low <= rate)
 
 
 def high_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
-    """Return the high ends of :func:`clopper_pearson`, computed once for equal numbers of hits."""
-    return _once_each(_high, k, n, alpha, lambda high, rate: rate <= high)
+    """Return the high ends of :func:`clopper_pearson`, computed once per number of hits."""
+    return _compute_per_count(_high_ends, k, n, alpha, lambda high, rate: rate <= high)
 
 
-def _once_each(
+def _compute_per_count(
     end: Callable[..., Float64Array],
     k: NDArray[np.intp],
     n: int,
@@ -100,31 +101,32 @@ def _once_each(
     right: Callable[[Float64Array, Float64Array], NDArray[np.bool_]],
 ) -> Float64Array:
     hits, places = np.unique(k, return_inverse=True)
-    ends = end(hits, n, _checked_alpha(alpha))
+    ends = end(hits, n, _check_alpha(alpha))
     if not right(ends, hits / n).all():  # False for NaN
-        raise _broken(f"ends of {ends}", k, n, alpha)
+        raise _bug_error(f"ends of {ends}", k, n, alpha)
     return ends[places]
 
 
-# The inverses need positive parameters; the two clipped cases are overwritten by 0 and 1.
-def _low(hits: Any, n: int, alpha: float) -> Float64Array:
+# Clopper and Pearson 1934: beta quantiles. The inverses need positive parameters; the two clipped
+# cases are overwritten by 0 and 1.
+def _low_ends(hits: Any, n: int, alpha: float) -> Float64Array:
     return np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
 
 
-def _high(hits: Any, n: int, alpha: float) -> Float64Array:
-    # By the upper tail: 1 - alpha / 2 is 1 for a small alpha.
+def _high_ends(hits: Any, n: int, alpha: float) -> Float64Array:
+    # The upper tail is used, since 1 - alpha / 2 rounds to 1 for a small alpha.
     return np.where(hits == n, 1.0, betainccinv(hits + 1, np.maximum(n - hits, 1), alpha / 2))
 
 
-def _broken(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:
+def _bug_error(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:
     return ArithmeticError(
         f"clopper_pearson computed {found} for k={k} hits in n={n} trials at alpha={alpha}. This "
-        "is a bug of skprivacy or of betaincinv in the installed scipy. Update scipy, or report it."
+        "is a bug of skprivacy or of betaincinv in the installed scipy: update scipy, or report it."
     )
 
 
 def check_hits(name: str, k: Any, n: int) -> Float64Array:
-    """Return numbers of hits in ``n`` trials as an array."""
+    """Convert numbers of hits in ``n`` trials to an array, and check them."""
     hits = as_numbers(name, k, "the hits in n trials")
     if np.any((hits < 0) | (hits > n) | np.isnan(hits)):
         raise ValueError(f"{name}={k!r} must lie between 0 and n={n}. Count the hits in n trials.")
@@ -133,7 +135,7 @@ def check_hits(name: str, k: Any, n: int) -> Float64Array:
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """The true positive rate of an attack at a bounded false positive rate.
+    """True positive rate of an attack at a bounded false positive rate.
 
     Attributes
     ----------
@@ -152,9 +154,9 @@ class OperatingPoint:
         Smallest score called a member; infinity if even the highest would exceed ``fpr``.
     ties : int
         Number of members and non-members that share the next lower score. They can only be called
-        members together, so ``realised_fpr`` may fall well short of ``fpr`` if this is large.
+        members together, so ``realised_fpr`` may be well below ``fpr`` if there are many ties.
     refused : str or None
-        Why no rate is given, or None if one is.
+        Reason for giving no rate; None if a rate is given.
     """
 
     fpr: float
@@ -177,6 +179,7 @@ class OperatingPoint:
         return asdict(self)
 
 
+@fill_docs
 def roc(
     scores_in: ArrayLike, scores_out: ArrayLike
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -186,15 +189,14 @@ def roc(
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
 
     Returns
     -------
     fpr : ndarray of shape (n_points,)
         Shares of non-members that score at least each threshold.
     tpr : ndarray of shape (n_points,)
-        Shares of members that do.
+        Shares of members that score at least each threshold.
     thresholds : ndarray of shape (n_points,)
         Decreasing; the first is infinity.
 
@@ -207,10 +209,11 @@ def roc(
      array([inf,  3.,  2.,  1.]))
     """
     members, others = check_scores(scores_in, scores_out)
-    true_hits, false_hits, thresholds = _hits(members, others)
+    true_hits, false_hits, thresholds = _count_hits(members, others)
     return false_hits / len(others), true_hits / len(members), thresholds
 
 
+@fill_docs
 def tpr_at_fpr(
     scores_in: ArrayLike, scores_out: ArrayLike, fpr: float, *, alpha: float = 0.05
 ) -> OperatingPoint:
@@ -218,8 +221,7 @@ def tpr_at_fpr(
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
     fpr : float
         False positive rate allowed, in (0, 1).
     alpha : float, default=0.05
@@ -249,7 +251,7 @@ def tpr_at_fpr(
             f"at least {np.ceil(1 / fpr - 1e-9):.15g} are needed"
         )
         return OperatingPoint(fpr, nan, (nan, nan), nan, (nan, nan), nan, 0, reason)
-    true_hits, false_hits, thresholds = _hits(members, others)
+    true_hits, false_hits, thresholds = _count_hits(members, others)
     last = int(np.flatnonzero(false_hits <= n_out * fpr + 1e-9)[-1])
     ties = 0
     if last + 1 < len(thresholds):
@@ -266,17 +268,17 @@ def tpr_at_fpr(
     )
 
 
+@fill_docs
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 
     It is biased upwards, since the best of many thresholds is evaluated on the same sample: on
-    pure noise it is about ``1 / sqrt(n)``, not 0. Assess leakage by intervals and by
+    pure noise it is about ``1 / sqrt(n)``, not 0. Assess leakage by confidence intervals and by
     :func:`epsilon_lower_bound`.
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
+    %(scores)s
 
     Returns
     -------
@@ -289,16 +291,17 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     >>> advantage([3, 2], [2, 1])
     0.5
     """
+    # Yeom et al. 2018, membership advantage
     fpr, tpr, _ = roc(scores_in, scores_out)
     return float(np.max(tpr - fpr))
 
 
-def _hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:
+def _count_hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:
     """Count members and others at or above each distinct score, in decreasing order."""
     values = np.concatenate([members, others])
     order = np.argsort(values)[::-1]
     values, inside = values[order], order < len(members)
-    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of those that are equal
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of equal scores
     true_hits = np.append(0, np.cumsum(inside)[last])
     false_hits = np.append(0, last + 1) - true_hits
     return true_hits, false_hits, np.append(np.inf, values[last])

@@ -1,4 +1,4 @@
-"""Epsilon from many splits of the records: a bound, and an estimate that is none."""
+"""Epsilon from resampled records: a bound over many splits, and a bootstrap estimate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._docs import fill_docs
 from .._validation import generator, open_unit, whole
 from ._evidence import Evidence, area_bound, epsilon_of_rates, split_points
 from ._samples import Float64Array, check_delta, check_scores
@@ -16,18 +17,18 @@ __all__ = ["EpsilonEstimate", "bootstrap_epsilon", "multi_split_bound"]
 
 @dataclass(frozen=True)
 class EpsilonEstimate:
-    """An estimate of epsilon, which is NOT a bound: the truth may well be below it.
-
-    Returned by :func:`bootstrap_epsilon`.
+    """Estimate of epsilon from :func:`bootstrap_epsilon`, NOT a bound: the truth may be below it.
 
     Attributes
     ----------
     epsilon : float
         The median over bootstrap samples.
     low, high : float
-        Between them are all but a share ``alpha`` of the samples.
+        All but a share ``alpha`` of the samples lie between them.
     delta, alpha : float
+        Delta of the estimate, and the share of samples outside ``low`` to ``high``.
     n_draws : int
+        Number of bootstrap samples.
     """
 
     epsilon: float
@@ -45,6 +46,7 @@ class EpsilonEstimate:
         )
 
 
+@fill_docs
 def multi_split_bound(
     scores_in: ArrayLike,
     scores_out: ArrayLike,
@@ -54,20 +56,17 @@ def multi_split_bound(
     n_splits: int = 20,
     random_state: int = 0,
 ) -> float:
-    """Return a lower confidence bound on epsilon that does not hang on one split of the records.
+    """Return a lower confidence bound on epsilon that does not depend on one split of the records.
 
     :func:`epsilon_lower_bound` chooses a threshold on one random half of the records and tests it
-    on the other. Here this is done for many splits, each with half the error probability, and the
-    median counts.
+    on the other half. This function repeats it for many splits, each with half the error
+    probability, and takes the median.
 
     Parameters
     ----------
-    scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-        Scores of members and of non-members, higher means member.
-    delta : float, default=0.0
-        The delta of the guarantee that is tested, in [0, 1).
-    alpha : float, default=0.05
-        Probability, in (0, 1), that the bound exceeds the true epsilon.
+    %(scores)s
+    %(tested_delta)s
+    %(bound_alpha)s
     n_splits : int, default=20
         Number of splits, at least 1.
     random_state : int, default=0
@@ -76,13 +75,14 @@ def multi_split_bound(
     Returns
     -------
     float
-        At least 0. The area under the curve, which needs no split, is tested beside the splits.
+        At least 0. The AUC, which needs no split, is tested in addition.
 
     Notes
     -----
-    **Guarantees.** If each of ``n`` bounds exceeds the truth with probability ``a``, however they
-    depend on each other, then ``n / 2`` of them do so with probability ``2 a`` at most, by Markov's
-    inequality. The bound is steadier than that of one split; it is not larger on average.
+    **Guarantees.** Let each of ``n`` bounds exceed the truth with probability ``a``. However the
+    bounds depend on each other, at least ``n / 2`` of them exceed it with probability at most
+    ``2 a``, by Markov's inequality. The result varies less than the bound of one split, but is not
+    larger on average.
 
     Examples
     --------
@@ -104,9 +104,10 @@ def multi_split_bound(
     for _ in range(n_splits):
         points = split_points(members, others, delta=delta, alpha=alpha / 4, rng=rng)
         found.append(Evidence(points, 0.0).epsilon(delta))
-    of_splits = sorted(found, reverse=True)[(n_splits + 1) // 2 - 1]
-    of_area = Evidence((), area_bound(members, others, alpha / 2)).epsilon(delta)
-    return max(of_splits, of_area)
+    # Markov: half of the bounds exceed the truth with at most twice their error probability
+    split_epsilon = sorted(found, reverse=True)[(n_splits + 1) // 2 - 1]
+    area_epsilon = Evidence((), area_bound(members, others, alpha / 2)).epsilon(delta)
+    return max(split_epsilon, area_epsilon)
 
 
 def bootstrap_epsilon(
@@ -118,10 +119,11 @@ def bootstrap_epsilon(
     n_draws: int = 200,
     random_state: int = 0,
 ) -> EpsilonEstimate:
-    """Return an ESTIMATE of the epsilon that an attack shows, which is not a bound.
+    """Return a bootstrap ESTIMATE of the epsilon that an attack shows, which is not a bound.
 
-    Records are drawn again with replacement. The threshold is chosen on those that were not drawn,
-    the rates are those of the drawn ones. It is larger than the bounds and refutes nothing.
+    Records are drawn again with replacement. The threshold is chosen on the records that were not
+    drawn, and the rates are measured on the drawn records. The estimate is larger than the bounds
+    and refutes nothing.
 
     Parameters
     ----------
@@ -139,12 +141,13 @@ def bootstrap_epsilon(
     Returns
     -------
     EpsilonEstimate
-        With the interval of the draws.
+        Median and interval over the bootstrap samples.
 
     Notes
     -----
-    Half a record is added to either side of each rate, so that empty tails do not make it infinite.
-    Without any leakage it is above 0 in many samples: rates differ by chance.
+    Half a record is added to either side of each rate, so that empty tails do not make the estimate
+    infinite. Without any leakage the estimate is above 0 in many samples, since rates differ by
+    chance.
 
     Examples
     --------
@@ -161,15 +164,15 @@ def bootstrap_epsilon(
     if min(len(members), len(others)) < 10:
         raise ValueError(
             f"scores_in and scores_out have {len(members)} and {len(others)} records; expected at "
-            "least 10 of each, so that some are left out of every sample. Pass more."
+            "least 10 of each, so that every sample leaves some out. Pass more records."
         )
     rng = generator("random_state", random_state)
-    found = [_drawn(members, others, delta, rng) for _ in range(n_draws)]
+    found = [_epsilon_of_draw(members, others, delta, rng) for _ in range(n_draws)]
     low, middle, high = np.quantile(found, [alpha / 2, 0.5, 1 - alpha / 2]).tolist()
     return EpsilonEstimate(middle, low, high, delta, alpha, n_draws)
 
 
-def _drawn(
+def _epsilon_of_draw(
     members: Float64Array, others: Float64Array, delta: float, rng: np.random.Generator
 ) -> float:
     drawn_in, left_in = _draw(members, rng)
@@ -185,7 +188,7 @@ def _drawn(
 
 
 def _draw(values: Float64Array, rng: np.random.Generator) -> tuple[Float64Array, Float64Array]:
-    """Return a bootstrap sample and the values that are not in it; one at least is left out."""
+    """Return a bootstrap sample and the values that are not in it, at least one."""
     chosen = rng.integers(len(values), size=len(values))
     left = np.setdiff1d(np.arange(len(values)), chosen)
     return values[chosen], values[left] if len(left) else values[:1]
@@ -194,7 +197,7 @@ def _draw(values: Float64Array, rng: np.random.Generator) -> tuple[Float64Array,
 def _smooth_rates(
     members: Float64Array, others: Float64Array, cuts: Float64Array, sign: int
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the rates above each cut, half a record on either side added; swapped if negative."""
+    """Return smoothed rates above each cut, with half a record more; swapped if ``sign`` < 0."""
     above = [len(s) - np.searchsorted(np.sort(s), cuts) for s in (members, others)]
     tpr, fpr = ((a + 0.5) / (len(s) + 1) for a, s in zip(above, (members, others), strict=True))
     return (tpr, fpr) if sign > 0 else (fpr, tpr)

@@ -1,4 +1,4 @@
-"""Checks of the input that all metrics share: two samples of finite scores."""
+"""Input checks of the metrics: two samples of finite scores, delta and guesses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_scores(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Float64Ar
 
 
 def as_numbers(name: str, values: ArrayLike, expected: str) -> Float64Array:
-    """Return an array of floats; ValueError for what holds something else than numbers."""
+    """Convert to an array of floats; ValueError if some value is not a number."""
     check_unmasked(values, name)
     found = as_array(name, values)
     try:
@@ -63,5 +63,5 @@ def check_guesses(right: int, guesses: int, n_coins: int) -> None:
     if not right <= guesses <= n_coins:
         raise ValueError(
             f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
-            "not negative. Pass how many of the guesses were right, of guesses, of coins."
+            "not negative. Pass the numbers of right guesses, of guesses and of coins."
         )

@@ -1,4 +1,4 @@
-"""Utility loss: the share of a model's score that protection costs."""
+"""Utility loss: the share of a model's score that protection costs (Yang et al. 2022)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from .._validation import as_array, check_one_type, is_number
 __all__ = ["UtilityLoss", "utility_loss"]
 
 Metric = Callable[[Any, Any], float]
-_GROUPS = 50  # of records that the jackknife leaves out in turn: the error is known to 10 %
+_GROUPS = 50  # of records that the jackknife leaves out in turn; gives the error to 10 %
 
 
 @dataclass(frozen=True)
 class UtilityLoss:
-    """Score that protection costs; returned by :func:`utility_loss`.
+    """Utility loss with its standard error; returned by :func:`utility_loss`.
 
     Attributes
     ----------
     loss : float
-        1 - M(protected) / M(unprotected) for the metric M; negative if protection has gained. NaN
-        if M(unprotected) is not above 0.
+        1 - M(protected) / M(unprotected) for the metric M; negative if protection raised the score.
+        NaN if M(unprotected) is not above 0.
     difference : float
         M(unprotected) - M(protected), in units of the metric.
     standard_error : float
-        Of the loss, for new test records and, if there are several draws of noise, for new draws.
+        Standard error of the loss, for new test records and, if there are several draws of noise,
+        for new draws.
     """
 
     loss: float
@@ -48,19 +49,19 @@ def utility_loss(
     """Return the utility loss of Yang, Gohari and Topcu (definition 6.1).
 
     It compares one model before and after noise was added to it. Noise makes the model random: pass
-    the predictions of several draws for the mean of their scores. All predictions are about records
+    the predictions of several draws to average their scores. All predictions must be for records
     that no model was trained on.
 
     Parameters
     ----------
     y_true : array-like of shape (n_records,)
-        The right labels or targets.
+        True labels or targets.
     unprotected : array-like of shape (n_records,)
         Predictions without protection.
     protected : array-like of shape (n_records,) or (n_draws, n_records)
         Predictions with protection, for each draw of the noise.
     metric : callable, default=None
-        Takes ``(y_true, y_pred)`` and returns a score, of which more is better, such as
+        Takes ``(y_true, y_pred)`` and returns a score for which higher is better, such as
         ``sklearn.metrics.balanced_accuracy_score``. ``None``: accuracy.
 
     Returns
@@ -71,12 +72,12 @@ def utility_loss(
     Raises
     ------
     ValueError
-        If the arrays do not have one value for each record, or ``metric`` returns no number.
+        If the arrays do not have one value for each record, or ``metric`` does not return a number.
 
     Notes
     -----
-    The part of the standard error that is due to records is a delete-a-group jackknife of up to 50
-    random groups; it evaluates ``metric`` 50 times for each array of predictions.
+    The standard error due to records comes from a delete-a-group jackknife with up to 50 random
+    groups, which evaluates ``metric`` 50 times for each array of predictions.
 
     References
     ----------
@@ -90,8 +91,8 @@ def utility_loss(
     >>> found.loss, found.difference
     (0.5, 0.375)
     """
-    truth, before = _read("y_true", y_true), _read("unprotected", unprotected)
-    after = np.atleast_2d(_read("protected", protected))
+    truth, before = _read_labels("y_true", y_true), _read_labels("unprotected", unprotected)
+    after = np.atleast_2d(_read_labels("protected", protected))
     if truth.ndim != 1 or not len(truth):
         raise ValueError(f"y_true has shape {truth.shape}; expected one label for each record.")
     if before.shape != truth.shape:
@@ -104,12 +105,16 @@ def utility_loss(
             f"protected has shape {np.shape(protected)}; expected a label for each of the "
             f"{len(truth)} records of y_true, for one draw of noise or in a row for each draw."
         )
-    score = _accuracy if metric is None else _checked(metric)
-    base, protected_scores = _scores(score, truth, before, after)
-    losses = _share_lost(base, protected_scores)
+    score = _accuracy if metric is None else _check_metric(metric)
+    base, protected_scores = _score_predictions(score, truth, before, after)
+    losses = _utility_losses(base, protected_scores)
     left_out = [
-        float(_share_lost(*_scores(score, truth[kept], before[kept], after[:, kept])).mean())
-        for kept in _without_each_group(len(truth))
+        float(
+            _utility_losses(
+                *_score_predictions(score, truth[kept], before[kept], after[:, kept])
+            ).mean()
+        )
+        for kept in _leave_one_group_out(len(truth))
     ]
     variance = _jackknife_variance(np.array(left_out)) + _variance_of_mean(losses)
     return UtilityLoss(
@@ -117,10 +122,10 @@ def utility_loss(
     )
 
 
-def _read(name: str, labels: Any) -> NDArray[Any]:
+def _read_labels(name: str, labels: Any) -> NDArray[Any]:
     found = as_array(name, labels)
     if found.dtype.kind == "O":
-        check_one_type(name, found)  # some objects cannot even be compared
+        check_one_type(name, found)  # some objects cannot be compared
     return found
 
 
@@ -128,8 +133,8 @@ def _accuracy(truth: NDArray[Any], predicted: NDArray[Any]) -> float:
     return float(np.mean(truth == predicted))
 
 
-def _checked(metric: Any) -> Metric:
-    """Return the metric; what it returns must be a number."""
+def _check_metric(metric: Any) -> Metric:
+    """Wrap the metric in a check that it returns a number."""
     if not callable(metric):
         raise TypeError(
             f"metric={metric!r} must be a function of y_true and y_pred, such as "
@@ -147,20 +152,21 @@ def _checked(metric: Any) -> Metric:
     return score
 
 
-def _scores(
+def _score_predictions(
     score: Metric, truth: NDArray[Any], before: NDArray[Any], after: NDArray[Any]
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return the score without protection, and that of each draw of the noise."""
+    """Return the score without protection, and the score of each draw of the noise."""
     return score(truth, before), np.array([score(truth, draw) for draw in after])
 
 
-def _share_lost(base: float, protected_scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the utility loss of each draw: definition 6.1."""
+def _utility_losses(base: float, protected_scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the utility loss of each draw."""
+    # Yang, Gohari and Topcu 2022, definition 6.1
     return 1.0 - protected_scores / (base if base > 0 else math.nan)
 
 
-def _without_each_group(n: int) -> Iterator[NDArray[np.intp]]:
-    """Yield the records that remain when each of up to 50 random groups is left out."""
+def _leave_one_group_out(n: int) -> Iterator[NDArray[np.intp]]:
+    """Yield the remaining records when each of up to 50 random groups is left out."""
     order = np.random.default_rng(0).permutation(n)
     n_groups = min(n, _GROUPS) if n > 1 else 0
     for group in range(n_groups):

@@ -70,7 +70,7 @@ def check_dots() -> None:
         for step in STEPS:
             for tail in (1e-9, 1e-3):
                 lattice = compose._connect_the_dots(pair, step, tail)
-                coarse = compose._coarsened(lattice)
+                coarse = compose._coarsen(lattice)
                 for epsilon in (0.0, 0.055, 0.61, 0.955, 1.025, 1.7):
                     exact = curve(pair, epsilon)
                     assert lattice_curve(lattice, epsilon) >= exact - ROUNDED, (pair, step, epsilon)
@@ -152,8 +152,8 @@ def check_closed_forms() -> None:
         for epsilon, delta in zip(epsilons, found, strict=True):
             exact = _gaussian_delta(mu, epsilon)
             assert delta >= exact
-            assert distribution._alone(pairs.GaussianPair(z), epsilon) >= exact
-            smallest = distribution._epsilon_alone(pairs.GaussianPair(z), float(delta))
+            assert distribution._single_loss_delta(pairs.GaussianPair(z), epsilon) >= exact
+            smallest = distribution._single_loss_epsilon(pairs.GaussianPair(z), float(delta))
             assert _gaussian_delta(mu, smallest) <= delta
 
 
@@ -191,12 +191,12 @@ def check_filter() -> None:
     weights = grid.filter(several)
     gamma = np.exp(grid.losses[: 2 * grid.pad])
     for kink in h * np.array([0.0, 0.71, 1.93, 3.3]):
-        v = grid.extended(answer(kink, np.exp(grid.losses)))
+        v = grid.extend(answer(kink, np.exp(grid.losses)))
         exact = np.max(
             (several.p * answer(kink, gamma[:, None, None] * np.exp(several.shift))).sum(1), axis=1
         )
         for every in (1, 2, 4, 8, 16):
-            found = argmax._worst(grid, weights, v, len(gamma), every)
+            found = argmax._filtered_maximum(grid, weights, v, len(gamma), every)
             assert (found >= exact - ROUNDED).all(), (kink, every)
 
 

@@ -24,7 +24,7 @@ from skprivacy.exceptions import BudgetExceededError
 from .budgets import sgd
 
 
-def test_composes_tightly_not_epsilons():
+def test_budget_composes_events_not_epsilons():
     event = sgd(0.5)
     budget = PrivacyBudget(epsilon=1.5, delta=1e-5)
     fits = budget.remaining(event)
@@ -94,7 +94,7 @@ def test_plain_addition_is_never_refused():
     budget.verify()
 
 
-def test_what_addition_cannot_take_is_composed_within_what_is_left():
+def test_charges_beyond_the_sums_compose_within_the_remaining_cap():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     scope = budget.scope("sgd", epsilon=2.5, delta=9e-6)
     budget.reserve(ApproxDP(0.5, 1e-6))
@@ -257,7 +257,7 @@ def test_pure_budget_takes_pure_events_only():
 
 
 @pytest.mark.parametrize("filter", ["adaptive", "pld", "renyi"])
-def test_next_to_nothing_fits_billions_of_times(filter):
+def test_tiny_charge_fits_billions_of_times(filter):
     budget = PrivacyBudget(1.0, 1e-6, filter=filter)
     fits = budget.remaining(GaussianEvent(1e6))
     assert 10**10 < fits < 10**11

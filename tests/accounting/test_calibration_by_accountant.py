@@ -28,7 +28,7 @@ RUNS = {
 @pytest.mark.parametrize("accountant", BLUNTEST_FIRST)
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
-def test_it_is_the_least_noise_by_that_accountant(accountant, run, epsilon):
+def test_calibration_finds_the_least_noise_of_each_accountant(accountant, run, epsilon):
     make = RUNS[run]
     z = calibrate_noise_multiplier(make, epsilon, 1e-5, accountant=accountant)
 
@@ -59,7 +59,7 @@ def test_sharper_accountants_take_less_noise(epsilon, count):
     assert noise[-1] == calibrate_noise_multiplier(make, epsilon, 1e-5)  # the default
 
 
-def test_what_the_accountants_do_not_do():
+def test_calibration_refuses_accountants_without_a_proof():
     with pytest.raises(ValueError, match="accountant='gdp' must be one of"):  # no proof of it
         calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-5, accountant="gdp")
     for name in BLUNTEST_FIRST[:-1]:
@@ -72,7 +72,7 @@ def test_what_the_accountants_do_not_do():
 
 
 @pytest.mark.parametrize("guess", [1e-3, 3.7, 1e4])
-def test_a_guess_decides_on_the_way_and_not_on_where_it_ends(guess):
+def test_calibration_meets_the_target_from_any_guess(guess):
     delta = 1e-5 * (1 + guess)  # nothing is remembered from another guess
     noise = calibrate_noise_multiplier(GaussianEvent, 1.0, min(delta, 1e-2), guess=guess)
     assert 0.999 <= epsilon_of(GaussianEvent(noise), min(delta, 1e-2)) <= 1.0

@@ -22,7 +22,7 @@ def ledger(tmp_path):
     return path
 
 
-def test_from_nothing_to_a_refusal(ledger, tmp_path, capsys):
+def test_budget_from_first_charge_to_refusal(ledger, tmp_path, capsys):
     assert main(["budget", "what-if", ledger, *STEP]) == 0
     fits = int(capsys.readouterr().out.splitlines()[-1].split()[0])
     assert fits > 20
@@ -42,14 +42,14 @@ def test_from_nothing_to_a_refusal(ledger, tmp_path, capsys):
 
 @pytest.mark.parametrize("action", ["what-if", "spend"])
 @pytest.mark.parametrize("steps", ["0", "-3"])
-def test_no_step_is_no_release(ledger, action, steps, capsys):
+def test_zero_steps_are_refused_in_the_shell(ledger, action, steps, capsys):
     assert main(["budget", action, ledger, "--noise-multiplier", "1", "--steps", steps]) == 2
     assert f"--steps={steps} releases nothing" in capsys.readouterr().err
     assert len(PrivacyBudget.open(ledger).entries()) == 0
 
 
 @pytest.mark.parametrize("action", ["what-if", "spend"])
-def test_no_epsilon_is_no_release(ledger, action, capsys):
+def test_zero_epsilon_is_refused_in_the_shell(ledger, action, capsys):
     assert main(["budget", action, ledger, "--epsilon", "0"]) == 2
     assert "--epsilon=0 releases nothing. Give a number above 0." in capsys.readouterr().err
     assert len(PrivacyBudget.open(ledger).entries()) == 0
@@ -77,7 +77,7 @@ def test_any_event_and_any_scope(ledger, capsys):
     assert list(PrivacyBudget.open(ledger).entries()["scope"]) == ["/adult/=ann/", "/adult/"]
 
 
-def test_what_no_longer_fits_is_told_why(ledger, capsys):
+def test_what_if_explains_a_refusal(ledger, capsys):
     budget = PrivacyBudget.open(ledger)
     budget.reserve(LaplaceEvent(0.5))
     assert main(["budget", "what-if", ledger, "--epsilon", "2"]) == 1
@@ -89,7 +89,7 @@ def test_what_no_longer_fits_is_told_why(ledger, capsys):
     assert len(budget.entries()) == 1
 
 
-def test_what_was_never_settled_is_explained(ledger, capsys):
+def test_show_explains_charges_without_an_outcome(ledger, capsys):
     budget = PrivacyBudget.open(ledger)
     budget.charge(LaplaceEvent(10.0))
     assert main(["budget", "show", ledger]) == 0
@@ -152,7 +152,7 @@ def test_every_way_to_write_a_scope_is_under_its_cap(ledger, name, capsys):
     verify_ledger(ledger)
 
 
-def test_the_relation_is_shown_and_kept(ledger, tmp_path, capsys):
+def test_relation_is_shown_and_stored(ledger, tmp_path, capsys):
     assert main(["budget", "show", ledger]) == 0
     assert "relation: that of the first charge" in capsys.readouterr().out
     spend = ["budget", "spend", ledger, "--epsilon", "0.1", "--relation"]
@@ -165,7 +165,7 @@ def test_the_relation_is_shown_and_kept(ledger, tmp_path, capsys):
     assert "relation: replace_one" in capsys.readouterr().out
 
 
-def test_the_unit_is_shown_and_kept(ledger, tmp_path, capsys):
+def test_unit_is_shown_and_stored(ledger, tmp_path, capsys):
     assert main(["budget", "show", ledger]) == 0
     assert "unit: that of the first charge" in capsys.readouterr().out
     spend = ["budget", "spend", ledger, "--epsilon", "0.1"]
@@ -179,7 +179,7 @@ def test_the_unit_is_shown_and_kept(ledger, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", ["age,ill\n30,no\n" * 50, ""])
-def test_another_file_is_no_ledger(content, tmp_path, capsys):
+def test_other_file_is_refused_as_a_ledger(content, tmp_path, capsys):
     path = tmp_path / "patients.csv"
     path.write_text(content)
     for arguments in (["show", str(path)], ["create", str(path), "--epsilon", "1"]):
@@ -188,7 +188,7 @@ def test_another_file_is_no_ledger(content, tmp_path, capsys):
     assert path.read_text() == content
 
 
-def test_compare_shows_what_is_no_proof(capsys):
+def test_compare_accountants_marks_estimates(capsys):
     assert main(["budget", "compare", *STEP, "--delta", "1e-5"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert "estimate" in lines["gdp"]

@@ -24,7 +24,7 @@ def by_definition(p, q, order):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_the_definition(order, seed):
+def test_divergence_is_its_definition(order, seed):
     rng = np.random.default_rng(seed)
     p, q = rng.dirichlet(np.full(6, 0.5), size=2)
     assert renyi_divergence(p, q, order) == pytest.approx(by_definition(p, q, order), rel=1e-6)
@@ -79,7 +79,7 @@ weights = st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda w: sum
 
 @settings(deadline=None, max_examples=60)
 @given(weights, weights, st.floats(0, 20), st.floats(0, 20))
-def test_it_rises_with_the_order_and_is_never_negative(p, q, a, b):
+def test_divergence_rises_with_the_order_and_is_not_negative(p, q, a, b):
     p, q = np.array(p) / sum(p), np.array(q) / sum(q)
     low, high = (renyi_divergence(p, q, order) for order in sorted((a, b)))
     assert 0 <= low <= high * (1 + 1e-9) + 1e-12

@@ -69,7 +69,7 @@ def test_round_trip_and_hash(event):
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_frozen_and_costly(event):
+def test_events_are_frozen_and_cost_something(event):
     for field in dataclasses.fields(event):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(event, field.name, 1.0)
@@ -288,7 +288,7 @@ def test_a_private_cost_stays_private():
     assert "123" not in repr(event)
     with pytest.raises(ValueError, match="private data"):
         event.to_dict()
-    with pytest.raises(NoLossDistributionError, match="Data-dependent"):
+    with pytest.raises(NoLossDistributionError, match="data-dependent"):
         pld(event)
 
 

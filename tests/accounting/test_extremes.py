@@ -53,7 +53,7 @@ ENORMOUS = [
 # The best Renyi order of such a loss is the least there is.
 @pytest.mark.filterwarnings("ignore:The best Renyi order")
 @pytest.mark.parametrize(("event", "delta"), ENORMOUS)
-def test_an_enormous_epsilon_is_not_taken_for_none(event, delta):
+def test_enormous_epsilon_is_finite(event, delta):
     epsilon = epsilon_of(event, delta)
     renyi = rdp_epsilon(event, delta)
     # So far out the two bounds differ by per cents: both are about the mean of the loss.
@@ -91,7 +91,7 @@ def test_a_withheld_epsilon_is_not_derived_either():
 
 
 @pytest.mark.parametrize("key", ["event", "relation", "kind", "assumptions"])
-def test_a_description_that_lacks_something_is_refused(key):
+def test_incomplete_description_is_refused(key):
     description = PrivacyGuarantee(GaussianEvent(2.0), 1e-6, kind="estimate").to_dict()
     del description[key]
     with pytest.raises(ValueError, match=key):
@@ -120,7 +120,7 @@ def test_a_curve_that_passes_below_the_window_is_followed_there():
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_hardly_any_noise_takes_no_memory(relation):
+def test_tiny_noise_needs_little_memory(relation):
     """What is sampled less often than delta needs no noise at all."""
     event = sampled(1e-6, 1e-9, 2)
     tracemalloc.start()
@@ -130,7 +130,7 @@ def test_hardly_any_noise_takes_no_memory(relation):
     tracemalloc.stop()
 
 
-def test_what_needs_no_noise_is_calibrated():
+def test_loose_target_is_calibrated():
     noise = calibrate_noise_multiplier(lambda z: sampled(1e-6, z, 2), epsilon=5.0, delta=1e-2)
     assert epsilon_of(sampled(1e-6, noise, 2), 1e-2) <= 5.0
 
@@ -157,5 +157,5 @@ def test_every_order_has_an_answer_for_extreme_noise(noise, relation):
 def test_the_bound_for_little_noise_is_one(order, relation, monkeypatch):
     event = PoissonSampled(0.1, GaussianEvent(0.2))
     exact = rdp(event, [order], relation)
-    monkeypatch.setattr(_renyi, "_MOST_NODES", 0)
+    monkeypatch.setattr(_renyi, "_MAX_NODES", 0)
     assert exact < rdp(event, [order], relation)

@@ -51,8 +51,8 @@ def worst_case(account, epsilon, events):
             total = loss[0] * UNIT + loss[1] * math.log(HIGH / LOW)
             values = [max(0.0, -math.expm1(epsilon - total))]
             for event, outcomes in told:
-                more = account.charged(event)
-                if more.holds():
+                more = account.with_charge(event)
+                if more.is_admitted():
                     values.append(sum(p * go_on(more, loss, step) for p, step in outcomes))
             found[state] = max(values)
         return found[state]
@@ -69,11 +69,11 @@ class Either:
 
     accounts: tuple
 
-    def charged(self, event):
-        return Either(tuple(a.charged(event) for a in self.accounts))
+    def with_charge(self, event):
+        return Either(tuple(a.with_charge(event) for a in self.accounts))
 
-    def holds(self):
-        return any(a.holds() for a in self.accounts)
+    def is_admitted(self):
+        return any(a.is_admitted() for a in self.accounts)
 
 
 def account_of(name, epsilon, delta):
@@ -151,11 +151,11 @@ def test_the_default_admits_whatever_addition_admits(seed):
     events, refused = _spent_at_random(random, cap), 0
     while refused < 10:
         event = next(events)
-        if not basic.charged(event).holds():
+        if not basic.with_charge(event).is_admitted():
             refused += 1
             continue
-        basic, default = basic.charged(event), default.charged(event)
-        assert default.holds()
+        basic, default = basic.with_charge(event), default.with_charge(event)
+        assert default.is_admitted()
         assert default.cost() == basic.cost()
     assert basic.cost().epsilon > 0.4 * cap.epsilon or basic.cost().delta > 0.4 * cap.delta
 
@@ -163,11 +163,11 @@ def test_the_default_admits_whatever_addition_admits(seed):
 @pytest.mark.parametrize("count", range(8))
 def test_many_charges_at_once_are_as_many_one_by_one(count):
     """Of which the first are added up, and the rest is composed."""
-    start = account_of("adaptive", 1.0, 1e-5).charged(ApproxDP(0.4, 2e-6))
+    start = account_of("adaptive", 1.0, 1e-5).with_charge(ApproxDP(0.4, 2e-6))
     for event in (ApproxDP(0.2, 1e-6), GaussianEvent(60.0)):
         one_by_one = start
         for _ in range(count):
-            one_by_one = one_by_one.charged(event)
+            one_by_one = one_by_one.with_charge(event)
         if count:
-            assert key(start.charged(event, count)) == key(one_by_one)
-            assert start.charged(event, count).cost() == one_by_one.cost()
+            assert key(start.with_charge(event, count)) == key(one_by_one)
+            assert start.with_charge(event, count).cost() == one_by_one.cost()

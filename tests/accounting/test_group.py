@@ -272,7 +272,7 @@ def test_steps_are_at_most_those_along_one_line():
     assert chained_epsilon(event, 101, delta, "zero_out") > 101 * epsilon_of(event, delta) * 0.9
 
 
-def test_what_has_no_event_for_groups_takes_steps():
+def test_groups_without_an_event_use_the_chained_curve():
     private = PrivacyGuarantee(Repeated(PoissonSampled(0.1, LaplaceEvent(2.0)), 5), 1e-6)
     grouped = private.group(3)
     assert isinstance(grouped.event, ApproxDP)

@@ -152,11 +152,11 @@ def test_a_ledger_of_labels_is_read_again(tmp_path):
 
 
 def test_labels_have_no_parallel_composition():
-    with pytest.raises(ValueError, match="another label"):
+    with pytest.raises(ValueError, match="changed record"):
         PrivacyBudget(1.0, relation="label").partition("positives")
 
 
-def test_a_guarantee_says_that_it_is_one_of_labels():
+def test_label_guarantee_states_its_relation():
     guarantee = PrivacyGuarantee(RandomizedResponseEvent(1.0), relation="label")
     assert repr(guarantee) == "1.00-DP, label, unspecified noise, proved"
     again = PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict())))
@@ -164,5 +164,5 @@ def test_a_guarantee_says_that_it_is_one_of_labels():
     assert again.relation == "label"
     assert guarantee.group(2).epsilon() == pytest.approx(2.0)
     assert guarantee.group(2).relation == "label"
-    with pytest.raises(ValueError, match="labels alone"):
+    with pytest.raises(ValueError, match="protects only labels"):
         guarantee.as_replace_one()

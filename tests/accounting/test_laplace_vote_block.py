@@ -230,7 +230,9 @@ def test_random_votes_are_bounded(noise):
 def test_closed_forms_are_the_integrals(h):
     x, y = places(h, seed=2)
     exact = against_zero(x, y)
-    np.testing.assert_allclose(laplace_channels._arg_max(x, y), exact, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(
+        laplace_channels._winner_probabilities(x, y), exact, rtol=1e-9, atol=1e-14
+    )
 
 
 def part_covers(part, h, laws):
@@ -257,17 +259,17 @@ def test_each_part_covers_its_channels(h):
     """Without help from the other parts; P and Q are exchanged elsewhere."""
     rng = np.random.default_rng(5)
     x, y = rng.uniform(0, h, 400), h + np.r_[rng.exponential(2, 300), rng.uniform(20, 60, 100)]
-    part_covers(laplace_channels._near(h), h, channel(x, rng.uniform(-h, h, 400), h))
-    tail = laplace_channels._tail(h)
-    part_covers(join(laplace_channels._ahead(h), tail), h, channel(x, y, h))
+    part_covers(laplace_channels._near_lattice(h), h, channel(x, rng.uniform(-h, h, 400), h))
+    tail = laplace_channels._tail_limit(h)
+    part_covers(join(laplace_channels._ahead_corners(h), tail), h, channel(x, y, h))
     inside, outside = rng.uniform(0, 2 * h, 200), 2 * h + rng.exponential(2, 200)
-    part_covers(laplace_channels._level(h), h, level(inside, h))
+    part_covers(laplace_channels._level_lattice(h), h, level(inside, h))
     swapped = (tail[1], tail[0], tail[2])  # the class behind is the rare one, after the vote moves
-    part_covers(join(laplace_channels._level_ahead(h), swapped), h, level(outside, h))
+    part_covers(join(laplace_channels._level_corners(h), swapped), h, level(outside, h))
     alone = np.full(200, -700.0)
     for means in (rng.uniform(-h, 0, 200), rng.uniform(-5, 5, 200)):
         laws = [np.maximum(law, 1e-300) for law in channel(alone, means, h)]
-        part_covers(laplace_channels._single(h), h, laws)
+        part_covers(laplace_channels._threshold_lattice(h), h, laws)
 
 
 @pytest.mark.parametrize("h", [1.0, 0.3, 0.01])
@@ -310,7 +312,7 @@ def test_nothing_is_saved_where_no_delta_is_allowed():
         assert epsilon_of(plain, 0.0) == pytest.approx(2 * n_queries / noise, rel=1e-12)
 
 
-def test_it_never_costs_more_than_with_the_counts_public():
+def test_block_never_costs_more_than_public_counts():
     for noise, n_queries in product((0.3, 1.0, 5.0, 1e3, 1e5), (1, 2, 9)):
         block, plain = lnmax(noise, n_queries), Repeated(LNMaxVote(noise), n_queries)
         np.testing.assert_array_equal(rdp(block, [1.5, 8.0]), rdp(plain, [1.5, 8.0]))
@@ -380,21 +382,22 @@ MUTANTS = {
         lambda: test_each_part_covers_its_channels(0.1),
     ),
     "no lattice around the kinks": (
-        laplace_channels, "_near", without("_near"), lambda: check_level(3.0, 6),
+        laplace_channels, "_near_lattice", without("_near_lattice"), lambda: check_level(3.0, 6),
     ),
     "half a lattice": (
-        laplace_channels, "_near", near_zero_missed,
+        laplace_channels, "_near_lattice", near_zero_missed,
         lambda: test_each_part_covers_its_channels(0.1),
     ),
     "kinks in the wrong place": (
-        laplace_channels, "_around", centred, lambda: test_one_step_covers_all_channels(0.1),
+        laplace_channels, "_neighbour_laws", centred,
+        lambda: test_one_step_covers_all_channels(0.1),
     ),
     "points of the curve for corners": (
-        laplace_channels, "_further", lambda original: lambda law, sure, more: law,
+        laplace_channels, "_scale_departure", lambda original: lambda law, sure, more: law,
         lambda: test_each_part_covers_its_channels(0.1),
     ),
     "no rare outcomes": (
-        laplace_channels, "_tail", without("_tail"),
+        laplace_channels, "_tail_limit", without("_tail_limit"),
         lambda: test_each_part_covers_its_channels(0.1),
     ),
 }  # fmt: skip
@@ -419,7 +422,7 @@ def test_the_channels_of_normal_noise_are_caught(deviation):
 def test_the_value_of_two_classes_for_more_is_caught():
     planted = [
         mock.patch.object(laplace_channels, name, without(name)(None))
-        for name in ("_near", "_ahead", "_single")
+        for name in ("_near_lattice", "_ahead_corners", "_threshold_lattice")
     ]
     with planted[0], planted[1]:
         caught(planted[2], lambda: check_level(20.0, 100))

@@ -218,7 +218,7 @@ def test_a_charge_that_fails_says_that_nothing_was_released(ledger, spoil):
     assert str(refused.value).count("nothing was released") == 1
 
 
-def test_the_error_of_a_release_is_the_one_that_is_told(ledger):
+def test_error_inside_a_reservation_is_the_one_raised(ledger):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     error = RuntimeError("no luck")
     with pytest.warns(PrivacyWarning, match=r"\(fail\) could not be recorded"):  # noqa: SIM117
@@ -320,7 +320,7 @@ def test_a_ledger_that_was_replaced_is_refused(ledger, how, tmp_path):
     assert PrivacyBudget.open(ledger).spent() < 0.2  # whoever means it may go on
 
 
-def test_what_one_thread_has_read_is_not_forgotten_for_what_another_had(ledger, tmp_path):
+def test_seen_line_never_moves_back_between_threads(ledger, tmp_path):
     """A thread that was slow to read must not take an older copy for the latest."""
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     budget.reserve(LaplaceEvent(10.0))
@@ -428,7 +428,7 @@ def test_a_folder_where_sqlite_needs_a_file_is_named(ledger, rest):
     assert budget.spent() == 0
 
 
-def test_a_folder_is_no_ledger(tmp_path):
+def test_folder_is_refused_as_a_ledger(tmp_path):
     for use in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
         with pytest.raises(LedgerError, match=r"is a folder, not a ledger.* Pass the path of a"):
             use(tmp_path)
@@ -491,7 +491,7 @@ def _replacing(ledger, earlier):
     return mock.patch.object(Log, "append", meanwhile)
 
 
-def test_who_meets_a_file_that_is_replaced_is_told_what_was_released(ledger):
+def test_replaced_file_error_states_what_was_released(ledger):
     """Before the release nothing, after it what the caller is handed."""
     budget = PrivacyBudget(1.0, path=ledger, relation="add_remove", unit="record")
     earlier = shutil.copy(ledger, ledger.with_name("earlier"))
@@ -569,7 +569,7 @@ def test_readers_wait_for_no_writer(ledger):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
-def test_an_auditor_may_read_what_he_may_not_write(ledger):
+def test_read_only_ledger_can_be_audited(ledger):
     budget = PrivacyBudget(1.0, path=ledger)
     budget.reserve(LaplaceEvent(10.0))
     code = """
@@ -621,7 +621,7 @@ def test_every_line_is_on_the_disk_before_it_counts(ledger):
     assert waits == [(kind, 3) for kind in ("scope", "reserve", "commit", "reserve", "fail")]
 
 
-def test_what_a_charge_reads_does_not_grow(ledger):
+def test_cost_of_a_charge_does_not_grow_with_the_ledger(ledger):
     """Without a memory of its lines, a charge would read all earlier ones again."""
     budget = PrivacyBudget(1.0, path=ledger)
     for _ in range(5):
@@ -656,7 +656,7 @@ def test_too_long_paths_are_ledgers_that_cannot_be_used(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", b"ledger", 3])
-def test_what_is_no_path_is_refused_by_name(tmp_path, name):
+def test_invalid_path_is_refused_by_name(tmp_path, name):
     path = f"{tmp_path}/{name}" if isinstance(name, str) else name
     for make in (PrivacyBudget.open, lambda path: PrivacyBudget(1.0, path=path)):
         with pytest.raises((TypeError, ValueError), match="path="):

@@ -52,7 +52,7 @@ def trained(request, tmp_path):
 
 
 @pytest.mark.parametrize("store", [by_joblib, by_pickle])
-def test_a_model_needs_no_ledger_but_to_be_fitted_again(trained, store, tmp_path):
+def test_loaded_model_needs_its_ledger_only_to_fit(trained, store, tmp_path):
     ledger, away = tmp_path / "adult.ledger", tmp_path / "elsewhere"
     shown, load = repr(trained.privacy_), store(trained, tmp_path / "model")
     ledger.rename(away)
@@ -76,7 +76,7 @@ def test_a_model_needs_no_ledger_but_to_be_fitted_again(trained, store, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 300])
-def test_a_damaged_ledger_is_no_reason_to_train_uncharged(content, tmp_path):
+def test_damaged_ledger_prevents_the_fit(content, tmp_path):
     path = tmp_path / "adult.ledger"
     stored = pickle.dumps(PrivacyBudget(1.0, path=path))
     path.write_bytes(content)

@@ -140,7 +140,7 @@ def test_one_record_more_is_not_covered(event):
     for of in (epsilon_of, zcdp):
         with pytest.raises(NoLossDistributionError, match="zero_out"):
             of(event, *([1e-5] if of is epsilon_of else []), relation="add_remove")
-    with pytest.raises(NoLossDistributionError, match="positions in the stream"):
+    with pytest.raises(NoLossDistributionError, match="others in the stream"):
         rdp(event, [2], "add_remove")
 
 
@@ -161,12 +161,12 @@ def test_events_are_json_and_can_be_charged(event):
         (lambda: BandedFactorization(1.0, 4.0, 1), "steps_per_epoch=4.0"),
         (lambda: TreeAggregation(1.0, 4, 0), "epochs=0"),
         (lambda: BandedFactorization(1.0, 4, 1, ()), "coefficients="),
-        (lambda: BandedFactorization(1.0, 4, 1, (2.0, 1.0)), "the first 1"),
+        (lambda: BandedFactorization(1.0, 4, 1, (2.0, 1.0)), "begin with 1"),
         (lambda: BandedFactorization(1.0, 4, 1, (1.0, -0.5)), ">= 0"),
         (lambda: BandedFactorization(1.0, 4, 1, (1.0, float("nan"))), ">= 0"),
     ],
 )
-def test_what_is_no_stream_is_refused(make, named):
+def test_invalid_stream_is_refused(make, named):
     with pytest.raises(ValueError, match=named):
         make()
 
@@ -194,7 +194,7 @@ def test_error_of_running_sums_and_of_steps(n, band):
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(30, 1), (400, 1), (50, 4)])
-def test_running_sums_are_told_better_than_by_independent_noise(steps_per_epoch, epochs):
+def test_running_sums_have_less_error_than_with_independent_noise(steps_per_epoch, epochs):
     """At equal privacy: the error times the sensitivity is what one unit of noise comes to."""
     n = steps_per_epoch * epochs
     band = square_root_band(steps_per_epoch, epochs)

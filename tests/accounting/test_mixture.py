@@ -127,7 +127,7 @@ def test_every_sequence_of_branches_of_sampled_noise():
             assert pld(two, relation).delta(epsilon) == pytest.approx(exact, rel=2e-3)
 
 
-def test_it_is_between_its_events_and_below_their_composition():
+def test_mixture_costs_between_its_events_and_their_composition():
     cheap, dear = GaussianEvent(20.0), GaussianEvent(2.0)
     mixture = Mixture((0.99, 0.01), (cheap, dear))
     for delta in (1e-3, 1e-6):
@@ -142,7 +142,7 @@ def test_it_is_between_its_events_and_below_their_composition():
     assert zcdp(Mixture((1.0,), (ExponentialEvent(1.0),))) == zcdp(ExponentialEvent(1.0))
 
 
-def test_seldom_nothing_at_all_is_protected():
+def test_rare_nonprivate_branch_costs_its_probability():
     mixture = Mixture((0.999, 0.001), (DiscreteLaplaceEvent(2.0), NonPrivate()))
     assert delta_of(mixture, 10.0) == pytest.approx(0.001)
     assert epsilon_of(mixture, 0.002) < 0.5
@@ -199,7 +199,7 @@ def test_round_trip_and_budget(tmp_path):
     [
         ((0.5, 0.4), (GaussianEvent(1.0), GaussianEvent(2.0)), "add up to 1"),
         ((1.5, -0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
-        ((1.0, 0.0), (GaussianEvent(1.0), GaussianEvent(2.0)), "never happens"),
+        ((1.0, 0.0), (GaussianEvent(1.0), GaussianEvent(2.0)), "never happen"),
         ((math.nan, 0.5), (GaussianEvent(1.0), GaussianEvent(2.0)), "above 0"),
         ((), (), "add up to 1"),
         ((1.0,), (GaussianEvent(1.0), GaussianEvent(2.0)), "one probability for each event"),

@@ -28,7 +28,7 @@ def server():
     running.stop()
 
 
-def test_the_whole_life_of_a_budget(server):
+def test_budget_lifecycle(server):
     budget = PrivacyBudget(1.0, 1e-6, f"{server}#adult")
     with budget.reserve(LaplaceEvent(10.0), who="mean"):
         pass
@@ -158,7 +158,7 @@ def test_a_kill_leaves_a_counter_on_the_server_at_most_one_charge_behind(server,
         check_kill(PrivacyBudget(1.0, path=path, counter=counter), when)
 
 
-def test_no_server_no_release(server):
+def test_unreachable_server_prevents_the_release(server):
     ran = []
     budget = PrivacyBudget(1.0, path=f"{server}#gone")
     with psycopg.connect(server, autocommit=True) as connection:

@@ -34,7 +34,7 @@ def refused_at(charge, planned):
 
 @pytest.mark.parametrize("filter", ["adaptive", "renyi", "pld"])
 @pytest.mark.parametrize("n", [3, 9])
-def test_it_says_what_the_charges_will_say(filter, n, tmp_path):
+def test_rehearsal_predicts_the_charges(filter, n, tmp_path):
     planned = [stated(LaplaceEvent(4.0)), *[stated(STEPS)] * n, stated(GaussianEvent(2.0))]
     budget = PrivacyBudget(8.0, 1e-4, tmp_path / "ledger", filter=filter)
     budget.charge(LaplaceEvent(2.0))

@@ -81,7 +81,7 @@ def test_without_a_counter_a_budget_says_that_it_cannot_notice_a_rollback(ledger
 
 
 @pytest.mark.parametrize("short", ["", "0123456789abcde", "g" * 16, "A" * 16])
-def test_a_digest_that_proves_little_is_refused(ledger, short):
+def test_short_digest_is_refused(ledger, short):
     with pytest.raises(ValueError, match="at least 16 hexadecimal digits"):
         PrivacyBudget(1.0, path=ledger).verify(short)
 
@@ -233,7 +233,7 @@ def test_a_deleted_ledger_does_not_begin_anew_beside_its_counter(ledger, counter
     assert PrivacyBudget(**make).spent() == pytest.approx(0.1)  # opened by its terms
     assert PrivacyBudget(1.0, path=ledger).counter == str(counter)
     ledger.unlink()
-    with pytest.raises(ValueError, match="Restore the ledger, or pass another place"):
+    with pytest.raises(ValueError, match="Restore the ledger, or pass another"):
         PrivacyBudget(**make)
     assert not ledger.exists()
     with pytest.raises(ValueError, match="must not be the ledger"):

@@ -44,7 +44,7 @@ def bound(order, rate, sigma, move, factor=1.0):
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("rate", [0.01, 0.3, 0.9])
-def test_it_is_the_sum_over_the_grid(rate, sigma, move):
+def test_moment_is_the_sum_over_the_grid(rate, sigma, move):
     for order in (2, 3, 8, 16):
         removed, added = renyi(order, rate, sigma, MOVES[move])
         found = bound(order, rate, sigma, MOVES[move])

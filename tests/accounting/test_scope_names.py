@@ -79,7 +79,7 @@ def test_ordinary_names_are_scopes(name):
     budget.verify()
 
 
-def test_a_ledger_with_such_a_name_is_refused():
+def test_ledger_with_a_misleading_scope_name_is_refused():
     budget = PrivacyBudget(1.0, relation="add_remove", unit="record")
     with budget._ledger.transaction() as log:
         log.append("scope", "/adult\u200b/", "", '{"delta": 0.0, "epsilon": 0.5}')

@@ -23,7 +23,7 @@ from .budgets import Charged, X, Y, lies_in, parts_of, scopes_in
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_addition_admits_anywhere_the_default_admits_there(seed, tmp_path):
+def test_default_admits_all_that_addition_admits_in_any_scope(seed, tmp_path):
     random = np.random.RandomState(seed)
     basic, default = (
         PrivacyBudget(1.0, 1e-5, tmp_path / name, filter=name) for name in ("basic", "adaptive")
@@ -117,9 +117,9 @@ def test_a_scope_opened_by_name_is_under_every_cap_on_its_path(ledger, name):
 
 
 @pytest.mark.parametrize("name", ["", "//", "a//b", "/a//", "///", "=", "a/=/b", "/="])
-def test_what_names_no_scope_is_not_opened(ledger, name):
+def test_malformed_scope_is_refused(ledger, name):
     PrivacyBudget(epsilon=1.0, path=ledger)
-    with pytest.raises(ValueError, match="No name may be empty"):
+    with pytest.raises(ValueError, match="non-empty names of scopes"):
         PrivacyBudget.open(ledger, scope=name)
     with pytest.raises(TypeError, match="scope=None must be a string"):
         PrivacyBudget.open(ledger, scope=None)
@@ -230,7 +230,7 @@ def test_partitions_need_a_relation_that_keeps_parts():
         PrivacyBudget(epsilon=1.0, relation="replace_one").partition("ann")
 
 
-def test_replacement_is_never_settled_in_a_partition():
+def test_partition_never_fixes_the_relation_to_replace_one():
     part = PrivacyBudget(epsilon=1.0).partition("ward A")
     with pytest.raises(ValueError, match="parallel composition"):
         part.reserve(LaplaceEvent(10.0), relation="replace_one")
@@ -259,7 +259,7 @@ def test_parts_of_another_scope_that_cost_different_things_are_no_overdraft():
 
 
 @pytest.mark.parametrize("name", ["adaptive", "renyi", "pld", "basic"])
-def test_what_was_admitted_is_verified(name):
+def test_admitted_charges_pass_verify(name):
     random, budget = np.random.RandomState(7), PrivacyBudget(1.0, 1e-5, filter=name)
     places = scopes_in(budget, 1)
     kinds = [ApproxDP(0.1), ApproxDP(0.2, 1e-6), LaplaceEvent(4.0), ApproxDP(0.3)]

@@ -34,10 +34,10 @@ def test_golden_local_sensitivities():
 )
 def test_the_conditions_are_checked(sigma, classes, order, regular):
     curve = vote_curve(sigma, classes, order)
-    assert curve.regular is regular
+    assert curve.meets_conditions is regular
     x = np.linspace(curve.x0 - 10, curve.x0, 20_000)
     largest = (curve(x + curve.vote) - curve(x)).max()
-    assert largest <= curve.steepest * (1 + 1e-9)
+    assert largest <= curve.largest_change * (1 + 1e-9)
     # taken on trust, the formula would miss the largest change where the conditions fail
     trusted = curve.top - curve(curve.x1)
     assert (trusted < 0.9 * largest) is not regular
@@ -141,7 +141,7 @@ def test_votes_of_certain_and_of_divided_teachers():
     assert sure < 1e-300
     torn = local_sensitivity(GNMaxVote(40.0, (100, 100)), 10.0, np.arange(200))
     assert torn[0] < 1e-12  # constant thereabouts
-    assert torn[-1] == vote_curve(40.0, 2, 10.0).steepest
+    assert torn[-1] == vote_curve(40.0, 2, 10.0).largest_change
     assert (np.diff(torn) >= 0).all()
 
 

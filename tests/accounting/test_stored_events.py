@@ -150,7 +150,7 @@ def test_a_class_of_the_same_name_takes_no_ledger_over(tmp_path):
     assert PrivacyBudget.open(path).spent() == pytest.approx(1.0, rel=1e-3)
     assert mine().to_dict() == {"type": "notebook.Laplace"}
     assert type(Event.from_dict({"type": "notebook.Laplace"})) is mine
-    with pytest.raises(ValueError, match=r"type='Gaussain'.*import its module"):
+    with pytest.raises(ValueError, match=r"type='Gaussain'.*Import the module"):
         Event.from_dict({"type": "Gaussain", "noise_multiplier": 1.0})
 
 
@@ -233,12 +233,12 @@ def test_stored_names_name_each_field_once(stored):
         Two(1, 2).to_dict()
 
 
-def test_a_base_class_is_not_written_down():
+def test_base_class_has_no_stored_form():
     with pytest.raises(TypeError, match="base class"):
         Event().to_dict()
 
 
-def test_a_ledger_with_an_event_nobody_knows_says_whose(tmp_path):
+def test_unknown_event_in_a_ledger_names_its_class(tmp_path):
     """Charged in another process, as an event of a module that is not imported here."""
     program = """
         import sys
@@ -253,5 +253,5 @@ def test_a_ledger_with_an_event_nobody_knows_says_whose(tmp_path):
     """
     path = tmp_path / "ledger"
     subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(path)], check=True)
-    with pytest.raises(LedgerError, match=r"tests\.Gone.*import its module"):
+    with pytest.raises(LedgerError, match=r"tests\.Gone.*Import the module"):
         PrivacyBudget.open(path).spent()

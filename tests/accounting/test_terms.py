@@ -50,7 +50,7 @@ def test_labels_are_never_advised_to_become_another_relation(ledger):
         other.reserve(LaplaceEvent(10.0), relation="zero_out")
 
 
-def test_groups_without_the_name_of_the_unit_are_told_how_to_have_it():
+def test_unnamed_unit_error_suggests_a_series_name():
     budget = PrivacyBudget(epsilon=1.0, unit="patient")
     with pytest.raises(ValueError, match=r"groups=pandas\.Series\(\.\.\., name='patient'\)"):
         budget.reserve(LaplaceEvent(10.0), unit="group")

@@ -41,7 +41,7 @@ def check_distribution(make, sensitivity):
                     assert epsilon_of(event, exact) == pytest.approx(epsilon, rel=1e-6, abs=1e-9)
 
 
-def test_a_vote_moves_two_counts_by_one_each():
+def test_moved_vote_changes_two_counts_by_one():
     check_distribution(GNMaxVote, math.sqrt(2))
 
 
@@ -86,7 +86,7 @@ def winners(votes, sigma):
 
 
 @pytest.mark.parametrize("moved", [1, 2, 3])
-def test_what_is_known_of_the_votes_holds_for_all_neighbours(moved):
+def test_data_dependent_bound_holds_for_all_neighbours(moved):
     """Exact divergences of arg-maxima of two and three classes, with up to three moved votes."""
     orders = np.array([1.5, 2.0, 6.0])
     for sigma in (1.0, 4.0):
@@ -121,7 +121,7 @@ def test_a_threshold_test_of_known_votes_holds_for_all_neighbours(moved, offset)
                     assert (exact <= cost + 1e-9).all()
 
 
-def test_what_is_left_of_the_votes_may_be_negative():
+def test_votes_less_offset_may_be_negative():
     """The student expects more votes for each class than there are."""
     less = VoteThreshold(10.0, (30.0, 20.0), -60.0, (100.0, 100.0))
     assert rdp(less, [2.0]) == rdp(VoteThreshold(10.0, (30.0, 20.0), 40.0), [2.0])

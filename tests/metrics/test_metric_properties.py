@@ -54,7 +54,7 @@ def test_operating_points_keep_their_promise(members, others, one, two):
 
 
 @given(samples, samples)
-def test_curve_runs_from_nobody_to_everybody(members, others):
+def test_roc_runs_from_0_to_1(members, others):
     fpr, tpr, cuts = roc(members, others)
     assert (fpr[0], tpr[0], fpr[-1], tpr[-1]) == (0, 0, 1, 1)
     assert (np.diff(fpr) >= 0).all()
@@ -90,7 +90,7 @@ def test_ends_are_those_of_the_interval(hits, alpha):
 
 
 @given(samples, samples)
-def test_the_curve_counts_who_reaches_each_score(members, others):
+def test_roc_counts_scores_at_or_above_each_threshold(members, others):
     false, true, cuts = roc(members, others)
     assert cuts.tolist() == [np.inf, *sorted({*members, *others}, reverse=True)]
     assert true.tolist() == [np.mean(np.array(members) >= cut) for cut in cuts]

@@ -208,7 +208,7 @@ def test_operating_point_against_brute_force():
         assert point.realised_fpr <= target
 
 
-def test_ties_are_told_and_never_interpolated():
+def test_ties_are_counted_and_never_interpolated():
     point = tpr_at_fpr(np.zeros(500), np.zeros(500), 0.1)
     assert point.tpr == point.realised_fpr == 0
     assert point.ties == 1000
@@ -252,7 +252,7 @@ def test_null_scores_show_no_epsilon_at_fixed_thresholds(alpha):
 
 def test_planted_best_of_many_thresholds_is_caught():
     def uncorrected(members, others, alpha):
-        rates = _evidence._all_rates(members, others, np.r_[members, others], alpha)
+        rates = _evidence._bound_all_rates(members, others, np.r_[members, others], alpha)
         return _evidence.epsilon_of_rates(*rates, 0.0).max()
 
     assert null_failures(uncorrected, 0.5) > ALLOWED[0.5]
@@ -381,7 +381,7 @@ def test_planted_ties_won_by_members_are_caught():
     assert overstated(generous, 0.05) > ALLOWED[0.05]
 
 
-def test_a_little_of_everybody_is_found_by_the_area():
+def test_slight_leakage_of_many_records_is_found_by_the_auc():
     # at epsilon 0.5 no threshold tells much; every pair tells a little
     found = [epsilon_lower_bound(*randomised_response(seed, 2000, 0.5)) for seed in range(20)]
     assert np.median(found) > 0.35

@@ -24,7 +24,7 @@ def test_false_discovery_is_that_of_scipy():
 
 
 @pytest.mark.parametrize("adjust", [holm, benjamini_hochberg])
-def test_what_was_not_tested_does_not_count(adjust):
+def test_nan_p_values_do_not_count(adjust):
     found = adjust([0.01, np.nan, 0.02])
     assert np.isnan(found[1])
     assert found[[0, 2]].tolist() == adjust([0.01, 0.02]).tolist()
@@ -51,7 +51,7 @@ DRAWS = {
 
 @pytest.mark.parametrize("sizes", [(5, 5), (5, 1000), (40, 5), (60, 60)])
 @pytest.mark.parametrize("draw", DRAWS)
-def test_a_true_half_is_rejected_no_more_often_than_alpha(draw, sizes):
+def test_auc_of_one_half_is_rejected_at_most_at_alpha(draw, sizes):
     """Deep in the tail, where the tests of many groups are decided."""
     rng, runs = np.random.default_rng(0), 1500
     p = np.array([auc_p_value(*(DRAWS[draw](rng, n) for n in sizes)) for _ in range(runs)])

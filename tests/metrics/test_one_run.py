@@ -90,7 +90,7 @@ def test_canaries_that_share_one_coin_break_the_product_bound_alone():
     assert law[law_of_refutation(gaussian(1.0), n, n)].sum() <= ALPHA
 
 
-def test_all_coins_in_one_are_worth_one_coin():
+def test_coins_that_share_one_outcome_count_as_one():
     """A mechanism of epsilon 1 tells the majority of all coins: guesses stand or fall together.
 
     It tells 1 + o(1) coins, however many there are; independence would refute it at once.
@@ -204,11 +204,11 @@ def test_the_number_of_guesses_refutes_a_claim_of_half_the_truth(mu, n_coins, le
     assert power(usual_guesses(2000), 2000, 2.0, 4.0) < 10
 
 
-def test_where_nothing_can_refute_a_curve_the_usual_number_is_guessed():
+def test_default_number_of_guesses_if_no_number_refutes():
     assert telling_guesses(100, gaussian(6.0), ALPHA) == usual_guesses(100) == 49
 
 
-def test_it_is_near_the_exact_bound_where_that_holds():
+def test_bound_is_near_the_exact_bound():
     for right, guesses, n_coins in [(1964, 2000, 2000), (180, 200, 2000), (100, 100, 1000)]:
         ours = bound_from_guesses(right, guesses, n_coins, delta=1e-5).epsilon
         theirs = epsilon_from_guesses(right, guesses, n_coins, delta=1e-5)
@@ -230,7 +230,7 @@ def test_the_sharper_theorem_is_chosen_by_what_is_fixed_before(guesses, n_coins,
     assert (used == exact) if delta == 0 else True
 
 
-def test_what_is_assumed_stands_beside_the_number():
+def test_repr_shows_assumptions():
     default = bound_from_guesses(180, 200, 2000, delta=1e-5)
     assert isinstance(default, GuessBound)
     assert default.assumptions == ()
@@ -240,7 +240,7 @@ def test_what_is_assumed_stands_beside_the_number():
 
 
 @pytest.mark.parametrize("bound", ["approximate", "gaussian", "product"])
-def test_nothing_right_shows_nothing(bound):
+def test_no_right_guess_gives_a_bound_of_zero(bound):
     for guesses in (50, 100):
         assert bound_from_guesses(0, guesses, 100, bound=bound, delta=1e-5).epsilon == 0
         assert bound_from_guesses(guesses // 2, guesses, 100, bound=bound, delta=1e-5).epsilon == 0
@@ -250,7 +250,7 @@ def test_nothing_right_shows_nothing(bound):
     ("arguments", "message"),
     [
         ({"right": 11}, "in this order"),
-        ({"guesses": 0, "right": 0}, "with a guess at least"),
+        ({"guesses": 0, "right": 0}, "at least 1"),
         ({"bound": "best"}, "bound='best'"),
         ({"alpha": 0.0}, "alpha"),
         ({"delta": 1.0}, "delta"),

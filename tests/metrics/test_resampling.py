@@ -69,7 +69,7 @@ def test_direction_and_few_records():
     assert multi_split_bound([1.0], others) == 0
 
 
-def test_the_estimate_says_that_it_is_none():
+def test_estimate_states_that_it_is_not_a_bound():
     data = gaussian(3, shift=2.0)
     found = bootstrap_epsilon(*data, delta=1e-5, n_draws=50)
     assert isinstance(found, EpsilonEstimate)

@@ -72,7 +72,7 @@ def test_the_error_of_one_draw_is_that_of_new_records():
 
 
 @pytest.mark.parametrize(("metric", "error"), [("f1", TypeError), (lambda a, b: a, ValueError)])
-def test_what_is_no_metric_is_refused(metric, error):
+def test_invalid_metric_is_refused(metric, error):
     with pytest.raises(error, match=r"^metric="):
         utility_loss([0, 1], [0, 1], [0, 1], metric=metric)
 

@@ -1,12 +1,12 @@
-"""A privacy budget: a cap on what is released about a data set, and the ledger of the releases.
+"""Privacy budgets: a cap on the releases about a data set, and the ledger of their charges.
 
 ``privacy_budget`` charges events, and ``receipt`` describes one charge. ``admission`` checks every
-enclosing cap, ``filters`` decides by the ``rules`` of composition whether a charge fits, and
-``refusals`` explains why one does not. ``scopes`` adds charges up, ``scope_names`` checks their
-names, ``statement`` reads and displays them, and ``terms`` holds the relation and unit that all
-charges share. ``handle`` is the reference to a ledger and a scope that all copies
-share; ``ledger``, ``log``, ``sqlite`` and ``postgres`` store it, and ``counter``
-remembers its last line at another place.
+enclosing cap. ``filters`` decides by the ``rules`` of composition whether a charge fits, and
+``refusals`` explains a refusal. ``scopes`` adds up charges, and ``scope_names`` checks the names of
+scopes. ``statement`` reads and displays charges, and ``terms`` holds their relation and unit.
+``handle`` is the reference to a ledger and a scope that all copies of a budget share. ``ledger``,
+``log``, ``sqlite`` and ``postgres`` store the ledger, and ``counter`` stores its last line
+elsewhere.
 """
 
 from .log import LedgerError

@@ -1,4 +1,4 @@
-"""Admission of a charge by the cap of its scope and of every enclosing scope."""
+"""Admission control: check a charge against the caps of its scope and all enclosing scopes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .scopes import along, event_of, memberships, record, total
 
 __all__ = ["MANY", "Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", "refusing"]
 
-MANY = 1 << 40  # where counting ends
+MANY = 1 << 40  # largest count of further charges
 
 Charged = Callable[..., Counts]  # takes the line numbers ``since`` and ``before``
 Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget
 
 
 class Refusal(NamedTuple):
-    """The scope whose cap would be exceeded, and its account without and with the charge."""
+    """The scope whose cap a charge would exceed, with its account before and after the charge."""
 
     scope: str
     before: Account
@@ -31,7 +31,7 @@ class Refusal(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """The charge that started tight composition within a cap, and what was left of the cap."""
+    """The charge that started tight composition within a cap, and the cap that remained."""
 
     charge: int
     event: Event
@@ -39,7 +39,7 @@ class Opening(NamedTuple):
 
 
 def cap_of(body: str) -> Cost:
-    """Return the cap that the body of a ledger line sets."""
+    """Read the cap from the body of a ledger line."""
     terms = parse_json(body)
     return Cost(terms["epsilon"], terms["delta"])
 
@@ -47,8 +47,8 @@ def cap_of(body: str) -> Cost:
 def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     """Return a refusal if a charge of ``event`` would exceed the cap of ``leaf`` or its parents."""
     for scope, before in _accounts(log, leaf, terms).items():
-        after = before.charged(event)
-        if not after.holds():
+        after = before.with_charge(event)
+        if not after.is_admitted():
             return Refusal(scope, before, after)
     return None
 
@@ -58,7 +58,7 @@ def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = MA
     accounts = _accounts(log, leaf, terms).values()
 
     def fits(count: int) -> bool:
-        return all(account.charged(event, count).holds() for account in accounts)
+        return all(account.with_charge(event, count).is_admitted() for account in accounts)
 
     low, high = 0, 1
     while high < 2 * most and fits(high):
@@ -70,21 +70,21 @@ def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = MA
 
 
 def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
-    """Return whether the charges in and below ``scope`` stay within a cap.
+    """Return True if the charges in and below ``scope`` stay within a cap.
 
-    **Guarantees.** Never true if some record was charged beyond the cap.
+    **Guarantees.** Never True if some record was charged beyond the cap.
 
-    **Edge cases.** Sums over partitions take the maximum count of each event, which may be an
-    overestimate. In that case every way in which a record can lie in partitions is checked, unless
-    there are too many.
+    **Edge cases.** Sums over partitions take the maximum count of each event, which may be too
+    large. If such a sum exceeds the cap, every way in which a record can lie in partitions is
+    checked, unless there are too many ways.
     """
     opening = _opening(log, scope, cap, terms)
     paths = {s for s, _, _ in log.charges() if s.startswith(scope)}
 
     def holds_for(charged: Charged) -> bool:
-        return _account(charged, cap, opening, terms).holds()
+        return _account(charged, cap, opening, terms).is_admitted()
 
-    # For records in none of the partitions below ``path``; those in one have a path of their own.
+    # ``{path}=/`` is a record of ``path`` in none of its partitions, which have other paths.
     if all(holds_for(partial(along, log, scope, f"{path}=/")) for path in paths):
         return True
     records = [partial(record, log, scope, lies) for lies in memberships(paths)]
@@ -115,31 +115,31 @@ def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
 def _account(charged: Charged, cap: Cost, opening: Opening | None, terms: Terms) -> Account:
     account = Account(cap, terms["filter"], terms["relation"])
     if terms["filter"] != "adaptive":
-        return account.of(charged())
+        return account.with_counts(charged())
     if opening is None:
-        return account.adding(charged())
+        return account.with_added(charged())
     before, since = charged(before=opening.charge), charged(since=opening.charge)
-    return account.adding(before).of(since, opening.event, opening.left)
+    return account.with_added(before).with_counts(since, opening.event, opening.left)
 
 
 def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
-    """Return the first charge in a scope that basic composition with its predecessors refuses.
+    """Return the first charge in a scope that basic composition with earlier charges refuses.
 
-    **Guarantees.** It depends only on the lines up to that charge, and never changes. All
-    partitions share one opening: a record is charged in its partition and, together with others,
-    in the enclosing scopes, and must be accounted for by the same rules in both.
+    **Guarantees.** The result depends only on the lines up to that charge, and never changes. All
+    partitions share one opening. A record is charged in its partition and, with others, in the
+    enclosing scopes; the same rules must account for it in both.
     """
     relation = terms["relation"]
     if terms["filter"] != "adaptive":
         return None
-    asked = scope, cap, relation
-    if asked not in log.openings and (found := _found_opening(log, scope, cap, relation)):
-        log.openings[asked] = found
-    return log.openings.get(asked)
+    key = scope, cap, relation
+    if key not in log.openings and (found := _find_opening(log, scope, cap, relation)):
+        log.openings[key] = found
+    return log.openings.get(key)
 
 
-def _found_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | None:
-    if added_up(along(log, scope, scope), relation).within(cap):
+def _find_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | None:
+    if added_up(along(log, scope, scope), relation).is_within(cap):
         return None  # the sums grow, so all earlier ones were within the cap too
     counts: Counter[tuple[str, Event]] = Counter()
     plain = Cost(0.0, 0.0)
@@ -147,9 +147,9 @@ def _found_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | 
         event = event_of(body)
         one = added_up(Counter({event: 1}), relation)
         plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
-        if not plain.within(cap):  # otherwise the sum fits even if all charges concern one record
+        if not plain.is_within(cap):  # else the sum fits even if all charges concern one record
             before = total([(p, e, n) for (p, e), n in counts.items()], scope, path)
-            after = Account(cap, "adaptive", relation).adding(before).charged(event)
+            after = Account(cap, "adaptive", relation).with_added(before).with_charge(event)
             if after.opened is not None:
                 return Opening(charge, event, after.opened)
         counts[path, event] += 1

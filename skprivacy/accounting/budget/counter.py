@@ -1,16 +1,16 @@
-"""A counter outside the ledger, by which a ledger restored from an older copy is noticed.
+"""Monotonic counter outside the ledger, which detects a ledger restored from an older copy.
 
 The counter holds the number and the digest of one line of the ledger, in a second SQLite file or in
-PostgreSQL. ``Ledger.transaction`` keeps three rules:
+PostgreSQL. ``Ledger.transaction`` follows three rules:
 
 1. The ledger is committed first, then the counter is moved, then the charge is granted.
 2. A transaction is refused if the ledger does not hold the counter's line.
-3. The counter is moved by compare-and-swap, from a line that the ledger holds to a later one.
+3. The counter is moved by compare-and-swap, from a line that the ledger holds to a later line.
 
-**Guarantees.** By rule 1 the counter covers every charge that was granted, so no older copy of the
-ledger passes rule 2. The counter never leads. It lags if a process dies between the two commits:
-by the lines of that transaction, whose charge was not granted and stays charged. The next
-transaction catches up. By rule 3, of two copies of a ledger that are charged at once, one is
+**Guarantees.** By rule 1 the counter covers every granted charge, so no older copy of the ledger
+passes rule 2. The counter never leads the ledger. If a process dies between the two commits, the
+counter lags by the lines of that transaction, whose charge was not granted and stays charged. The
+next transaction catches up. By rule 3, if two copies of a ledger are charged at once, one is
 refused.
 """
 
@@ -31,30 +31,24 @@ _TABLE = (
 
 
 class Counter:
-    """The last granted line of a ledger, stored at another place.
-
-    Parameters
-    ----------
-    store : Ledger
-        Where the counter's own table is.
-    """
+    """The last granted line of a ledger, stored in another file or in PostgreSQL."""
 
     def __init__(self, store: Ledger) -> None:
         self._store = store
         self.address = store.address
 
     def create(self) -> Seen:
-        """Create the counter at line 0 if there is none, and return the line it stands at."""
+        """Create the counter at line 0 if it does not exist, and return its line."""
         try:
-            with self._names_counter():
+            with self._name_counter_in_errors():
                 self._store.create_tables(_TABLE)
         except FileExistsError:
             return self.read()
         return 0, ""
 
     def read(self) -> Seen:
-        """Return the number and the digest of the line that the counter stands at."""
-        with self._names_counter(), self._store._connection() as connection:
+        """Return the number and the digest of the counter's line."""
+        with self._name_counter_in_errors(), self._store._connection() as connection:
             rows = connection.execute("SELECT line, digest FROM counter").fetchall()
         if len(rows) != 1:
             raise LedgerError(
@@ -66,7 +60,7 @@ class Counter:
 
     def move(self, known: Seen, last: Seen) -> bool:
         """Move from ``known`` to ``last``; return False if another process moved it before."""
-        with self._names_counter(), self._store._connection() as connection:
+        with self._name_counter_in_errors(), self._store._connection() as connection:
             moved = connection.execute(
                 "UPDATE counter SET line = ?, digest = ? WHERE line = ? AND digest = ?",
                 (*last, *known),
@@ -74,7 +68,7 @@ class Counter:
             return bool(moved.rowcount)
 
     @contextmanager
-    def _names_counter(self) -> Iterator[None]:
+    def _name_counter_in_errors(self) -> Iterator[None]:
         try:
             yield
         except FileExistsError:

@@ -1,4 +1,4 @@
-"""A ledger that was exported: its lines can be checked and added up, but not added to."""
+"""Exported ledgers: lines that can be verified and summed, but not extended."""
 
 from __future__ import annotations
 
@@ -16,23 +16,15 @@ from .statement import Statement
 __all__ = ["check_ledger_work", "lines_of", "statement_of"]
 
 
-_MOST_WORK = 4 * MAX_WORK  # most compositions of a ledger are remembered or computed together
+_MAX_LEDGER_WORK = 4 * MAX_WORK  # caching saves most of the compositions of a ledger
 _WORK_PER_KIND = 100.0
 
 
 class _ExportedLedger(Ledger):
-    """The lines of a ledger, without the ledger.
+    """Read-only ledger of given lines (``Ledger.records``); ``address`` names it in errors."""
 
-    Parameters
-    ----------
-    address : str
-        A name for error messages.
-    lines : sequence of tuple
-        What ``Ledger.records`` returned.
-    """
-
-    _counter = None  # it belongs to the ledger that was exported
-    is_witnessed = True  # whoever passes the lines answers for their being all
+    _counter = None  # the counter belongs to the original ledger
+    is_witnessed = True  # the caller is responsible for passing all lines
 
     def __init__(self, address: str, lines: Sequence[Sequence[Any]]) -> None:
         self.address = address
@@ -56,17 +48,17 @@ class _ExportedLedger(Ledger):
                 yield connection
             except (sqlite3.Error, OverflowError) as error:
                 raise LedgerError(
-                    f"{self.address} holds no lines of a ledger ({error})."
+                    f"{self.address} does not hold lines of a ledger ({error})."
                 ) from error
 
 
 def lines_of(budget: Statement) -> tuple[str, list[list[Any]]]:
-    """Return the scope of a budget, and all lines of its ledger, checked."""
+    """Return the scope of a budget and all verified lines of its ledger."""
     return budget._scope, [list(line) for line in budget._ledger.records()]
 
 
 def statement_of(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> Statement:
-    """Return what the lines of a ledger say: its charges, their sum, and ``verify()``."""
+    """Open the lines of a ledger read-only, to sum its charges and ``verify()`` it."""
     statement = Statement.__new__(Statement)
     statement._attach(_ExportedLedger(name, lines), scope_of(scope))
     return statement
@@ -75,9 +67,9 @@ def statement_of(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> State
 def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
     """Raise WorkLimitError if checking the caps of a stranger's ledger would take too long.
 
-    Each cap is checked for the charges along each path below it and, if that fails, for each way
-    in which a record can lie in partitions. The first charge that is composed tightly is looked
-    for among all charges, with each kind of event before it.
+    Each cap is checked for the charges along each path below it. If that fails, it is checked for
+    each way in which a record can lie in partitions. The search for the first tightly composed
+    charge takes one step for each charge and each kind of event.
     """
     charges = [(line[4], line[6]) for line in lines if line[1] == "reserve"]
     caps = {line[4] for line in lines if line[1] in ("budget", "scope")}
@@ -88,8 +80,9 @@ def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
         times = len(paths) + count_memberships(paths)
         work += times * sum(event_of(body).work() for body in kinds)
         work += _WORK_PER_KIND * len(below) * len(kinds)
-    if not work <= _MOST_WORK:
+    if not work <= _MAX_LEDGER_WORK:
         raise WorkLimitError(
             f"Checking the caps of this ledger would compute about {work:.0e} numbers; the limit "
-            f"is {_MOST_WORK:.0e}. Ask for a certificate of a ledger with fewer scopes or charges."
+            f"is {_MAX_LEDGER_WORK:.0e}. Ask for a certificate of a ledger with fewer scopes or "
+            "charges."
         )

@@ -1,7 +1,7 @@
-"""No process is forked while one of its threads has a connection of SQLite's.
+"""Fork guard: no process is forked while one of its threads has an SQLite connection open.
 
-A child inherits what SQLite remembers of locks, but neither the locks nor the thread that would
-give them up: it could never charge the ledger, and would read while others write.
+A forked child inherits SQLite's record of its locks, but neither the locks nor the thread that
+would release them. It could never charge the ledger, and would read while others write.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from contextlib import contextmanager
 
 __all__ = ["no_fork"]
 
-_PATIENCE = 5.0  # seconds that a fork waits for a transaction; one that waits itself has no locks
+# Seconds that a fork waits for a transaction. One that takes longer waits for a lock itself.
+_FORK_TIMEOUT = 5.0
 _gate = threading.Condition()
-_inside: Counter[int] = Counter()  # connections that are open, by their threads
+_inside: Counter[int] = Counter()  # number of open connections by thread
 
 
 @contextmanager
 def no_fork() -> Iterator[None]:
-    """Let forks by other threads wait for the end of the context."""
+    """Delay forks by other threads until the context ends."""
     me = threading.get_ident()
     with _gate:
         _inside[me] += 1
@@ -30,21 +31,23 @@ def no_fork() -> Iterator[None]:
     finally:
         with _gate:
             _inside[me] -= 1
-            if _inside[me] <= 0:  # below in a child that was forked from within
+            if _inside[me] <= 0:  # negative in a child that was forked inside the context
                 del _inside[me]
             _gate.notify_all()
 
 
-def _before() -> None:
+def _wait_for_connections() -> None:
     _gate.acquire()
     me = threading.get_ident()
-    _gate.wait_for(lambda: not _inside.keys() - {me}, _PATIENCE)
+    _gate.wait_for(lambda: not _inside.keys() - {me}, _FORK_TIMEOUT)
 
 
-def _in_child() -> None:
+def _reset_in_child() -> None:
     _inside.clear()
     _gate.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_gate.release, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_wait_for_connections, after_in_parent=_gate.release, after_in_child=_reset_in_child
+    )

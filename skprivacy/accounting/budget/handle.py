@@ -1,4 +1,4 @@
-"""A reference to a ledger and a scope in it, which every copy of a budget shares."""
+"""Handle: the reference to a ledger and a scope that all copies of a budget share."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .scopes import check_partitions, scope_of
 
 __all__ = ["FORMAT", "Handle"]
 
-FORMAT = 1  # of the ledger's lines; in its first line, where none means 1
+FORMAT = 1  # version of the ledger's lines, stored in the first line; 1 if missing
 _TERMS = ("epsilon", "delta", "relation", "filter")
 _Self = TypeVar("_Self", bound="Handle")
 
 
 class Handle:
-    """A ledger and a scope in it. It has no other state, so a copy is the same budget.
+    """A ledger and a scope in it. A handle has no other state, so a copy is the same budget.
 
-    **Guarantees.** An unpickled handle opens its ledger only when it is first needed: a model that
-    was trained with a budget can be loaded without the ledger. It never creates a ledger.
+    **Guarantees.** An unpickled handle opens its ledger only at first use, so a model that was
+    trained with a budget can be loaded without the ledger. It never creates a ledger.
     """
 
     _ledger: Ledger
@@ -33,21 +33,20 @@ class Handle:
 
     @classmethod
     def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:
-        """Return the budget whose ledger is at ``path``, or a part of it.
+        """Open the budget whose ledger is at ``path``, or one of its scopes.
 
         Parameters
         ----------
         path : str or Path
             The ledger file, or ``postgresql://user@host/database#name``.
         scope : str, default="/"
-            The names given to :meth:`scope`, separated by ``/``; the name of a partition begins
-            with ``=``. ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on the path
-            applies.
+            Names of scopes, separated by ``/``; the name of a partition begins with ``=``.
+            ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on the path applies.
 
         Raises
         ------
         LedgerError
-            If there is no ledger, it cannot be read, or one of its lines was altered.
+            If the ledger does not exist, cannot be read, or has an altered line.
         ValueError
             If ``scope`` is malformed, or lies in a partition under ``replace_one``.
         """
@@ -58,7 +57,7 @@ class Handle:
 
     @classmethod
     def _at(cls: type[_Self], path: str | Path, scope: str, seen: Seen | None = None) -> _Self:
-        """Return a handle without opening its ledger; unpickling calls this."""
+        """Return a handle without opening its ledger, for unpickling."""
         budget = cls.__new__(cls)
         budget._attach(ledger_at(path, seen), scope_of(scope))
         return budget
@@ -75,7 +74,7 @@ class Handle:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._at, (self._ledger.address, self._scope, self._ledger.seen)
 
-    # For formats that call no function of a file's choice, such as that of skops.
+    # For formats such as skops that call no function named in a file.
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self._ledger.address, "scope": self._scope, "seen": self._ledger.seen}
 
@@ -92,7 +91,7 @@ class Handle:
                     f"The ledger {self.path} was written by a later version of skprivacy (format "
                     f"{terms['format']}; this version knows {FORMAT}). Update skprivacy."
                 )
-            # ledgers without a unit are from before units existed: all charges were for records
+            # Ledgers without a unit are older than units: all their charges are for records.
             known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
             known["counter"] = terms.get("counter")
         except (ValueError, AttributeError, KeyError, TypeError):
@@ -107,12 +106,12 @@ class Handle:
         return known
 
     def _settled(self, log: Log) -> Terms:
-        """Return the current terms; before the first charge, open ones have their defaults."""
+        """Return the current terms, with defaults for those that no charge has fixed yet."""
         relation, unit = self._known(log)
         return self._terms | {"relation": relation or "add_remove", "unit": unit or "record"}
 
     def _known(self, log: Log) -> tuple[str | None, str | None]:
-        """Return relation and unit; ``None`` where no charge has fixed it yet."""
+        """Return relation and unit; ``None`` for those that no charge has fixed yet."""
         relation, unit = log.settled()
         return self._terms["relation"] or relation, self._terms["unit"] or unit
 
@@ -133,7 +132,7 @@ class Handle:
 
     @property
     def digest(self) -> str:
-        """Digest of the ledger's last line. Keep it elsewhere, for :meth:`verify`."""
+        """Digest of the ledger's last line. Store it elsewhere, for :meth:`verify`."""
         return self._ledger.read().tail.digest
 
     @property

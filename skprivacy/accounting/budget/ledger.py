@@ -1,4 +1,4 @@
-"""The ledger: an append-only, hash-chained log that several processes may share."""
+"""Ledger: an append-only, hash-chained log that several processes may share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger", "Seen", "counter_at", "ledger_at"]
 
-_KEPT = 16  # logs that a thread keeps in memory
+_MAX_CACHED_LOGS = 16  # in the memory of a thread
 
 Seen = tuple[int, str]  # number and digest of a line
 
@@ -26,10 +26,8 @@ Seen = tuple[int, str]  # number and digest of a line
 class Ledger(ABC):
     """Storage of a budget's log.
 
-    Notes
-    -----
-    **Guarantees.** A ledger remembers the last line that it has seen. One that does not contain
-    it any more was replaced, cut or restored from an older copy, and is refused.
+    **Guarantees.** A ledger object stores the last line that it has seen. A log without that line
+    was replaced, cut or restored from an older copy, and is refused.
     """
 
     address: str  # as passed to ledger_at()
@@ -38,10 +36,10 @@ class Ledger(ABC):
     _begin: tuple[str, ...]  # statements that take the only write lock
     _guards: tuple[str, ...] = ()  # statements that create the triggers that forbid changes
     _guards_query = ""  # finds the triggers; empty where nobody else can write
-    _guards_found: frozenset[tuple[Any, ...]]  # what it finds in a ledger as it was created
+    _guards_found: frozenset[tuple[Any, ...]]  # the query's rows in a new ledger
 
     def create(self, body: str) -> None:
-        """Create the log with ``body`` as its first line; FileExistsError if there is a log."""
+        """Create the log with ``body`` as its first line; FileExistsError if a log exists."""
         self.create_tables(SCHEMA + self._guards, lambda connection: Log.begin(connection, body))
         self.is_witnessed = True
 
@@ -49,13 +47,13 @@ class Ledger(ABC):
     def create_tables(
         self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
     ) -> None:
-        """Create tables in one transaction; FileExistsError if there is something."""
+        """Create tables in one transaction; FileExistsError if the address is in use."""
 
     @abstractmethod
     def _connection(self) -> AbstractContextManager[Any]:
-        """Give a connection that nobody else uses, which raises its errors as LedgerError."""
+        """Open a connection for exclusive use, which raises its errors as LedgerError."""
 
-    def _broken(self, error: BaseException) -> LedgerError:
+    def _unusable_error(self, error: BaseException) -> LedgerError:
         return LedgerError(
             f"The privacy ledger {self.address} cannot be used ({error}). Check that it exists, is "
             "writable, is not locked by a stuck process and that its disk is not full; restore it "
@@ -66,15 +64,15 @@ class Ledger(ABC):
     def transaction(self) -> Iterator[Log]:
         """Hold the only write lock; commit on leaving, roll back on an error.
 
-        **Guarantees.** On return, the new lines are on the disk. Outcomes too: budgets remember
-        the last line that they have seen, and auditors its digest, and would take one that a power
-        failure undid for one that was cut off. They are in the file that stands at the address. If
-        the ledger has a counter, it covers them.
+        **Guarantees.** On return, the new lines are on the disk, in the file at the address, and
+        the counter covers them if there is one. This includes outcomes: budgets store the last line
+        that they have seen, and auditors its digest. They would read a line that a power failure
+        undid as a line that was cut off.
         """
         counter = self._counter
-        # Before the lock is taken: the counter stands at a line that was committed.
+        # Read before the lock is taken, so the counter stands at a committed line.
         covered = None if counter is None else counter.read()
-        place = self._place()
+        place = self._file_identity()
         with self._connection() as connection:
             try:
                 for statement in self._begin:
@@ -89,19 +87,19 @@ class Ledger(ABC):
                 with suppress(Exception):  # the first error is the one to report
                     connection.execute("ROLLBACK")
                 raise
-        if self._place() != place:
+        if self._file_identity() != place:
             raise LedgerError(
                 f"The privacy ledger {self.address} was replaced or deleted while it was written; "
                 "what was written is gone with the earlier file. Find out what handles the file, "
                 "such as a backup that restores it or a service that synchronises folders."
             )
-        self._keep(log)  # only now: until then it held lines that were not yet written
+        self._keep(log)  # not earlier, since it held lines that were not yet written
         if counter is not None and covered is not None:
             self._move_counter(counter, covered, (log.tail.seq, log.tail.digest))
 
     @cached_property
     def _counter(self) -> Counter | None:
-        """The counter that the first line names, which never changes."""
+        """Counter named in the first line, which never changes."""
         from .counter import Counter
 
         try:
@@ -131,32 +129,32 @@ class Ledger(ABC):
             )
 
     def _move_counter(self, counter: Counter, covered: Seen, last: Seen) -> None:
-        """Let the counter cover ``last``, unless it covers a later line of this ledger."""
+        """Move the counter to ``last``, unless it covers a later line of this ledger."""
         while covered[0] < last[0] and not counter.move(covered, last):
             covered = counter.read()
             with self._connection() as connection:
                 self._check_covered(connection, counter, covered)
 
-    def _place(self) -> Any:
-        """Return what tells the file at the address from another one, if it is a file."""
+    def _file_identity(self) -> Any:
+        """Return the identity of the file at the address; None if it is not a file."""
         return None
 
     def read(self) -> Log:
-        """Return the log as it is now, without a lock that others wait for."""
+        """Read the current log without a lock that blocks others."""
         with self._connection() as connection:
             log = self._followed(connection)
         self._keep(log)
         return log
 
     def forget(self) -> None:
-        """Read and check every line anew when the ledger is needed next."""
-        _logs().pop(self.address, None)
+        """Drop the cached log, so that the next use reads and checks every line again."""
+        _cached_logs().pop(self.address, None)
 
     def _followed(self, connection: Any) -> Log:
-        log = _logs().pop(self.address, None) or Log(self.address)
+        log = _cached_logs().pop(self.address, None) or Log(self.address)
         try:
             log.follow(connection)
-        except LedgerError:  # there may be another ledger at this address by now
+        except LedgerError:  # another ledger may stand at this address by now
             log = Log(self.address)
             log.follow(connection)
         self._check_identity(connection)
@@ -165,9 +163,9 @@ class Ledger(ABC):
     def _keep(self, log: Log) -> None:
         if self.seen is None or self.seen[0] < log.tail.seq:  # another thread may have read more
             self.seen = log.tail.seq, log.tail.digest
-        logs = _logs()
+        logs = _cached_logs()
         logs[self.address] = log
-        while len(logs) > _KEPT:
+        while len(logs) > _MAX_CACHED_LOGS:
             logs.pop(next(iter(logs)))
 
     def _check_identity(self, connection: Any) -> None:
@@ -178,18 +176,12 @@ class Ledger(ABC):
             raise LedgerError(
                 f"The privacy ledger {self.address} is not the one that this budget has used: its "
                 f"line {number} is another or is missing. It was replaced, cut, or restored from "
-                "an older copy. Restore it, or open what is there now with "
-                "PrivacyBudget.open(path) if that is meant."
+                "an older copy. Restore it, or open the new ledger on purpose with "
+                "PrivacyBudget.open(path)."
             )
 
     def records(self) -> list[Record]:
-        """Return the whole log after reading all of it anew and checking it against its digests.
-
-        Raises
-        ------
-        LedgerError
-            If a line is missing, altered or out of order, or the ledger is another one.
-        """
+        """Read the whole log again and check it against its digests."""
         self.forget()
         with self._connection() as connection:
             self._followed(connection)
@@ -197,7 +189,7 @@ class Ledger(ABC):
         return [Record(*row) for row in rows]
 
     def check_guards(self) -> None:
-        """Raise LedgerError if the triggers that forbid changes are not those of its creation."""
+        """Raise LedgerError if the triggers that forbid changes were themselves changed."""
         with self._connection() as connection:
             self._check_guards(connection)
 
@@ -223,8 +215,8 @@ def _holds_line(connection: Any, number: int, digest: str) -> bool:
 _local = threading.local()
 
 
-def _logs() -> dict[str, Log]:
-    """Return the logs in this thread's memory, by address, the least recently used first."""
+def _cached_logs() -> dict[str, Log]:
+    """Return the logs cached by this thread, by address, least recently used first."""
     found: dict[str, Log] = _local.__dict__.setdefault("logs", {})
     return found
 

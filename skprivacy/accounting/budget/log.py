@@ -1,4 +1,4 @@
-"""The lines of a ledger: append-only, each with a digest of itself and all earlier lines."""
+"""Hash chain of a ledger: each line has a digest of itself and all earlier lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LedgerError(OSError):
     """The ledger cannot be read, written or trusted; nothing may be released."""
 
     def __str__(self) -> str:
-        return displayable(super().__str__())  # files and scopes may have any name
+        return displayable(super().__str__())  # names of files and scopes are arbitrary
 
 
 class Record(NamedTuple):
@@ -55,17 +55,10 @@ class Record(NamedTuple):
 
 
 class Log:
-    """The lines of a ledger, checked one by one as they are read, and kept in memory.
+    """Lines of a ledger in memory, each checked as it is read; ``address`` is for errors.
 
-    Parameters
-    ----------
-    address : str
-        Where the ledger is, for errors.
-
-    Notes
-    -----
-    **Guarantees.** What it answers rests on lines whose digests were checked and on nothing else:
-    a line that was altered later cannot make an earlier charge cheaper.
+    **Guarantees.** All answers follow from lines whose digests were checked, and from nothing else:
+    a line that is altered later cannot make an earlier charge cheaper.
     """
 
     def __init__(self, address: str) -> None:
@@ -79,21 +72,10 @@ class Log:
         self._relation: str | None = None
         self.first = ""  # the body of the first line
         self.tail = Record(0, "", None, 0.0, "", "", "", "")
-        self.openings: dict[Any, Any] = {}  # what the lines have settled for good, by its question
+        self.openings: dict[Any, Any] = {}  # cache of admission._opening
 
     def follow(self, connection: Any) -> None:
-        """Read the lines that were added since.
-
-        Parameters
-        ----------
-        connection : object
-            With ``execute(statement, values)``, where question marks stand for the values.
-
-        Raises
-        ------
-        LedgerError
-            If a line is missing, altered or out of order, or there is none.
-        """
+        """Read and check the lines that were added since the last call."""
         query = f"SELECT {COLUMNS} FROM log WHERE seq >= ? ORDER BY seq"
         rows = connection.execute(query, (self.tail.seq,)).fetchall()
         lines = [Record(*row) for row in rows]
@@ -109,7 +91,7 @@ class Log:
 
     @classmethod
     def begin(cls, connection: Any, body: str) -> None:
-        """Write the first line, into an empty table."""
+        """Write the first line into an empty table."""
         log = cls("")
         log._connection = connection
         log.append("budget", "/", "", body)
@@ -148,13 +130,13 @@ class Log:
         )
 
     def charges(self, since: int = 0, before: int | None = None) -> list[tuple[str, str, int]]:
-        """Return how often each event was reserved in each scope, whatever its outcome."""
-        counts = self._counts if before is None else self._until(before)
+        """Count how often each event was reserved in each scope, whatever its outcome."""
+        counts = self._counts if before is None else self._counts_up_to(before)
         if since:
-            counts = counts - self._until(since)
+            counts = counts - self._counts_up_to(since)
         return [(scope, body, n) for (scope, body), n in counts.items()]
 
-    def _until(self, before: int) -> Counter[tuple[str, str]]:
+    def _counts_up_to(self, before: int) -> Counter[tuple[str, str]]:
         if before not in self._counts_before:
             earlier = ((s, b) for seq, s, b in self._reserves if seq < before)
             self._counts_before[before] = Counter(earlier)
@@ -165,14 +147,14 @@ class Log:
         return (line for line in self._reserves if line[1].startswith(scope))
 
     def scopes(self) -> dict[str, str]:
-        """Return the body of the line that sets the cap, for every scope with one."""
+        """Return for every scope with a cap the body of the line that sets it."""
         return self._caps
 
     def settled(self) -> tuple[str | None, str | None]:
-        """Return the relation and the unit that the first charge fixed, if they were left open.
+        """Return the relation and the unit if the first charge fixed them.
 
-        **Edge cases.** In ledgers from before units existed, the line holds only a relation, and
-        the unit is the record.
+        **Edge cases.** In ledgers older than units the line holds only a relation, and the unit is
+        the record.
         """
         if self._relation is None:
             return None, None
@@ -188,12 +170,12 @@ class Log:
             ) from None
 
     def settle(self, relation: str, unit: str) -> None:
-        """Append the relation and the unit of all charges."""
+        """Append the line that fixes the relation and the unit of all charges."""
         body = json.dumps({"relation": relation, "unit": unit}, sort_keys=True)
         self.append("relation", "/", "", body)
 
     def outcome(self, ref: int) -> str | None:
-        """Return the recorded outcome, 'commit' or 'fail', or None; ValueError without a charge."""
+        """Return the outcome of a charge, 'commit' or 'fail', or None if none is recorded."""
         if ref not in self._outcomes:
             raise ValueError(
                 f"charge_id={ref!r} is not a charge of this ledger. Pass the charge_id of a "
@@ -205,6 +187,6 @@ class Log:
 def _digest(previous: str, *values: Any) -> str:
     try:
         text = json.dumps([previous, *values], separators=(",", ":"), ensure_ascii=True)
-    except TypeError:  # a value of another type than the columns': the line was altered
+    except TypeError:  # a value has not the type of its column: the line was altered
         return ""
     return hashlib.sha256(text.encode()).hexdigest()

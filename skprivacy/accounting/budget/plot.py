@@ -21,7 +21,7 @@ _SHORTEST = timedelta(seconds=10)
 def running(
     entries: pd.DataFrame, scope: str, delta: float, relation: str
 ) -> tuple[list[datetime], list[float]]:
-    """Return about a hundred times at most, and epsilon spent by each."""
+    """Return up to about a hundred times, and the epsilon spent by each time."""
     charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
     ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
     values = [spent(total(charges[:end], scope), delta, relation) for end in ends]
@@ -54,4 +54,5 @@ def draw(
 
 
 def moment(at: float) -> datetime:
+    """Convert seconds since 1970 to a time in UTC."""
     return datetime.fromtimestamp(at, timezone.utc)

@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL, for teams on several machines; needs ``psycopg``."""
+"""PostgreSQL ledger, for teams on several machines; needs ``psycopg``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .ledger import Ledger, ledger_at
 
 __all__ = ["PostgresLedger"]
 
-_REFUSAL = " BEGIN RAISE EXCEPTION 'append only'; END "
-_GUARDS = (
-    f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSAL}$$",
+_TRIGGER_BODY = " BEGIN RAISE EXCEPTION 'append only'; END "
+_POSTGRES_GUARDS = (
+    f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $${_TRIGGER_BODY}$$",
     "CREATE TRIGGER guard BEFORE UPDATE OR DELETE ON log FOR EACH ROW EXECUTE FUNCTION refuse()",
     "CREATE TRIGGER whole BEFORE TRUNCATE ON log FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
-    # session_replication_role turns off all other triggers
+    # Without ALWAYS, session_replication_role could turn the triggers off.
     "ALTER TABLE log ENABLE ALWAYS TRIGGER guard",
     "ALTER TABLE log ENABLE ALWAYS TRIGGER whole",
 )
-# Bits of tgtype: 1 for each row, 2 before, 8 delete, 16 update, 32 truncate. A rule could turn an
-# INSERT into nothing.
-_GUARDS_QUERY = """
+# Bits of tgtype: 1 for each row, 2 before, 8 delete, 16 update, 32 truncate. Rules are listed too,
+# since a rule could turn an INSERT into nothing.
+_POSTGRES_GUARDS_QUERY = """
     SELECT tgname::text, tgenabled::text, tgtype::integer, tgqual IS NULL AND tgattr::text = '',
         prosrc
     FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid
@@ -34,35 +34,27 @@ _GUARDS_QUERY = """
     SELECT rulename::text, ev_enabled::text, NULL, NULL, 'a rule'
     FROM pg_rewrite WHERE ev_class = 'log'::regclass
 """
-_GUARDS_FOUND = frozenset(
-    {("guard", "A", 1 + 2 + 8 + 16, True, _REFUSAL), ("whole", "A", 2 + 32, True, _REFUSAL)}
+_POSTGRES_GUARDS_FOUND = frozenset(
+    {
+        ("guard", "A", 1 + 2 + 8 + 16, True, _TRIGGER_BODY),
+        ("whole", "A", 2 + 32, True, _TRIGGER_BODY),
+    }
 )
 
 
 class PostgresLedger(Ledger):
-    """A log in its own database schema.
+    """Log in the schema ``skprivacy_name`` of ``postgresql://user@host/database#name``.
 
-    Parameters
-    ----------
-    address : str
-        ``postgresql://user@host/database#name``, stored in the schema ``skprivacy_name``. It must
-        not contain a password, as it is pickled with the budget and shown in errors: keep that in
-        ``~/.pgpass`` or the environment variable ``PGPASSWORD``.
-    timeout : float, default=60.0
-        Seconds to wait for another transaction or for the server.
-
-    Notes
-    -----
-    A thread keeps one connection to each server, for all its ledgers there, and opens a new one
+    A thread holds one connection to each server, for all its ledgers there, and opens a new one
     after an error, a ``fork`` or a restart of the server. Commits wait for the server's disk even
-    if the server does not by default.
+    if that is not the server's default. ``timeout`` is in seconds.
     """
 
-    # EXCLUSIVE lets others read and makes every other writer wait.
+    # EXCLUSIVE lets others read and blocks every other writer.
     _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
-    _guards = _GUARDS
-    _guards_query = _GUARDS_QUERY
-    _guards_found = _GUARDS_FOUND
+    _guards = _POSTGRES_GUARDS
+    _guards_query = _POSTGRES_GUARDS_QUERY
+    _guards_found = _POSTGRES_GUARDS_FOUND
 
     def __init__(self, address: str, timeout: float = 60.0) -> None:
         _check_no_password(address)
@@ -70,8 +62,8 @@ class PostgresLedger(Ledger):
         self._server, name = urldefrag(address)
         if not name.isidentifier():
             raise ValueError(
-                f"path={address!r} must end in '#name', where name is that of the ledger. Use "
-                "letters, digits and underscores."
+                f"path={address!r} must end in '#name', the name of the ledger. Use letters, "
+                "digits and underscores."
             )
         self._schema = f"skprivacy_{name.lower()}"
 
@@ -82,7 +74,7 @@ class PostgresLedger(Ledger):
         self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
     ) -> None:
         with self._connection() as connection:
-            # Of two concurrent processes, the one that creates the schema creates all of it.
+            # The lock lets only one of two concurrent processes create the schema.
             connection.execute("BEGIN")
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(?))", (self._schema,))
             found = connection.execute(
@@ -103,18 +95,18 @@ class PostgresLedger(Ledger):
         try:
             psycopg = import_module("psycopg")
         except ImportError as error:
-            raise self._broken(error) from error
+            raise self._unusable_error(error) from error
         try:
-            with _unless_failed(self._at_hand(psycopg)) as opened:
+            with _close_on_failure(self._open_connection(psycopg)) as opened:
                 yield _Connection(opened)
-            _kept()[self._server] = _Kept(opened)
+            _idle_connections()[self._server] = _IdleConnection(opened)
         except psycopg.Error as error:
-            raise self._broken(error) from error
+            raise self._unusable_error(error) from error
 
-    def _at_hand(self, psycopg: Any) -> Any:
-        """Return this thread's connection if it still works, or a new one."""
-        if kept := _kept().pop(self._server, None):
-            with suppress(psycopg.Error), _unless_failed(kept.taken()) as opened:
+    def _open_connection(self, psycopg: Any) -> Any:
+        """Return this thread's idle connection if it still works, or a new one."""
+        if kept := _idle_connections().pop(self._server, None):
+            with suppress(psycopg.Error), _close_on_failure(kept.take()) as opened:
                 self._set_up(opened)
                 return opened
         milliseconds = int(1000 * self.timeout)
@@ -122,9 +114,9 @@ class PostgresLedger(Ledger):
             self._server,
             autocommit=True,
             connect_timeout=int(self.timeout),
-            tcp_user_timeout=milliseconds,  # a kept one may be to a server that is gone
+            tcp_user_timeout=milliseconds,  # the server of an idle connection may be gone
         )
-        with _unless_failed(new):
+        with _close_on_failure(new):
             self._set_up(new)
         return new
 
@@ -138,7 +130,7 @@ class PostgresLedger(Ledger):
 
 
 @contextmanager
-def _unless_failed(opened: Any) -> Iterator[Any]:
+def _close_on_failure(opened: Any) -> Iterator[Any]:
     """Close a connection if the block fails."""
     try:
         yield opened
@@ -147,13 +139,13 @@ def _unless_failed(opened: Any) -> Iterator[Any]:
         raise
 
 
-class _Kept:
-    """An idle connection. The process that opened it closes it; a forked one leaves it alone."""
+class _IdleConnection:
+    """Idle connection. The process that opened it closes it; a forked process does not."""
 
     def __init__(self, opened: Any) -> None:
         self._opened, self._owner = opened, os.getpid()
 
-    def taken(self) -> Any:
+    def take(self) -> Any:
         opened, self._opened = self._opened, None
         return opened
 
@@ -167,14 +159,14 @@ class _Kept:
 
 
 _local = threading.local()
-_inherited: list[Any] = []  # connections of the process that this one was forked from
+_inherited: list[Any] = []  # connections of the parent process, never closed here
 
 
-def _kept() -> dict[str, _Kept]:
+def _idle_connections() -> dict[str, _IdleConnection]:
     """Return the idle connections of this thread, by server."""
     if _local.__dict__.get("process") != os.getpid():
         _local.process, _local.connections = os.getpid(), {}
-    found: dict[str, _Kept] = _local.connections
+    found: dict[str, _IdleConnection] = _local.connections
     return found
 
 
@@ -182,9 +174,9 @@ def _check_no_password(address: str) -> None:
     try:
         parts = urlsplit(address)
         holds = parts.password is not None or "password" in dict(parse_qsl(parts.query))
-    except ValueError:  # its text is not passed on: it may quote the password
+    except ValueError:  # its text is dropped, as it may quote the password
         raise ValueError(
-            "path= is not an address such as 'postgresql://user@host/database#name'."
+            "path= must be an address such as 'postgresql://user@host/database#name'."
         ) from None
     if holds:
         raise ValueError(
@@ -194,7 +186,7 @@ def _check_no_password(address: str) -> None:
 
 
 class _Connection:
-    """A connection that takes SQLite's question marks as placeholders."""
+    """Connection that takes SQLite's question marks as placeholders."""
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened

@@ -1,4 +1,4 @@
-"""A privacy budget that survives copies, worker processes and crashes."""
+"""Privacy budget: admit, charge and record releases within a cap, across processes and crashes."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ __all__ = ["PrivacyBudget"]
 
 
 class PrivacyBudget(Statement):
-    """A cap on what may be released about a data set, stored in a ledger on disk.
+    """Privacy budget: a cap on the releases about a data set, stored in a ledger on disk.
 
     Parameters
     ----------
     epsilon : float
-        The cap, above 0.
+        Cap on epsilon, above 0.
     delta : float, default=0.0
-        In [0, 1).
+        Cap on delta, in [0, 1).
     path : str or Path, default=None
         The ledger file, or ``postgresql://user@host/database#name`` (needs ``psycopg``). It is
-        created if it does not exist; otherwise its cap must equal this one. ``None``: a temporary
+        created if it does not exist; otherwise its cap must equal this cap. ``None``: a temporary
         file that exists as long as this object.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default=None
         The neighbouring relation of all charges. ``None``: the first charge fixes it permanently.
@@ -60,26 +60,30 @@ class PrivacyBudget(Statement):
     n_records : int, default=None
         The public number of records. If given, ``delta`` must be below its inverse.
     counter : str or Path, default=None
-        Where to keep the number of the last charge outside the ledger: another file, best on
-        another disk, or ``postgresql://user@host/database#name``. A ledger that is behind it, such
-        as an older copy, is refused. It is created with the ledger, which remembers it.
+        Where to store the number of the last charge outside the ledger: another file, best on
+        another disk, or ``postgresql://user@host/database#name``. A ledger that is behind the
+        counter, such as an older copy, is refused. The counter is created with the ledger, which
+        stores its address.
 
     Notes
     -----
-    **Guarantees.** A charge is written to disk before the data is accessed, and stays charged
+    **Guarantees.** A charge is written to disk before the data is accessed. It stays charged
     whatever happens next: success, failure or a killed process.
 
-    **Filters.** All except ``"pld"`` hold even if each event, with its parameters, is chosen after
-    seeing all earlier answers. ``"adaptive"`` is never worse than basic composition: charges whose
-    epsilons and deltas sum to at most the cap are admitted by their sums. The first charge that
-    cannot be added up is composed, together with all later ones, within the remaining cap:
-    repetitions of it, or of its parts, in any number and order, as privacy loss distributions with
-    four tenths of delta; everything else at four Renyi orders with half of delta (Feldman, Zrnic
-    2021, arXiv:2008.11193). ``"renyi"`` composes at Renyi orders from the first charge on, which
-    admits more of many small pure releases. ``"pld"`` composes the distributions of all events. It
-    is the tightest, but proved only if *which events will happen* was fixed beforehand, as in
-    cross-validation over a fixed grid. ``"basic"`` adds up epsilons and deltas, and accepts only
-    events that have them.
+    **Filters.** All filters except ``"pld"`` hold even if each event, with its parameters, is
+    chosen after seeing all earlier answers.
+
+    - ``"adaptive"`` is never worse than basic composition: charges whose epsilons and deltas sum to
+      at most the cap are admitted by their sums. The first charge that does not fit the sums is
+      composed, together with all later charges, within the remaining cap. Repetitions of that
+      charge or of its parts, in any number and order, compose as privacy loss distributions with
+      four tenths of delta. All other charges compose at four Renyi orders with half of delta
+      (Feldman and Zrnic 2021, arXiv:2008.11193).
+    - ``"renyi"`` composes at Renyi orders from the first charge on. It admits more charges than
+      ``"adaptive"`` if there are many small pure releases.
+    - ``"pld"`` composes the distributions of all events. It is the tightest filter, but proved only
+      if *which events will happen* was fixed beforehand, as in cross-validation over a fixed grid.
+    - ``"basic"`` adds up epsilons and deltas, and accepts only events that have them.
 
     **Edge cases.** ``copy``, ``deepcopy``, ``sklearn.clone`` and pickle all refer to the *same*
     ledger. A pickled handle to a temporary ledger is useless once the process that created the
@@ -124,8 +128,8 @@ class PrivacyBudget(Statement):
         terms |= {"relation": relation, "filter": filter, "unit": unit, "counter": None}
         if path is None:
             folder = tempfile.mkdtemp(prefix="skprivacy-budget-")
-            _owned.add(folder)
-            self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
+            _temporary_folders.add(folder)
+            self._finalizer = weakref.finalize(self, _remove_folder, folder, os.getpid())
             path = Path(folder) / "ledger"
         self._attach(ledger_at(path), "/")
         if counter is not None:
@@ -134,23 +138,23 @@ class PrivacyBudget(Statement):
             self._ledger.create(json.dumps(terms | {"format": FORMAT}, sort_keys=True))
             if counter is not None:
                 with self._ledger.transaction():
-                    pass  # the counter moves to the first line: it is no other ledger's any more
+                    pass  # moves the counter to the first line, so no other ledger can use it
         except FileExistsError:
             known = self._terms
-            open_ones = {k: known[k] for k in ("relation", "unit", "counter") if terms[k] is None}
-            if known != terms | open_ones:
+            unset_terms = {k: known[k] for k in ("relation", "unit", "counter") if terms[k] is None}
+            if known != terms | unset_terms:
                 raise ValueError(
                     f"The ledger {str(path)!r} holds the budget {known}, not {terms}. Open it with "
                     "PrivacyBudget.open(path), or pass another path."
                 ) from None
 
     def _create_counter(self, address: str | Path) -> str:
-        """Create the counter before its ledger, so that no ledger is ever without it."""
+        """Create the counter before its ledger, so that the ledger never lacks its counter."""
         counter = counter_at(address)
         if counter.address == self.path:
             raise ValueError(
-                f"counter={counter.address!r} must not be the ledger: whoever restores one file "
-                "restores the other. Pass another path, best on another disk."
+                f"counter={counter.address!r} must not be the ledger: restoring the file would "
+                "restore both. Pass another path, best on another disk."
             )
         line, _ = counter.create()
         if line:
@@ -159,27 +163,27 @@ class PrivacyBudget(Statement):
             except LedgerError as error:
                 raise ValueError(
                     f"counter={counter.address!r} stands at line {line} of a ledger, but the "
-                    f"ledger {self.path} cannot be read. Restore the ledger, or pass another place "
-                    "for the counter of a new one."
+                    f"ledger {self.path} cannot be read. Restore the ledger, or pass another "
+                    "counter for a new ledger."
                 ) from error
         return counter.address
 
     def scope(
         self, name: str, epsilon: float | None = None, delta: float | None = None
     ) -> PrivacyBudget:
-        """Return a part of this budget for one data set or one purpose.
+        """Return the budget of a scope: one data set or one purpose.
 
-        A charge to it is also charged to every enclosing scope.
+        A charge to a scope is also charged to every enclosing scope.
 
         Parameters
         ----------
         name : str
             Must not contain ``/`` or begin with ``=``. Must be in Unicode normal form NFC, without
-            invisible, control or bidirectional characters and without surrounding blanks: names
-            that look alike would have separate caps.
+            invisible, control or bidirectional characters and without surrounding blanks.
+            Otherwise names that look alike would have separate caps.
         epsilon, delta : float, default=None
-            The cap of this scope, which is set once. Earlier charges must fit into it by the
-            budget's filter, and the cap must not depend on what those charges released.
+            The cap of this scope, which is set once. The budget's filter must admit the earlier
+            charges within it, and the cap must not depend on their answers.
 
         Returns
         -------
@@ -189,7 +193,7 @@ class PrivacyBudget(Statement):
         Raises
         ------
         ValueError
-            If the scope has a different cap, or has spent more than this one. Nothing is changed.
+            If the scope has a different cap, or has spent more than this cap. Nothing is changed.
         """
         if not isinstance(name, str) or not name or "/" in name or name.startswith("="):
             raise ValueError(
@@ -197,18 +201,19 @@ class PrivacyBudget(Statement):
                 "'='. Use partition() for a part of the records."
             )
         check_scope_name("name", name)
-        return self._inner(name, epsilon, delta)
+        return self._open_scope(name, epsilon, delta)
 
     def partition(self, key: str) -> PrivacyBudget:
-        """Return the budget of one part of a data set that was divided beforehand.
+        """Return the budget of one partition of a data set that was partitioned beforehand.
 
-        Each record lies in at most one part, so all parts together cost only as much as the most
-        expensive one (parallel composition). The division must not depend on private data.
+        Each record lies in at most one partition, so all partitions together cost only as much as
+        the most expensive one (parallel composition). The partitioning must not depend on private
+        data.
 
         Parameters
         ----------
         key : str
-            The name of the part, not empty and without ``/``; the rules of :meth:`scope` hold.
+            Name of the partition, not empty and without ``/``; the rules of :meth:`scope` hold.
 
         Returns
         -------
@@ -218,17 +223,17 @@ class PrivacyBudget(Statement):
         Raises
         ------
         ValueError
-            Under ``replace_one``: a replaced record may leave one part and enter another.
+            Under ``replace_one``: a replaced record may move to another partition.
         """
         check_partitions("/=", self.relation)
         if not isinstance(key, str) or not key or "/" in key:
             raise ValueError(
-                f"key={key!r} must be a non-empty string without '/'. Pass the name of the part."
+                f"key={key!r} must be a non-empty string without '/'. Pass a partition's name."
             )
         check_scope_name("key", key)
-        return self._inner(f"={key}", None, None)
+        return self._open_scope(f"={key}", None, None)
 
-    def _inner(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
+    def _open_scope(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
         path = inner(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
@@ -259,21 +264,20 @@ class PrivacyBudget(Statement):
         raise ValueError(
             f"epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} cannot cap scope {scope!r}: it has "
             f"spent epsilon={left:.4g} at this delta, which the filter {terms['filter']!r} does "
-            "not admit. Set a cap of at least what was spent, or leave this scope uncapped. Set "
-            "caps before the first charge where possible."
+            "not admit. Set a cap of at least the spent epsilon, or leave this scope uncapped."
         )
 
     def charge(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
     ) -> Receipt:
-        """Charge an event at once and return the receipt; access the data only after that.
+        """Charge an event and return the receipt; access the data only after this call.
 
         Parameters
         ----------
         event : Event
             What will be released.
         who : str, default=""
-            What the charge is for; public text.
+            Purpose of the charge; public text.
         relation : str, default=None
             The relation that the event is stated for. ``None``: the budget's.
         unit : str, default="record"
@@ -283,14 +287,14 @@ class PrivacyBudget(Statement):
         Returns
         -------
         Receipt
-            The number of the charge, its cost and the digest of the ledger after it.
+            Number and cost of the charge, and the digest of the ledger after it.
 
         Raises
         ------
         ValueError
             If the budget is for another relation or unit.
         BudgetExceededError
-            If it would exceed the cap of this or an enclosing scope. Nothing is charged.
+            If the charge would exceed the cap of this or an enclosing scope. Nothing is charged.
         LedgerError
             If the ledger cannot be written. Nothing may be released.
         """
@@ -299,19 +303,19 @@ class PrivacyBudget(Statement):
     def reserve(
         self, event: Event, who: str = "", relation: str | None = None, unit: str = "record"
     ) -> Reservation:
-        """Charge an event at once, and let the outcome of its release be recorded later.
+        """Charge an event at once; the outcome of its release is recorded later.
 
         ``with budget.reserve(event): ...`` records on leaving whether the release succeeded. The
         charge stands in either case, and also if the result is never entered. If the outcome
-        cannot be recorded, a ``PrivacyWarning`` is issued: the charge counts in full without one,
-        and neither the release nor an error raised inside is lost.
+        cannot be recorded, a ``PrivacyWarning`` is issued. The charge then counts in full, and
+        neither the release nor an error raised inside is lost.
 
         Parameters
         ----------
         event : Event
             What will be released.
         who : str, default=""
-            What the charge is for; public text.
+            Purpose of the charge; public text.
         relation : str, default=None
             The relation that the event is stated for. ``None``: the budget's.
         unit : str, default="record"
@@ -334,7 +338,7 @@ class PrivacyBudget(Statement):
     def _admit(
         self, event: Event, who: str, relation: str | None, unit: str, outcome: str | None = None
     ) -> Receipt:
-        """Write a charge into the ledger if every cap admits it, with its outcome if it has one."""
+        """Write a charge, and its outcome if given, into the ledger if every cap admits it."""
         if not isinstance(event, Event):
             raise TypeError(f"event={event!r} must be an Event.")
         check_work(event)
@@ -361,7 +365,8 @@ class PrivacyBudget(Statement):
                     charge_id, self._scope, source, event, settled, unit,
                     terms["delta"], log.tail.digest,
                 )  # fmt: skip
-        message = explained(log, self._scope, refusal, event)  # after others may write again
+        # Explaining takes time, so it comes after the lock was given up.
+        message = explained(log, self._scope, refusal, event)
         raise BudgetExceededError(f"{displayable(source) or 'A release'} was refused: {message}")
 
     def commit(self, charge_id: int) -> None:
@@ -375,7 +380,7 @@ class PrivacyBudget(Statement):
         self._settle(charge_id, "commit")
 
     def fail(self, charge_id: int) -> None:
-        """Record that the release failed. It stays charged, as the data may have been read.
+        """Record that the release failed. It stays charged, since the data may have been read.
 
         Parameters
         ----------
@@ -388,7 +393,7 @@ class PrivacyBudget(Statement):
         if outcome == "commit":
             hold_signals()
         whole("charge_id", charge_id)
-        charge_id = int(charge_id)  # numpy's integers have no place in a line
+        charge_id = int(charge_id)  # JSON takes no NumPy integers
         with self._ledger.transaction() as log:
             before = log.outcome(charge_id)
             if before is not None:
@@ -404,8 +409,8 @@ class PrivacyBudget(Statement):
         except (LedgerError, ValueError) as error:
             warn_caller(
                 f"Charge {charge_id} of the ledger {self.path} was charged, but its outcome "
-                f"({outcome}) could not be recorded ({error.__cause__ or error}). Without one it "
-                "counts in full; check with entries() that the ledger still holds it.",
+                f"({outcome}) could not be recorded ({error.__cause__ or error}). It counts in "
+                "full; check with entries() that the ledger still holds it.",
                 PrivacyWarning,
             )
 
@@ -420,8 +425,8 @@ class PrivacyBudget(Statement):
         Returns
         -------
         int
-            0 if not even one more is admitted; counting ends at about ``2**40``, which
-            is returned for events that cost nothing.
+            0 if not even one more charge is admitted. Counting ends at about ``2**40``, the result
+            for events that cost nothing.
 
         Raises
         ------
@@ -436,13 +441,13 @@ class PrivacyBudget(Statement):
         return how_many_fit(log, self._scope, event, terms)
 
 
-# Folders of temporary ledgers created by this process. A forked worker inherits the finaliser but
-# must not delete the file; process ids alone would not suffice, as they repeat in pid namespaces.
-_owned: set[str] = set()
+# Folders of temporary ledgers that this process created. A forked worker inherits the finaliser but
+# must not delete the file. Process ids alone do not suffice, since they repeat in pid namespaces.
+_temporary_folders: set[str] = set()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_owned.clear)
+    os.register_at_fork(after_in_child=_temporary_folders.clear)
 
 
-def _remove(folder: str, owner: int) -> None:
-    if folder in _owned and os.getpid() == owner:
+def _remove_folder(folder: str, owner: int) -> None:
+    if folder in _temporary_folders and os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

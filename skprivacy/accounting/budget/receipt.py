@@ -1,4 +1,4 @@
-"""Receipts of charges, and the reservation that records the outcome of a release."""
+"""Receipt of a charge, and the reservation that records the outcome of its release."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["Receipt", "Reservation"]
 
 @dataclass(frozen=True)
 class Receipt:
-    """One charge of a budget; returned by :meth:`~skprivacy.accounting.PrivacyBudget.charge`.
+    """Receipt of one charge, from :meth:`~skprivacy.accounting.PrivacyBudget.charge`.
 
     Parameters
     ----------
     charge_id : int
         The number of the charge: its line in the ledger.
     scope : str
-        The scope that was charged; every enclosing scope was charged with it.
+        The scope that was charged; every enclosing scope was charged too.
     who : str
-        What the charge is for.
+        Purpose of the charge.
     event : Event
-        What was charged.
+        The charged event.
     relation : str
         The neighbouring relation of the charge.
     unit : str
@@ -34,9 +34,9 @@ class Receipt:
     delta : float
         The budget's delta, at which ``epsilon`` is stated.
     digest : str
-        The digest of the ledger's last line after the charge. Keep it in another place and pass it
-        to :meth:`~skprivacy.accounting.PrivacyBudget.verify`, or in a shell to ``--expect``: a
-        ledger that was restored from an older copy is then refused.
+        The digest of the ledger's last line after the charge. Store it elsewhere and pass it to
+        :meth:`~skprivacy.accounting.PrivacyBudget.verify`, or in a shell to ``--expect``. A ledger
+        that was restored from an older copy is then refused.
     """
 
     charge_id: int
@@ -62,7 +62,7 @@ class Receipt:
 
 
 class Reservation:
-    """A charge with an open outcome; see :meth:`~skprivacy.accounting.PrivacyBudget.reserve`.
+    """Charge with an open outcome, from :meth:`~skprivacy.accounting.PrivacyBudget.reserve`.
 
     The budget is charged when this object is created, not when it is entered. As a context manager
     it yields the receipt, and records on leaving whether the release succeeded.
@@ -76,7 +76,7 @@ class Reservation:
 
     Notes
     -----
-    **Guarantees.** It is entered once. A second release needs a second reservation.
+    **Guarantees.** It can be entered only once: a second release needs a second reservation.
     """
 
     def __init__(self, receipt: Receipt, record_outcome: Callable[[int, str], None]) -> None:

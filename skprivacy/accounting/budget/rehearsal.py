@@ -1,4 +1,4 @@
-"""What a budget would say to a series of charges, without charging any."""
+"""Dry run of a series of charges against a budget, without charging it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["rehearse_charges"]
 
 
 class _CopiedLedger(Ledger):
-    """The lines of a ledger in a database of its own, where more can be tried."""
+    """Copy of a ledger's lines in memory, to which trial charges are added."""
 
     _begin = ("BEGIN",)
-    _counter = None  # trials do not count
+    _counter = None  # trial charges do not move the counter
 
     def __init__(self, address: str, connection: sqlite3.Connection) -> None:
-        self.address, self._only = address, connection
+        self.address, self._memory = address, connection
         self.forget()
 
     def create_tables(
@@ -33,30 +33,14 @@ class _CopiedLedger(Ledger):
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        yield self._only
+        yield self._memory
 
 
 def rehearse_charges(budget: PrivacyBudget, planned: Iterable[PrivacyGuarantee]) -> None:
-    """Refuse a series of releases if a budget would refuse one of them.
+    """Raise the budget's error if it would refuse one of the planned releases, in order.
 
-    Parameters
-    ----------
-    budget : PrivacyBudget
-        Nothing is charged to it.
-    planned : iterable of PrivacyGuarantee
-        What each release would guarantee, in their order.
-
-    Raises
-    ------
-    BudgetExceededError
-        By the first release that would not fit beside those before it.
-    ValueError
-        If one is stated for another relation or unit than the budget's.
-
-    Notes
-    -----
-    **Edge cases.** Others may charge the budget meanwhile: that a series fits now promises
-    nothing.
+    Nothing is charged. **Edge cases.** Others may charge the budget before the releases, so a
+    series that fits now may be refused later.
     """
     scope, lines = lines_of(budget)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:

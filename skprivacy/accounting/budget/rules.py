@@ -1,8 +1,8 @@
-"""Rules of composition: proved joint costs of a number of charges.
+"""Composition rules for fully adaptive charges: sums, Renyi orders, and a fixed plan.
 
-Three rules hold even if each event, with its parameters, is chosen after seeing all earlier answers
-(fully adaptive composition): :func:`added_up`, :func:`at_orders` and :func:`planned`. Each gives an
-epsilon at a delta that is reserved for it.
+The three rules hold even if each event, with its parameters, is chosen after seeing all earlier
+answers: :func:`added_up`, :func:`at_orders` and :func:`planned`. Each gives an epsilon at a delta
+that is reserved for the rule.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class Cost(NamedTuple):
     epsilon: float
     delta: float
 
-    def within(self, cap: Cost) -> bool:
+    def is_within(self, cap: Cost) -> bool:
         """Return whether this cost is finite and does not exceed ``cap``."""
         fits = self.epsilon <= cap.epsilon * _ROUNDING and self.delta <= cap.delta * _ROUNDING
         return fits and math.isfinite(self.epsilon)
 
 
 def together(counts: Counts) -> Event:
-    """Return all charges as one event."""
+    """Compose all charges into one event."""
     return Composed(tuple(Repeated(e, n) for e, n in counts.items()))
 
 
 def spent(charges: Counts, delta: float, relation: str) -> float:
-    """Return epsilon of all charges at ``delta``; infinity if there is no finite one."""
+    """Return epsilon of all charges at ``delta``; infinity if none is finite."""
     try:
         return epsilon_of(together(charges), delta, relation)
     except ValueError:  # delta = 0 where only delta > 0 is finite
@@ -61,8 +61,8 @@ def spent(charges: Counts, delta: float, relation: str) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _basic(event: Event, relation: str) -> Cost:
-    """Return the epsilon and delta of one charge; infinity if it has no such pair."""
+def _basic_cost(event: Event, relation: str) -> Cost:
+    """Return the epsilon and delta of one charge; epsilon is infinite without such a pair."""
     epsilon = failure = 0.0
     for part, n in flatten(event).items():
         if isinstance(part, ApproxDP):
@@ -76,16 +76,16 @@ def _basic(event: Event, relation: str) -> Cost:
 
 
 def added_up(counts: Counts, relation: str) -> Cost:
-    """Return the sums of epsilons and of deltas (basic composition)."""
-    each = [(n, _basic(event, relation)) for event, n in counts.items()]
+    """Return the sums of epsilons and of deltas: basic composition."""
+    each = [(n, _basic_cost(event, relation)) for event, n in counts.items()]
     return Cost(
         math.fsum(n * one.epsilon for n, one in each), math.fsum(n * one.delta for n, one in each)
     )
 
 
 @lru_cache(maxsize=4096)
-def _renyi(event: Event, order: float, relation: str) -> tuple[float, float]:
-    """Return the Renyi cost of one charge and its probability of outright failure."""
+def _renyi_cost(event: Event, order: float, relation: str) -> tuple[float, float]:
+    """Return the Renyi cost of one charge, and its probability of revealing everything."""
     cost = failure = 0.0
     for part, n in flatten(event).items():
         safe = part
@@ -98,13 +98,14 @@ def _renyi(event: Event, order: float, relation: str) -> tuple[float, float]:
     return cost, failure
 
 
-# Orders, relative to the one that admits most Gaussian releases, and their shares of delta. Rare
+# Orders, relative to the order that admits most Gaussian releases, and their shares of delta. Rare
 # large losses, as under sampling with little noise, need lower orders than Gaussian noise.
 _ORDERS = ((1.0, 0.55), (0.75, 0.15), (0.55, 0.15), (0.4, 0.15))
 
 
 def _conversion(order: NDArray[np.float64] | float, log_delta: float) -> NDArray[np.float64]:
     """Return the term that converts a Renyi cost into an epsilon."""
+    # Canonne, Kamath and Steinke 2020, Proposition 12
     order = np.asarray(order)
     epsilon: NDArray[np.float64] = np.log1p(-1 / order) - (np.log(order) + log_delta) / (order - 1)
     return epsilon
@@ -112,7 +113,7 @@ def _conversion(order: NDArray[np.float64] | float, log_delta: float) -> NDArray
 
 @lru_cache(maxsize=256)
 def renyi_orders(cap: Cost) -> tuple[tuple[float, float], ...]:
-    """Return the Renyi orders for a cap, which depend only on it, and their shares of delta."""
+    """Return Renyi orders and their shares of delta, which depend only on the cap."""
     orders = np.asarray(DEFAULT_ORDERS, dtype=float)
     allowance = cap.epsilon - _conversion(orders, math.log(cap.delta))
     best = orders[np.argmax(allowance / orders)]
@@ -124,20 +125,19 @@ def at_orders(
 ) -> Cost:
     """Return the smallest epsilon that any of the orders, fixed beforehand, proves at ``delta``.
 
-    The second number is the probability of an outright failure, which ``delta`` does not cover.
+    The second number is the probability of revealing everything, which ``delta`` does not cover.
 
-    Notes
-    -----
-    With a cost c spent at order a, (1 - e^(epsilon - L))_+ is at most w delta M, where L is the
-    loss, w the order's share, M = e^((a-1)(L - c)) a supermartingale that starts at 1, and epsilon
-    the value for this order. Which order is the best may depend on the answers: summed over the
-    orders, the mean is at most delta (Feldman, Zrnic 2021, arXiv:2008.11193).
+    Let L be the loss, c the cost spent at order a, w the order's share and epsilon the value for
+    this order. Then (1 - e^(epsilon - L))_+ is at most w delta M, where M = e^((a-1)(L - c)) is a
+    supermartingale that starts at 1. Summed over the orders, the mean is at most delta, so the best
+    order may depend on the answers (Feldman and Zrnic 2021, arXiv:2008.11193).
     """
     best = failure = math.inf
     for order, share in orders:
-        each = [(n, _renyi(event, order, relation)) for event, n in counts.items()]
+        each = [(n, _renyi_cost(event, order, relation)) for event, n in counts.items()]
         cost = math.fsum(n * c[0] for n, c in each)
         failure = math.fsum(n * c[1] for n, c in each)
+        # Feldman and Zrnic 2021: epsilon of this order, at its share of delta
         best = min(best, cost + float(_conversion(order, math.log(delta * share))))
     return Cost(max(best, 0.0), failure)
 
@@ -145,9 +145,10 @@ def at_orders(
 def planned(counts: Counts, first: Event, delta: float, relation: str) -> float:
     """Return epsilon of the fewest repetitions of ``first`` that contain all charges.
 
-    The number that fits a cap is fixed by the first charge, before any answer is seen. Suppose the
-    losses of all of them are drawn beforehand: releasing only some, in any order and depending on
-    the answers, reveals no more. Infinity if a charge consists of parts that ``first`` lacks.
+    The first charge fixes how many repetitions fit a cap, before any answer is seen. Suppose all of
+    their losses are drawn beforehand. To release only some of them, in any order and depending on
+    the answers, reveals no more. The result is infinite if a charge has a part that ``first``
+    lacks.
     """
     parts = flatten(first)
     used: Counts = Counter()

@@ -1,4 +1,4 @@
-"""Charges by scope: scopes add up, partitions compose in parallel."""
+"""Charges by scope: scopes add up, partitions compose in parallel (McSherry 2009)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "total",
 ]
 
-_WAYS = 10_000
+_MAX_WAYS = 10_000  # in which a record can lie in partitions
 
 Charge = tuple[str, Event, int]  # scope, event, count
 
@@ -35,8 +35,8 @@ Charge = tuple[str, Event, int]  # scope, event, count
 def scope_of(path: str) -> str:
     """Return the scope that a path names: ``adult``, ``/adult`` and ``/adult/`` are one scope.
 
-    **Guarantees.** The result begins and ends with ``/``, so every enclosing scope, including the
-    whole budget, is a prefix of it; and no scope has two names.
+    **Guarantees.** No scope has two names. The result begins and ends with ``/``, so every
+    enclosing scope, including the whole budget, is a prefix of it.
     """
     if not isinstance(path, str):
         raise TypeError(f"scope={path!r} must be a string, such as 'adult' or '/adult/sweep/'.")
@@ -46,8 +46,8 @@ def scope_of(path: str) -> str:
     for name in path.removeprefix("/").removesuffix("/").split("/"):
         if name in ("", "="):
             raise ValueError(
-                f"scope={path!r} must be '/' for the whole budget, or names of scopes separated by "
-                "'/', such as 'adult' or '/adult/sweep/'. No name may be empty."
+                f"scope={path!r} must be '/' for the whole budget, or non-empty names of scopes "
+                "separated by '/', such as 'adult' or '/adult/sweep/'."
             )
         check_scope_name("scope", name.removeprefix("="))
         scope = inner(scope, name)
@@ -60,7 +60,7 @@ def inner(scope: str, name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_scope(scope: str) -> bool:
-    """Return whether a scope in the ledger is written as :func:`scope_of` writes it."""
+    """Return True if a scope in the ledger has the form that :func:`scope_of` writes."""
     try:
         return scope_of(scope) == scope
     except ValueError:
@@ -68,12 +68,11 @@ def is_scope(scope: str) -> bool:
 
 
 def check_partitions(scope: str, relation: str | None) -> None:
-    """Raise ValueError for a scope in a partition where a changed record may move between parts."""
+    """Raise ValueError for a partition under a relation that lets a record change partitions."""
     if relation is not None and replaces(relation) and "/=" in scope:
         raise ValueError(
-            f"relation={relation!r} has no parallel composition: a record that is replaced, or has "
-            "another label, may move to another part. Use scope(), or a budget with relation "
-            "'add_remove' or 'zero_out'."
+            f"relation={relation!r} has no parallel composition: a changed record may move to "
+            "another partition. Use scope(), or a budget with relation 'add_remove' or 'zero_out'."
         )
 
 
@@ -88,7 +87,7 @@ def event_of(body: str) -> Event:
 def along(
     log: Log, scope: str, leaf: str, since: int = 0, before: int | None = None
 ) -> Counter[Event]:
-    """Return what a record of ``leaf`` is charged within ``scope`` by the lines in a range."""
+    """Return the charges within ``scope`` of a record of ``leaf``, from a range of lines."""
     charges = log.charges(since, before)
     for s, _, _ in charges:
         if not is_scope(s):
@@ -102,8 +101,9 @@ def along(
 def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
     """Return the charges in and below ``scope``: scopes add up, partitions take the maximum.
 
-    Of the partitions on the path to ``leaf``, only the one on the path counts. Elsewhere, each
-    event counts as often as in the partition where it is most frequent, which is never too little.
+    Of a divided scope on the path to ``leaf``, only the partition on the path counts. In other
+    divided scopes, each event counts as often as in the partition where it is most frequent, which
+    is an upper bound.
     """
     added: Counter[Event] = Counter()
     below: dict[str, list[Charge]] = {}
@@ -117,11 +117,12 @@ def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
     taken = next((p for p in below if leaf.startswith(p) and _is_partition(p)), None)
     within = leaf.startswith(scope) and leaf != scope
     if taken is None and within and _is_partition(leaf[: leaf.index("/", len(scope)) + 1]):
-        taken = ""  # a partition without charges yet: those of its siblings do not count
+        taken = ""  # a partition without charges yet: its siblings' charges do not count
     for path, within_it in below.items():
         if not _is_partition(path):
             added += total(within_it, path, leaf)
         elif taken is None or path == taken:
+            # McSherry 2009, parallel composition: a record is in one partition
             worst |= total(within_it, path, leaf)
     return added + worst
 
@@ -133,7 +134,7 @@ def record(
     since: int = 0,
     before: int | None = None,
 ) -> Counter[Event]:
-    """Return what a record is charged within ``scope`` by the paths for which ``lies`` is true."""
+    """Return the charges within ``scope`` of a record on the paths for which ``lies`` is true."""
     counts: Counter[Event] = Counter()
     for path, body, n in log.charges(since, before):
         if path.startswith(scope) and lies(path):
@@ -146,38 +147,38 @@ def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
 
     **Edge cases.** Yields nothing if there are more than 10,000 ways.
     """
-    divided = _divided(paths)
-    if _count(divided) > _WAYS:
+    divided = _divided_scopes(paths)
+    if _count_ways(divided) > _MAX_WAYS:
         return
     for chosen in itertools.product(*map(sorted, divided.values())):
         yield partial(_lies_in, set(zip(divided, chosen, strict=True)))
 
 
 def count_memberships(paths: Iterable[str]) -> int:
-    """Return how many ways :func:`memberships` yields."""
-    count = _count(_divided(paths))
-    return count if count <= _WAYS else 0
+    """Count the ways that :func:`memberships` yields."""
+    count = _count_ways(_divided_scopes(paths))
+    return count if count <= _MAX_WAYS else 0
 
 
-def _divided(paths: Iterable[str]) -> dict[str, set[str]]:
-    """Return the divided scopes on some paths, each with its parts; ``""`` stands for none."""
+def _divided_scopes(paths: Iterable[str]) -> dict[str, set[str]]:
+    """Return the divided scopes on the paths, each with its partitions; ``""`` is in none."""
     divided: dict[str, set[str]] = {}
     for path in paths:
-        for division, part in _parts(path):
+        for division, part in _partitions_on_path(path):
             divided.setdefault(division, {""}).add(part)
     return divided
 
 
-def _count(divided: dict[str, set[str]]) -> int:
+def _count_ways(divided: dict[str, set[str]]) -> int:
     return math.prod(len(parts) for parts in divided.values())
 
 
 def _lies_in(mine: set[tuple[str, str]], path: str) -> bool:
-    return mine.issuperset(_parts(path))
+    return mine.issuperset(_partitions_on_path(path))
 
 
-def _parts(path: str) -> list[tuple[str, str]]:
-    """Return the divided scopes on a path, each with the name of the part on the path."""
+def _partitions_on_path(path: str) -> list[tuple[str, str]]:
+    """Return the divided scopes on a path, each with its partition on the path."""
     names = path.split("/")
     return [("/".join(names[:i]), name) for i, name in enumerate(names) if name.startswith("=")]
 

@@ -1,4 +1,4 @@
-"""The statement of a budget: its charges as a sum, a table, a plot and a file."""
+"""Statement of a budget: its charges as a sum, a table, a plot and a file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Statement(Handle):
-    """The read-only part of a budget."""
+    """Read-only part of a budget: sum, table, plot, verification and export of its charges."""
 
     def __repr__(self) -> str:
         try:
             return displayable(self._summary())
-        except LedgerError:  # a model loaded without its ledger must still be printable
+        except LedgerError:  # a model loaded without its ledger must still have a repr
             where = "" if self._scope == "/" else f", for {self._scope}"
             return displayable(f"PrivacyBudget at {self.path}{where}: its ledger cannot be read")
 
@@ -53,12 +53,12 @@ class Statement(Handle):
     def spent(self, delta: float | None = None) -> float:
         """Return epsilon of all charges to this scope at ``delta``, by the tightest accountant.
 
-        Its proof assumes that the events were fixed beforehand; the filter enforces the cap.
+        The proof assumes that the events were fixed beforehand; the filter enforces the cap.
 
         Parameters
         ----------
         delta : float, default=None
-            In [0, 1). ``None``: that of this scope's cap, or of the whole budget.
+            In [0, 1). ``None``: the delta of this scope's cap, or of the whole budget.
 
         Returns
         -------
@@ -75,7 +75,7 @@ class Statement(Handle):
         Returns
         -------
         PrivacyGuarantee
-            Stated at the budget's delta, for its relation and unit. Where a rollback of the ledger
+            Stated at the budget's delta, for its relation and unit. If a rollback of the ledger
             cannot be noticed, an assumption says so.
         """
         terms = self._current
@@ -91,7 +91,7 @@ class Statement(Handle):
         )
 
     def entries(self) -> pd.DataFrame:
-        """Return the charges of this scope as a DataFrame.
+        """Tabulate the charges of this scope.
 
         Returns
         -------
@@ -99,14 +99,14 @@ class Statement(Handle):
             Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``unit``, ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
-        return table(self._ledger.records(), self._scope, self._current)
+        return charge_table(self._ledger.records(), self._scope, self._current)
 
     def _may_be_older_copy(self) -> bool:
         return self.counter is None and not self._ledger.is_witnessed
 
     @property
     def rollback_notice(self) -> str:
-        """Sentence on whether a ledger that was restored from an older copy is noticed."""
+        """Sentence on whether a ledger restored from an older copy is noticed."""
         if self.counter is not None:
             return f"A rollback of the ledger is noticed by its counter {self.counter}."
         if self._ledger.is_witnessed:
@@ -119,14 +119,14 @@ class Statement(Handle):
     def verify(self, digest: str | None = None) -> str:
         """Check every line of the ledger and every cap, and return the last digest.
 
-        Without ``digest`` and without a counter, a ledger that was restored from an older copy
-        before this budget was opened cannot be noticed; a ``PrivacyWarning`` says so.
+        Without ``digest`` and without a counter, a ledger restored from an older copy before this
+        budget was opened cannot be noticed; a ``PrivacyWarning`` says so.
 
         Parameters
         ----------
         digest : str, default=None
             The digest of a receipt or of an earlier call, or at least its first 16 characters,
-            kept elsewhere: the ledger must hold that line.
+            stored elsewhere. The ledger must hold that line.
 
         Returns
         -------
@@ -136,9 +136,9 @@ class Statement(Handle):
         Raises
         ------
         LedgerError
-            If a line was altered or lost, names no scope, mixes relations or units, the charges
-            exceed a cap, the triggers that forbid changes are not those of its creation, the
-            ledger is behind its counter, or ``digest`` is not among the digests of the lines.
+            If a line was altered or lost, names no valid scope, or mixes relations or units. Also
+            if the charges exceed a cap, the triggers that forbid changes were changed, the ledger
+            is behind its counter, or no line has the digest ``digest``.
         """
         if digest is not None:
             check_digest(digest)
@@ -159,8 +159,8 @@ class Statement(Handle):
         check_caps(log, self._settled(log))
         if self._may_be_older_copy():
             warn_caller(
-                f"{self.rollback_notice} Pass a digest that was kept elsewhere to verify() (in a "
-                "shell by --expect), or create the budget with a counter.",
+                f"{self.rollback_notice} Pass a digest that was stored elsewhere to verify() (in "
+                "a shell by --expect), or create the budget with a counter.",
                 PrivacyWarning,
             )
         return records[-1].digest
@@ -176,7 +176,7 @@ class Statement(Handle):
         self._ledger.is_witnessed = True
 
     def export(self, path: str | Path) -> None:
-        """Write the checked ledger as JSON lines, which can be read and checked independently.
+        """Write the checked ledger as JSON lines, for independent verification.
 
         Parameters
         ----------
@@ -186,13 +186,13 @@ class Statement(Handle):
         Raises
         ------
         ValueError
-            If a ledger stands at ``path``; it is never overwritten.
+            If ``path`` is a ledger, which is never overwritten.
         """
         lines = [json.dumps(record._asdict()) for record in self._ledger.records()]
         write_file(path, "\n".join(lines) + "\n")
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the epsilon spent since the ledger was created, with the cap; return the axes.
+        """Plot the epsilon spent since the ledger was created, with the cap.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class Statement(Handle):
         Returns
         -------
         Axes
-            Of Matplotlib.
+            Matplotlib axes of the plot.
         """
         cap, terms, first = self.cap, self._current, self._ledger.records()[0]
         delta = terms["delta"] if cap is None else cap[1]
@@ -210,8 +210,8 @@ class Statement(Handle):
         return draw([moment(first.at), *times], [0.0, *values], cap, delta, ax)
 
 
-def table(records: list[Record], scope: str, terms: Terms) -> pd.DataFrame:
-    """Return the charges in and below ``scope`` as a DataFrame."""
+def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFrame:
+    """Tabulate the charges in and below ``scope``."""
     import pandas as pd
 
     status = {r.ref: r.kind for r in records if r.ref is not None}

@@ -1,4 +1,4 @@
-"""The terms that all charges of a ledger share: one relation and one unit."""
+"""Terms of a ledger: one relation and one unit for all charges."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 
-SHORTEST_DIGEST = 16  # hexadecimal digits: another line with them takes 2**64 trials to find
+SHORTEST_DIGEST = 16  # hexadecimal digits: a forged line takes about 2**64 trials
 
 
 def check_digest(digest: Any) -> None:
-    """Raise an error unless ``digest`` is a digest, or enough of its beginning."""
+    """Raise an error unless ``digest`` is a digest, or a long enough prefix of one."""
     if not isinstance(digest, str):
         raise TypeError(f"digest={digest!r} must be the digest of a receipt or of verify().")
     if len(digest) < SHORTEST_DIGEST or not set(digest) <= set("0123456789abcdef"):
@@ -42,18 +42,18 @@ def check_unit(unit: Any) -> str:
 
 
 def check_who(who: Any) -> str:
-    """Return who is charged as text that can be stored."""
+    """Convert the purpose of a charge to text that can be stored."""
     text = str(who)
     storable("who", text)
     return text
 
 
 def check_same_relation(relation: str | None, settled: str | None) -> str:
-    """Return the relation of a charge; refuse to add up guarantees of different relations."""
+    """Return the relation of a charge; raise ValueError if the ledger has another."""
     known = settled or relation or "add_remove"
     if relation in (None, known):
         return known
-    either = "label" in (relation, known)  # no parameter makes one of the other
+    either = "label" in (relation, known)  # no parameter converts to or from "label"
     restated = (
         ""
         if either
@@ -67,7 +67,7 @@ def check_same_relation(relation: str | None, settled: str | None) -> str:
 
 
 def check_same_unit(unit: str, settled: str) -> None:
-    """Refuse to add up guarantees of different units."""
+    """Raise ValueError if the ledger has another unit."""
     if unit != settled:
         named = (
             f", or protect each {settled} with all of their records, by groups=pandas.Series(..., "
@@ -88,17 +88,7 @@ def check_same_unit(unit: str, settled: str) -> None:
 def check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any, Any]) -> None:
     """Check that relation and unit are valid, and fixed once before the first charge.
 
-    Parameters
-    ----------
-    records : list of Record
-    terms : dict
-        Terms of the first line; ``None`` for those it left open.
-    settled : (str or None, str or None)
-        The relation and the unit that a later line fixes.
-
-    Raises
-    ------
-    LedgerError
+    The first line has ``terms``; a later line fixes relation and unit to ``settled``.
     """
     fixed = terms["relation"], terms["unit"]
     lines = [record.seq for record in records if record.kind == "relation"]

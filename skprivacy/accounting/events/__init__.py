@@ -1,8 +1,7 @@
-"""Events: frozen descriptions of releases, in one file per family.
+"""Privacy events by family: frozen descriptions of releases with the known bounds on their cost.
 
-A file holds the classes of its events and all known bounds on their cost, and is the only file to
-change for a new event of the family; a new family also adds its name here. See "How to add an
-event" in the documentation.
+A file holds the event classes of one family and all their bounds. A new event changes only that
+file; a new family also adds its name here. See "How to add an event" in the documentation.
 """
 
 from .._checks import RELATIONS as RELATIONS

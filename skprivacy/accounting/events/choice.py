@@ -1,4 +1,4 @@
-"""Choice of one of several candidates by their scores."""
+"""Private choice by scores: exponential mechanism and report noisy max."""
 
 from __future__ import annotations
 
@@ -18,18 +18,27 @@ __all__ = ["ExponentialEvent", "ReportNoisyMaxEvent"]
 
 @dataclass(frozen=True)
 class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_label=True):
-    """A choice with probability proportional to exp(epsilon u / (2 sensitivity of u)).
+    """Exponential mechanism: choice with probability proportional to exp(epsilon u / (2 S)).
+
+    Here u is the utility of a candidate, and S the sensitivity of the utility.
 
     Parameters
     ----------
     epsilon : float
-        The privacy loss lies in an interval of length epsilon. If the utility is monotone in the
+        Length of the interval in which the privacy loss lies. If the utility u is monotone in the
         data, pass half of it.
+
+    Notes
+    -----
+    The dominating pair is the envelope of the privacy curves of all losses in an interval of length
+    epsilon: delta(e) is at most (1 - sqrt(k e^e))^2 / (1 - k), k = e^-epsilon, as for logistic
+    noise. Each point of the envelope is attained by one choice, but no choice attains all of it.
+    For compositions it is only an upper bound, and Renyi accounting can be tighter.
 
     References
     ----------
-    Dong, Durfee, Rogers (2020), "Optimal differential privacy composition for exponential
-    mechanisms".
+    J. Dong, D. Durfee and R. Rogers, "Optimal differential privacy composition for exponential
+    mechanisms", ICML 2020.
     """
 
     epsilon: float
@@ -40,7 +49,8 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
     work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        # The worst loss takes two values that differ by epsilon; their position is optimised.
+        # Dong, Durfee and Rogers 2020: the worst loss takes two values that differ by epsilon. Its
+        # weights follow from E_Q[P/Q] = 1; the position of the interval is maximised over.
         t, a = self.epsilon, orders
         k = math.exp(-t)
         share = -np.expm1(-a * t) / -math.expm1(-t)
@@ -50,40 +60,25 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
     has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        """Return the envelope of the privacy curves of all losses in an interval of length epsilon.
-
-        Each has delta(eps') at most (1 - sqrt(k e^eps'))^2 / (1 - k), k = e^-epsilon: logistic
-        noise. Each point of the envelope is attained by one choice, but no choice attains all of
-        it. For compositions it is only an upper bound, and Renyi accounting can be tighter.
-
-        Parameters
-        ----------
-        relation : str
-            The neighbouring relation.
-
-        Returns
-        -------
-        tuple of two pairs
-            For removing, and for adding: the same.
-        """
         return both(SlopePair(self.epsilon, loose=True))
 
     def zcdp(self, relation: str) -> float:
-        return self.epsilon**2 / 8
+        return self.epsilon**2 / 8  # Hoeffding's lemma for a loss in an interval of this length
 
     def grouped(self, size: int) -> ExponentialEvent:
-        # a sum of losses, each of which lies in an interval of length epsilon
+        # The losses of ``size`` steps add up, each in an interval of length epsilon.
         return ExponentialEvent(size * self.epsilon)
 
 
 @dataclass(frozen=True)
 class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), knows_label=True):
-    """The index of the largest value after Laplace or exponential noise of scale 2/epsilon each.
+    """Report noisy max: index of the largest value after Laplace or exponential noise.
 
     Parameters
     ----------
     epsilon : float
-        For Gumbel noise use :class:`ExponentialEvent`, which costs less.
+        The noise of each value has scale 2 / epsilon. For Gumbel noise use
+        :class:`ExponentialEvent`, which costs less.
     """
 
     epsilon: float

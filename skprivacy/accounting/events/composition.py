@@ -1,4 +1,4 @@
-"""Repetition and composition of events."""
+"""Composition of events: the same event repeated, or several events on the same data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Composed", "Repeated"]
 
 @dataclass(frozen=True)
 class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=True):
-    """The same event several times, each of which may depend on the earlier answers.
+    """Adaptive composition of the same event: each run may depend on earlier answers.
 
     Parameters
     ----------
     event : Event
         What is released each time.
     count : int
-        At least 0.
+        Number of runs, at least 0.
     """
 
     event: Event
@@ -46,6 +46,7 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
         return self.event.renyi_work()
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Mironov 2017, composition: Renyi costs add up
         return self.count * rdp(self.event, orders, relation) if self.count else 0 * orders
 
     def zcdp(self, relation: str) -> float:
@@ -58,7 +59,7 @@ class Repeated(Event, tag="Repeated", stored=("event", "count"), knows_label=Tru
 
 @dataclass(frozen=True)
 class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
-    """Several events on the same data.
+    """Adaptive composition of several events on the same data.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class Composed(Event, tag="Composed", stored=("events",), knows_label=True):
 
 
 def total_zcdp(event: Event, relation: str) -> float:
-    """Return rho of all parts of an event together."""
+    """Return rho of all parts of an event: the sum (Bun and Steinke 2016, Lemma 1.7)."""
     check_work(event)
     check_known(event, relation)
     return math.fsum(n * e.zcdp(relation) for e, n in flatten(event).items())

@@ -1,4 +1,4 @@
-"""Gaussian noise, continuous and discrete."""
+"""Gaussian mechanism, with continuous or discrete noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DiscreteGaussianEvent", "GaussianEvent"]
 
 @dataclass(frozen=True)
 class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_label=True):
-    """A value of bounded L2 sensitivity plus Gaussian noise.
+    """Gaussian mechanism: a value of bounded L2 sensitivity plus Gaussian noise.
 
     Parameters
     ----------
@@ -35,10 +35,12 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
     work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        return orders / (2 * self.noise_multiplier**2)
+        return orders / (2 * self.noise_multiplier**2)  # Mironov 2017, Gaussian mechanism
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        if rate == 1:  # replaced: a contribution may change sign, which is twice its norm
+        # PoissonSampled asks at rate 1 only if records are replaced: a contribution may change its
+        # sign, which is twice its norm.
+        if rate == 1:
             return rdp(GaussianEvent(self.noise_multiplier / 2), orders, relation)
         return sampled_gaussian_rdp(self.noise_multiplier, rate, orders, relation)
 
@@ -52,7 +54,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
         return both(ReplacedGaussian(z, rate) if rate < 1 else GaussianPair(z / 2))
 
     def zcdp(self, relation: str) -> float:
-        return 1 / (2 * self.noise_multiplier**2)
+        return 1 / (2 * self.noise_multiplier**2)  # Bun and Steinke 2016, Proposition 1.6
 
     def gdp(self) -> tuple[float, bool]:
         return 1 / self.noise_multiplier, True
@@ -65,7 +67,7 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
 class DiscreteGaussianEvent(
     Event, tag="DiscreteGaussian", stored=("sigma", "sensitivity", "dimension"), knows_label=True
 ):
-    """Integers of bounded L2 sensitivity plus discrete Gaussian noise.
+    """Discrete Gaussian mechanism: integers of bounded L2 sensitivity plus discrete noise.
 
     Parameters
     ----------
@@ -76,9 +78,31 @@ class DiscreteGaussianEvent(
     dimension : int, default=1
         Number of integers. A privacy loss distribution is known only for one.
 
+    Notes
+    -----
+    On a Poisson sample the Renyi divergence at integer orders a is the continuous Gaussian's. Let Q
+    be the noise, P the noise moved by v, a vector of integers, r = P/Q, and m(r) = 1 - q + q r. By
+    joint convexity the two directions are E_Q[m(r)^a] and E_Q[m(r)^(1-a)].
+
+    The first is a sum over k of binomial weights times E_Q[r^k] = exp(k (k-1) v^2 / (2 sigma^2)).
+    This is exact, since the grid moved by k v is the same grid. Each term is the continuous
+    Gaussian's, and grows with the norm of v.
+
+    The second is never larger (as Mironov, Talwar and Zhang show for the Gaussian, Theorem 5). As
+    x -> v - x turns P into Q, E_Q[g(r)] = E_Q[g(r) + r g(1/r)] / 2. Let g(r) = f(m(r)) and
+    f(m) = m^a - m^(1-a). With b = (1-q) r + q, g(r) + r g(1/r) = f(m(r)) - b f(r/b), because
+    f(1/m) = -f(m) / m. Let r >= 1, which covers its inverse. Then b (r/b - 1) = m(r) - 1, so the
+    difference is (m(r) - 1) (s(m(r)) - s(r/b)) with s(m) = f(m) / (m - 1). From 1 on f is convex,
+    so s grows with m, and m(r) b >= r.
+
+    Fractional orders are rounded up, because the divergence does not decrease with the order.
+
     References
     ----------
-    Canonne, Kamath, Steinke (2020), "The discrete Gaussian for differential privacy".
+    C. Canonne, G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS
+    2020, arXiv:2004.00010.
+    I. Mironov, K. Talwar and L. Zhang, "Renyi differential privacy of the sampled Gaussian
+    mechanism", 2019, arXiv:1908.10530.
     """
 
     sigma: float
@@ -100,55 +124,19 @@ class DiscreteGaussianEvent(
         return CLOSED_FORM_WORK + WORK_PER_ATOM * min(atoms, MOST_ATOMS)
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Canonne, Kamath and Steinke 2020, Proposition 5
         return orders * self.sensitivity**2 / (2 * self.sigma**2)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        """Return the Renyi divergence of a Poisson sample: at integer orders the Gaussian's.
-
-        Let Q be the noise, P the same moved by v, a vector of integers, r = P/Q, and m(r) =
-        1 - q + q r. By joint convexity the two directions are E_Q[m(r)^a] and E_Q[m(r)^(1-a)].
-
-        The first is a sum over k of binomial weights times E_Q[r^k] = exp(k (k-1) v^2 / (2
-        sigma^2)), exactly, as the grid moved by k v is the same grid: term by term the continuous
-        Gaussian's, and growing with the norm of v.
-
-        The second is never larger (Mironov et al., Theorem 5). As x -> v - x turns P into Q,
-        E_Q[g(r)] = E_Q[g(r) + r g(1/r)] / 2; let g(r) = f(m(r)), f(m) = m^a - m^(1-a). With
-        b = (1-q) r + q, g(r) + r g(1/r) = f(m(r)) - b f(r/b), because f(1/m) = -f(m) / m. Let
-        r >= 1, which covers its inverse. Then b (r/b - 1) = m(r) - 1, so that the difference is
-        (m(r) - 1) (s(m(r)) - s(r/b)) with s(m) = f(m) / (m - 1). From 1 on f is convex, so s grows
-        with m, and m(r) b >= r.
-
-        Fractional orders are rounded up: the divergence does not decrease with the order.
-
-        Parameters
-        ----------
-        rate : float
-            The probability q with which each record is in the sample, in (0, 1].
-        orders : ndarray of shape (n_orders,)
-            Renyi orders, above 1.
-        relation : str
-            The neighbouring relation.
-
-        Returns
-        -------
-        ndarray of shape (n_orders,)
-            In nats.
-
-        References
-        ----------
-        Mironov, Talwar, Zhang (2019), "Renyi differential privacy of the sampled Gaussian
-        mechanism", arXiv:1908.10530.
-        """
         if replaces(relation):
-            if rate == 1:  # a contribution may change sign, which is twice its norm
+            if rate == 1:  # a contribution may change its sign, which is twice its norm
                 return rdp(self.grouped(2), orders, relation)
             raise TypeError(
                 "No Renyi bound is known for Poisson-sampled discrete Gaussian noise under "
-                f"relation={relation!r}, where a sample holds one of two contributions. Use "
-                "'add_remove' or 'zero_out'."
+                f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
             )
         z = self.sigma / self.sensitivity
+        # Mironov, Talwar and Zhang 2019, the sum for integer orders; see Notes of the class
         return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING
 
     def dominating_pairs(self, relation: str) -> Pairs:
@@ -162,13 +150,14 @@ class DiscreteGaussianEvent(
         p = np.exp(-((x - shift) ** 2) / (2 * self.sigma**2))
         q = np.exp(-(x**2) / (2 * self.sigma**2))
         losses = shift * (2 * x - shift) / (2 * self.sigma**2)
-        total = max(p.sum(), q.sum())
+        total = max(p.sum(), q.sum())  # each is the whole mass but for its truncated tails
         gap = shift / (2 * self.sigma**2)
         return both(
             AtomPair(tuple(losses), tuple(p / total), tuple(q / total), gap=gap, unbounded=True)
         )
 
     def zcdp(self, relation: str) -> float:
+        # Canonne, Kamath and Steinke 2020: the zCDP of the continuous Gaussian
         return self.sensitivity**2 / (2 * self.sigma**2)
 
     def grouped(self, size: int) -> DiscreteGaussianEvent:

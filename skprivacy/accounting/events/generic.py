@@ -1,4 +1,4 @@
-"""Releases of which only an (epsilon, delta) bound is known, or nothing at all."""
+"""Releases known only by an (epsilon, delta) bound, and releases without protection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ApproxDP", "NonPrivate"]
 
 @dataclass(frozen=True)
 class NonPrivate(Event, tag="NonPrivate", knows_label=True):
-    """A release without any protection."""
+    """Release without any protection."""
 
     work = closed_form_work
 
@@ -33,7 +33,7 @@ class NonPrivate(Event, tag="NonPrivate", knows_label=True):
 
 @dataclass(frozen=True)
 class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=True):
-    """Any (epsilon, delta)-differentially private release.
+    """Release of which only (epsilon, delta)-differential privacy is known.
 
     Parameters
     ----------
@@ -65,8 +65,9 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
         return both(pure_pair(self.epsilon, self.delta))
 
     def grouped(self, size: int) -> Event:
-        # k steps: (k epsilon, delta (1 + e^epsilon + ... + e^((k - 1) epsilon)))
+        # Dwork and Roth 2014, group privacy: k steps are (k epsilon, delta')-DP with
+        # delta' = delta (1 + e^epsilon + ... + e^((k - 1) epsilon)).
         with np.errstate(over="ignore"):
             steps = np.expm1(size * self.epsilon) / np.expm1(self.epsilon) if self.epsilon else size
-        delta = self.delta * float(steps) * (1 + 1e-14)  # rounding of both exponentials
+        delta = self.delta * float(steps) * (1 + 1e-14)  # for rounding
         return ApproxDP(size * self.epsilon, delta) if delta < 1 else NonPrivate()

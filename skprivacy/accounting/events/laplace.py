@@ -1,4 +1,4 @@
-"""Laplace noise, continuous and discrete."""
+"""Laplace mechanism, with continuous or discrete (geometric) noise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DiscreteLaplaceEvent", "LaplaceEvent"]
 
 @dataclass(frozen=True)
 class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_label=True):
-    """A scalar or vector of bounded L1 sensitivity plus independent Laplace noise.
+    """Laplace mechanism: a scalar or vector of bounded L1 sensitivity plus Laplace noise.
 
     Parameters
     ----------
@@ -34,6 +34,7 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
     work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Mironov 2017, Proposition 6
         t = 1 / self.noise_multiplier
         a = orders
         up = np.log(a / (2 * a - 1)) + (a - 1) * t
@@ -43,6 +44,7 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
     has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
+        # Half of P has the largest loss: outcomes on the far side of its centre
         return both(SlopePair(1 / self.noise_multiplier, atoms=True))
 
     def grouped(self, size: int) -> LaplaceEvent:
@@ -53,7 +55,7 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
 class DiscreteLaplaceEvent(
     Event, tag="DiscreteLaplace", stored=("scale", "sensitivity"), knows_label=True
 ):
-    """Integers of bounded L1 sensitivity plus two-sided geometric noise.
+    """Geometric mechanism: integers of bounded L1 sensitivity plus discrete Laplace noise.
 
     Parameters
     ----------
@@ -88,6 +90,7 @@ class DiscreteLaplaceEvent(
                 f"{self!r} has more than {MOST_ATOMS} distinct losses. Account for it as "
                 "ApproxDP(sensitivity / scale)."
             )
+        # P moves the noise Q by t. Outcomes left of 0 or right of t share one loss, -t or t steps.
         ratio = math.exp(-step)
         inner = np.exp(-step * np.arange(1, t)) * (1 - ratio) / (1 + ratio)
         p = np.r_[1 / (1 + ratio), inner, ratio**t / (1 + ratio)][::-1]

@@ -1,4 +1,4 @@
-"""Logistic noise."""
+"""Additive logistic mechanism (Yang, Gohari and Topcu 2022)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["LogisticEvent"]
 
 @dataclass(frozen=True)
 class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), knows_label=True):
-    """A scalar or vector plus independent logistic noise (the additive logistic mechanism).
+    """Additive logistic mechanism: a scalar or vector plus independent logistic noise.
 
     Parameters
     ----------
@@ -28,6 +28,24 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         Scale of the noise divided by the sensitivity. The variance is (pi * scale)**2 / 3.
     norm : {1, 2}, default=1
         Norm of the sensitivity.
+
+    Notes
+    -----
+    On a Poisson sample the Renyi bound of the Gaussian with the same zCDP is valid at integer
+    orders. Fractional orders are rounded up, because the divergence does not decrease
+    with the order.
+
+    Under L2 sensitivity a Gaussian pair dominates, in any dimension. Logistic noise x of scale 1 is
+    g(y) for standard normal y, with g = F^-1(Phi) and the logistic F. To move x by t is to move y
+    by at most t max F(1-F)/phi = t sqrt(pi/8). Here F(1-F) <= e^(-y^2/2)/4 follows from erf(u)^2 >=
+    1 - e^(-u^2): a square contains more of a bivariate normal law than its inscribed disc. So
+    the trade-off curve of each coordinate lies above that of a normal coordinate with that shift.
+    Trade-off curves of normal coordinates compose, and the squares of their shifts add up.
+
+    References
+    ----------
+    Y. Yang, P. Gohari and U. Topcu, "Additive logistic mechanism for privacy-preserving
+    self-supervised learning", 2022.
     """
 
     noise_multiplier: float
@@ -42,30 +60,11 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         t = 1 / self.noise_multiplier
-        if self.norm == 2:  # D_a(t) <= a t^2 / 6 per coordinate, and the squares add up
+        if self.norm == 2:  # D_a(t) <= a t^2 / 6 in each coordinate, and the squares add up
             return orders * t**2 / 6
         return (_log_sinhc((2 * orders - 1) * t / 2) - _log_sinhc(t / 2)) / (orders - 1)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        """Return the bound of the Gaussian with the same zCDP, which is valid at integer orders.
-
-        The Renyi divergence does not decrease with the order, so fractional orders are rounded up
-        to the next integer.
-
-        Parameters
-        ----------
-        rate : float
-            The probability with which each record is in the sample, in (0, 1].
-        orders : ndarray of shape (n_orders,)
-            Renyi orders, above 1.
-        relation : str
-            The neighbouring relation.
-
-        Returns
-        -------
-        ndarray of shape (n_orders,)
-            In nats.
-        """
         if replaces(relation):
             raise TypeError(
                 "No Renyi bound is known for Poisson-sampled logistic noise under "
@@ -75,26 +74,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         return np.array([binomial_rdp(math.ceil(a), rate, z) for a in orders]) * ROUNDING
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        """Return a logistic pair or, under L2 sensitivity, a Gaussian pair for any dimension.
-
-        Logistic noise x of scale 1 is g(y) for standard normal y, with g = F^-1(Phi) and the
-        logistic F. Moving x by t moves y by at most t max F(1-F)/phi = t sqrt(pi/8), because
-        F(1-F) <= e^(-y^2/2)/4 by erf(u)^2 >= 1 - e^(-u^2): a square contains more of a bivariate
-        normal distribution than its inscribed disc. The trade-off curve of each coordinate thus
-        lies above that of a normal coordinate with that shift; those compose, and the squares of
-        their shifts add up.
-
-        Parameters
-        ----------
-        relation : str
-            The neighbouring relation.
-
-        Returns
-        -------
-        tuple of two pairs
-            For removing, and for adding.
-        """
-        if self.norm == 2:
+        if self.norm == 2:  # see Notes of the class
             return both(LooseGaussianPair(math.sqrt(8 / math.pi) * self.noise_multiplier))
         return both(SlopePair(1 / self.noise_multiplier))
 
@@ -102,7 +82,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         return 1 / (6 * self.noise_multiplier**2)
 
     def gdp(self) -> tuple[float, bool]:
-        # That of the L2 pair; it holds for L1 too, as the L2 norm is at most the L1 norm.
+        # The mu of the L2 pair also holds for L1, since the L2 norm is at most the L1 norm.
         return math.sqrt(math.pi / 8) / self.noise_multiplier, True
 
     def grouped(self, size: int) -> LogisticEvent:

@@ -1,4 +1,4 @@
-"""Randomised response."""
+"""Randomised response (Warner 1965)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ __all__ = ["RandomizedResponseEvent"]
 class RandomizedResponseEvent(
     Event, tag="RandomizedResponse", stored=("epsilon", "n_categories"), knows_label=True
 ):
-    """One category, reported with randomised response.
+    """Randomised response: one category, reported with noise.
 
-    The true category is reported with probability e^epsilon / (e^epsilon + n_categories - 1).
+    The true category is reported with probability e^epsilon / (e^epsilon + n_categories - 1), every
+    other category with equal probability.
 
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Pure epsilon, above 0.
     n_categories : int, default=2
-        At least 2.
+        Number of categories, at least 2.
     """
 
     epsilon: float
@@ -42,6 +43,7 @@ class RandomizedResponseEvent(
     work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Mironov 2017, randomised response, with further categories that are equally likely
         high, low, rest = self._probabilities()
         a = orders
         moment = np.logaddexp(
@@ -60,10 +62,10 @@ class RandomizedResponseEvent(
         return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
 
     def grouped(self, size: int) -> Event:
-        # each unit of the group gives a response of its own
+        # Each unit of the group gives one response.
         return Repeated(self, size)
 
     def _probabilities(self) -> tuple[float, float, float]:
-        """Return those of the true category, one other category, and the remaining ones."""
+        """Return the probabilities of the true category, one other category, and the rest."""
         low = 1 / (math.exp(self.epsilon) + self.n_categories - 1)
         return math.exp(self.epsilon) * low, low, (self.n_categories - 2) * low

@@ -1,4 +1,4 @@
-"""What a Poisson sample with Gaussian noise costs a group of records."""
+"""Group privacy of Poisson-sampled Gaussian noise."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .gaussian import GaussianEvent
 
 __all__ = ["SampledGroup"]
 
-_MOST = 64  # numbers of records that are told apart
-_RARE = 1e-40
-_WORK_PER_NUMBER = 1e7
+_MAX_COUNTS = 64  # largest number of distinct counts of sampled records
+_NEGLIGIBLE = 1e-40  # tail probability beyond which counts are merged
+_WORK_PER_COUNT = 1e7
 
 
 @dataclass(frozen=True)
 class SampledGroup(
     Event, tag="SampledGroup", stored=("sampling_rate", "event", "size"), knows_label=True
 ):
-    """A step of Poisson-sampled Gaussian noise, for groups of at most ``size`` records.
+    """Poisson-sampled Gaussian mechanism for groups of at most ``size`` records.
 
-    It is what ``PoissonSampled(sampling_rate, event)`` costs if ``size`` records are there or not,
-    or are replaced, together: what ``PrivacyGuarantee.group`` makes of it.
+    It bounds the cost of ``PoissonSampled(sampling_rate, event)`` if ``size`` records are added,
+    removed or replaced together. :meth:`PrivacyGuarantee.group` makes it.
 
     Parameters
     ----------
@@ -39,34 +39,37 @@ class SampledGroup(
     event : GaussianEvent
         Its sensitivity bounds the norm of one record's contribution, under every relation.
     size : int
-        The most records that a group may have.
+        Largest number of records in a group.
 
     Notes
     -----
-    **Guarantees.** With j of a group's k records in the sample, an event of probability
-    w_j = Binomial(k, q)(j), their contributions add up to a vector of norm at most j. The pairs are
+    **Guarantees.** With probability w_j = Binomial(k, q)(j), j of a group's k records are in the
+    sample. Their contributions then add up to a vector of norm at most j. In any dimension these
+    pairs dominate:
 
     - removing: sum_j w_j N(j, z^2) from N(0, z^2); adding: the reverse;
-    - replacing: sum_j w_j N(j, z^2) from sum_j w_j N(-j, z^2),
+    - replacing: sum_j w_j N(j, z^2) from sum_j w_j N(-j, z^2).
 
-    and they dominate in any dimension. Proof. Let S be the records that are sampled, of probability
-    w_S, and u_S and v_S the sums of their contributions in the one and in the other data set (zero
-    if they are not there); the rest of the sample and its noise are the same in both. With x drawn
-    from N(0, z^2 I), and A_S and B_S the likelihood ratios of N(u_S) and N(v_S) to it, the
-    hockey-stick divergence at alpha is E (sum_S w_S A_S - alpha sum_S w_S B_S)_+. The ln A_S and
-    ln B_S are jointly normal, all means of A_S and B_S are 1, and the covariances are the inner
-    products of u_S and v_S, divided by z^2. For a convex f and any numbers c_i, the mean of
-    f(sum_i c_i e^(X_i - Var X_i / 2)) over normal X has, along the path between two covariances,
-    the derivative sum_ij c_i c_j (change of Cov_ij) E[f'' e^(...) e^(...)] / 2 (Kahane 1985): it
-    grows with every covariance of two terms of the same sign, and falls with that of two terms of
-    opposite signs. With s and t the numbers of records in S and T, <u_S, u_T> <= s t, <v_S, v_T> <=
-    s t and <u_S, v_T> >= -s t, all of which are attained at once by u_S = s and v_S = -s on a line:
-    replacing is proved; with v_S = 0, removing; with u_S = 0, adding. The same argument shows that
-    more, or larger, contributions never cost less, so smaller groups are covered. Steps compose as
-    dominating pairs do. No step is lost: the pairs are what contributions along one direction
-    attain.
+    Proof. Let S be the set of sampled records of the group, of probability w_S. Let u_S and v_S be
+    the sums of their contributions in the two data sets (zero for absent records). The rest of the
+    sample and its noise are the same in both. Let x be drawn from N(0, z^2 I), and A_S and B_S be
+    the likelihood ratios of N(u_S) and N(v_S) to it. The hockey-stick divergence at alpha is then
+    E (sum_S w_S A_S - alpha sum_S w_S B_S)_+. All ln A_S and ln B_S are jointly normal, and all
+    A_S and B_S have mean 1. Their covariances are the inner products of the u_S and v_S, divided by
+    z^2.
 
-    Above 63 records, some numbers j are rounded up to 64 values in all.
+    Take a convex f, any numbers c_i, and the mean of f(sum_i c_i e^(X_i - Var X_i / 2)) over normal
+    X. Along the path between two covariances its derivative is
+    sum_ij c_i c_j (change of Cov_ij) E[f'' e^(...) e^(...)] / 2 (Kahane 1985). So the mean grows
+    with every covariance of two terms of the same sign, and falls with every covariance of two
+    terms of opposite signs. Let s and t be the numbers of records in S and T. Then
+    <u_S, u_T> <= s t, <v_S, v_T> <= s t and <u_S, v_T> >= -s t. All three are attained at once by
+    u_S = s and v_S = -s on a line, which proves replacing. With v_S = 0 this proves removing, and
+    with u_S = 0 adding.
+
+    By the same argument more, or larger, contributions never cost less, so smaller groups are
+    covered. Steps compose as dominating pairs do. The bound is tight: contributions along one
+    direction attain the pairs. Above 63 records, the counts j are rounded up to 64 values in all.
 
     References
     ----------
@@ -99,9 +102,9 @@ class SampledGroup(
         whole("size", self.size)
 
     def work(self) -> float:
-        # Quadratures over as many Gaussians as numbers are told apart; and exact binomials, whose
-        # digits grow with the size: 0.01 s for 1,000 records, 5 s for 10,000.
-        return _WORK_PER_NUMBER * min(self.size, _MOST) + self.size**3 / 1000
+        # Quadratures over one Gaussian for each count, and exact binomials, whose digits grow with
+        # the size: 0.01 s for 1,000 records, 5 s for 10,000.
+        return _WORK_PER_COUNT * min(self.size, _MAX_COUNTS) + self.size**3 / 1000
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         weights, up, down = self._shifts(relation)
@@ -118,6 +121,7 @@ class SampledGroup(
         noise = self.event.noise_multiplier
         if len(weights) == 1:
             return both(GaussianPair(noise / (up[0] - down[0])))
+        # Choquette-Choo et al. 2024: mixtures of Gaussians; see Notes of the class
         remove = MixedGaussians(noise, weights, up, down)
         if replaces(relation):
             return both(remove)
@@ -132,22 +136,24 @@ class SampledGroup(
         return SampledGroup(self.sampling_rate, self.event, size * self.size)
 
     def _shifts(self, relation: str) -> tuple[tuple[float, ...], ...]:
-        """Return weights, the shifts of P and those of Q, for removing or replacing a group."""
-        weights, up = _contributions(self.sampling_rate, self.size)
+        """Return the weights and the shifts of P and of Q, for removing or replacing a group."""
+        weights, up = _count_probabilities(self.sampling_rate, self.size)
         return weights, up, tuple(-c if replaces(relation) else 0.0 for c in up)
 
 
 @lru_cache(maxsize=64)
-def _contributions(rate: float, size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return probabilities of the numbers of sampled records; rare and many ones are rounded up."""
+def _count_probabilities(rate: float, size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the probabilities of the counts of sampled records; many counts are rounded up."""
     if rate == 1:
         return (1.0,), (float(size),)
     j = np.arange(size + 1)
-    weights = np.array([_binomial(int(i), size, rate) for i in j])
+    weights = np.array([_binomial_probability(int(i), size, rate) for i in j])
     bound = j
-    if size >= _MOST:
-        likely = j[(binom.sf(j, size, rate) > _RARE) & (binom.cdf(j, size, rate) > _RARE)]
-        kept = np.unique(np.linspace(likely[0], likely[-1], _MOST - 1).round().astype(int))
+    if size >= _MAX_COUNTS:
+        likely = j[
+            (binom.sf(j, size, rate) > _NEGLIGIBLE) & (binom.cdf(j, size, rate) > _NEGLIGIBLE)
+        ]
+        kept = np.unique(np.linspace(likely[0], likely[-1], _MAX_COUNTS - 1).round().astype(int))
         bound = np.r_[kept, size][np.searchsorted(np.r_[kept, size], j)]
     shifts, where = np.unique(bound, return_inverse=True)
     total = np.bincount(where, weights)
@@ -155,8 +161,8 @@ def _contributions(rate: float, size: int) -> tuple[tuple[float, ...], tuple[flo
     return tuple((total / math.fsum(total))[here].tolist()), tuple(shifts[here].astype(float))
 
 
-def _binomial(j: int, n: int, q: float) -> float:
-    """Return a binomial probability to a few units in the last place, where ``binom`` has ten."""
+def _binomial_probability(j: int, n: int, q: float) -> float:
+    """Return a binomial probability, accurate to a few ulps (``scipy.stats.binom``: ten)."""
     choose = math.comb(n, j)
     log = j * math.log(q) + (n - j) * math.log1p(-q)
     if choose < 2**1000 and log > -700:

@@ -1,4 +1,4 @@
-"""Poisson sampling of records and its amplification of privacy."""
+"""Privacy amplification by Poisson sampling of records."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .sampled_group import SampledGroup
 
 __all__ = ["PoissonSampled"]
 
-_WORK = 2e6  # of quadratures at fractional Renyi orders
+_SAMPLING_WORK = 2e6  # for quadratures at fractional Renyi orders
 
 
 @dataclass(frozen=True)
 class PoissonSampled(
     Event, tag="PoissonSampled", stored=("sampling_rate", "event"), knows_label=True
 ):
-    """An event on a sample that includes each record independently.
+    """Event on a Poisson sample, which includes each record independently.
 
     Parameters
     ----------
     sampling_rate : float
         The probability of inclusion, in (0, 1].
     event : Event
-        The event on the sample. **Its sensitivity bounds the norm of one record's contribution,
-        under every relation**: a DP-SGD step of clipping norm C and noise of standard deviation
-        z * C is ``PoissonSampled(q, GaussianEvent(z))``, whatever the relation.
+        The event on the sample. **Under every relation its sensitivity is a bound on the norm of
+        one record's contribution**: a DP-SGD step of clipping norm C and noise of standard
+        deviation z * C is ``PoissonSampled(q, GaussianEvent(z))``, whatever the relation.
     """
 
     sampling_rate: float
@@ -44,10 +44,10 @@ class PoissonSampled(
         check_event("event", self.event)
 
     def work(self) -> float:
-        return _WORK + 2 * self.event.work()
+        return _SAMPLING_WORK + 2 * self.event.work()
 
     def renyi_work(self) -> float:
-        return _WORK + 2 * self.event.renyi_work()
+        return _SAMPLING_WORK + 2 * self.event.renyi_work()
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         if self.sampling_rate == 1 and not replaces(relation):
@@ -72,19 +72,21 @@ class PoissonSampled(
             return base
         if base[0] != base[1] or base[0].infinity:
             raise NoLossDistributionError(
-                f"A Poisson sample of {inner!r} is not covered: the dominating pair of the event "
-                "is not symmetric. Account for it without sampling."
+                f"A Poisson sample of {inner!r} is not covered, since the dominating pair of the "
+                "event is not symmetric. Account for it without sampling."
             )
+        # Zhu, Dong and Wang 2022, Theorem 11
         return Removed(base[0], rate), Added(base[1], rate)
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
         if replaces(relation):
             return None
+        # A sample of a sample is a sample, at the product of the rates.
         return PoissonSampled(rate * self.sampling_rate, self.event).dominating_pairs(relation)
 
     def zcdp(self, relation: str) -> float:
-        # zCDP has no amplification by sampling, so the bound of the whole data set is used. Where a
-        # contribution is replaced two contributions change, as in a group of two.
+        # zCDP has no amplification by sampling, so this is the bound without sampling. A replaced
+        # contribution moves by up to twice its norm, which multiplies rho by four.
         return total_zcdp(self.event, relation) * (4 if replaces(relation) else 1)
 
     def grouped(self, size: int) -> Event | None:
@@ -99,6 +101,7 @@ class PoissonSampled(
             return math.inf, True
         if self.sampling_rate == 1:
             return self.event.gdp()
+        # Bu, Dong, Long and Su 2020: the limit of T steps is q sqrt(T (e^(1/z^2) - 1))
         precision = 1 / self.event.noise_multiplier**2
         square = math.expm1(precision) if precision < 700 else math.inf
         return self.sampling_rate * math.sqrt(square), False

@@ -1,4 +1,4 @@
-"""The best of a random number of private trials."""
+"""Private selection: the best of a random number of runs (Papernot and Steinke 2022)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..pld.pairs import both
 
 __all__ = ["PrivateSelection"]
 
-_LEAST = 1e-15  # smallest delta on the privacy curve, of runs that cannot fail
-_ROUNDING = 1e-4  # share by which the probability of failure is exceeded
-_MOST = 350.0  # the exponential of twice as much is the largest that does not overflow
-_POINTS = 250
-_NONE = 1e-100  # a shape that differs from 0 by nothing that a float can show
+_SMALLEST_RUN_DELTA = 1e-15  # on the privacy curve of a run that cannot fail
+_FAILURE_MARGIN = 1e-4  # relative margin above the probability of an infinite loss
+_LARGEST_RUN_LOSS = 350.0  # the exponential of twice this loss is still finite
+_RUN_POINTS = 250
+_ZERO_SHAPE = 1e-100  # shapes below this give the same floats as shape 0
 
 Floats = NDArray[np.float64]
 
@@ -31,12 +31,12 @@ Floats = NDArray[np.float64]
 class PrivateSelection(
     Event, tag="PrivateSelection", stored=("event", "eta", "gamma"), knows_label=True
 ):
-    """The best of K runs, K drawn from a truncated negative binomial distribution.
+    """Private selection: the best of K runs, for K from a truncated negative binomial distribution.
 
     Parameters
     ----------
     event : Event
-        One run, including the score that it is selected by. All runs must have the same event.
+        One run, including the score by which it is selected. All runs must have the same event.
     eta : float, default=1.0
         Shape, above -1: 1 is geometric, 0 logarithmic.
     gamma : float, default=0.1
@@ -44,13 +44,24 @@ class PrivateSelection(
 
     Notes
     -----
-    The bound holds only for a *random* number of trials. A fixed grid composes.
+    The bound holds only for a *random* number of runs. The runs of a fixed grid compose.
+
+    The dominating pair bounds the privacy curve of the best run by the curve of one run, as in
+    Koskela, Redberg and Wang. Let u(y) be the probability that one run is no better than y, and f
+    the generating function of K. The best run has the density f'(u(y)) times that of one run. f'
+    increases up to f'(1) = E K, and f'(u) is proportional to
+    (gamma + (1 - gamma)(1 - u))^-(eta + 1). Suppose one run is (e, d)-private with
+    (1 - gamma) d <= gamma (expm1 e). Then between neighbouring data sets gamma + (1 - gamma)(1 - u)
+    grows by a factor of at most e^e, so for every epsilon
+
+        delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
 
     References
     ----------
-    Papernot, Steinke (2022), "Hyperparameter tuning with Renyi differential privacy",
+    N. Papernot and T. Steinke, "Hyperparameter tuning with Renyi differential privacy", ICLR 2022,
     arXiv:2110.03620, Theorem 2.
-    Koskela, Redberg, Wang (2024), "Privacy profiles for private selection", arXiv:2402.06701.
+    A. Koskela, R. Redberg and Y.-X. Wang, "Privacy profiles for private selection", ICML 2024,
+    arXiv:2402.06701.
     """
 
     event: Event
@@ -69,7 +80,7 @@ class PrivateSelection(
     @property
     def expected_trials(self) -> float:
         """Mean number of runs."""
-        if abs(self.eta) < _NONE:  # below are numbers of few digits
+        if abs(self.eta) < _ZERO_SHAPE:  # the quotient below would lose its digits
             return (1 / self.gamma - 1) / -math.log(self.gamma)
         fall = -math.expm1(self.eta * math.log(self.gamma))
         return self.eta * (1 - self.gamma) / (self.gamma * fall)
@@ -86,44 +97,26 @@ class PrivateSelection(
         return 2 * self.event.renyi_work()
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Papernot and Steinke 2022, Theorem 2, at the best second order
         grid, costs = DEFAULT_ORDERS, rdp(self.event, DEFAULT_ORDERS, relation)
         choice = float(((1 - 1 / grid) * costs - math.log(self.gamma) / grid).min())
         trials = math.log(self.expected_trials) / (orders - 1)
         return rdp(self.event, orders, relation) + (1 + self.eta) * choice + trials
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        """Return pairs for a bound on the privacy curve of the best run by that of one run.
-
-        Let u(y) be the probability that one run is no better than y, and f the generating function
-        of K. The best run has the density f'(u(y)) times that of one run, f' increases up to
-        f'(1) = E K, and f'(u) is proportional to (gamma + (1 - gamma)(1 - u))^-(eta + 1). If one
-        run is (e, d)-private with (1 - gamma) d <= gamma (expm1 e), then between neighbouring data
-        sets gamma + (1 - gamma)(1 - u) grows by a factor of at most e^e, so for every epsilon
-
-            delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon).
-
-        Parameters
-        ----------
-        relation : str
-            The neighbouring relation.
-
-        Returns
-        -------
-        tuple of two pairs
-            For removing, and for adding.
-        """
         one = pld(self.event, relation)
-        least = one.infinity * (1 + _ROUNDING) + _LEAST  # delta is never below what can fail
+        least = one.infinity * (1 + _FAILURE_MARGIN) + _SMALLEST_RUN_DELTA  # delta is at least this
         top = one.epsilon(least) if least < 1 else math.inf
-        if not top < _MOST:
+        if not top < _LARGEST_RUN_LOSS:
             raise NoLossDistributionError(
                 f"{self!r} has privacy losses too large for a distribution. Use more noise."
             )
-        epsilons = np.linspace(0, top, _POINTS)
+        epsilons = np.linspace(0, top, _RUN_POINTS)
         deltas = one.deltas(epsilons)
         deltas = np.minimum(deltas * (1 + 1e-9), 1.0)  # exceeds all later rounding errors
+        # Koskela, Redberg and Wang 2024: delta(epsilon + (eta + 1) e) <= E K delta_1(epsilon)
         drift = (self.eta + 1) * _least_drift(epsilons, deltas, self.gamma)
-        if not drift < _MOST:
+        if not drift < _LARGEST_RUN_LOSS:
             raise NoLossDistributionError(
                 f"{self!r} has too many trials for a distribution. Use a larger gamma."
             )
@@ -131,7 +124,7 @@ class PrivateSelection(
         return both(pair_of_curve(epsilons + drift, several))
 
     def grouped(self, size: int) -> PrivateSelection | None:
-        # the bounds speak of one run on any two data sets
+        # The bounds hold for one run on any two data sets, so also for groups.
         one = self.event.grouped(size)
         return None if one is None else PrivateSelection(one, self.eta, self.gamma)
 

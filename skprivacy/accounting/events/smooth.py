@@ -1,4 +1,4 @@
-"""Gaussian noise calibrated to smooth sensitivity."""
+"""Gaussian noise scaled to smooth sensitivity (Papernot et al. 2018, mechanism GNSS)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SmoothGaussianEvent"]
 class SmoothGaussianEvent(
     Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift"), knows_label=True
 ):
-    """One number of smooth sensitivity S, plus ``lift`` S, plus Gaussian noise in units of S.
+    """GNSS: a number of smooth sensitivity S, plus ``lift`` S, plus Gaussian noise scaled to S.
 
     Parameters
     ----------
@@ -31,15 +31,16 @@ class SmoothGaussianEvent(
 
     Notes
     -----
-    The two normal distributions may differ in spread by a factor r between e^-b and e^b, and in
-    their means by 1 + lift (e^b - 1) times the S of the smaller spread. Both terms of their
-    divergence are largest at r = e^-b. The bound is infinite from order 1 / (1 - e^-2b) on. It is
-    slightly below the published one, which has e^2b / z^2 where this one has about half of that, or
-    more.
+    Let b be the smoothness. The two normal distributions may differ in spread by a factor r between
+    e^-b and e^b, and in their means by 1 + lift (e^b - 1) times the S of the smaller spread. Both
+    terms of their divergence are largest at r = e^-b. The bound is infinite from order
+    1 / (1 - e^-2b) on. It is slightly below the published bound, which has e^2b / z^2 in place of
+    a term of at least about half that size.
 
     References
     ----------
-    Papernot et al. (2018), "Scalable private learning with PATE", appendix B, mechanism GNSS.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, appendix B, mechanism
+    GNSS (Theorem 23).
     """
 
     noise_multiplier: float
@@ -56,9 +57,10 @@ class SmoothGaussianEvent(
     work = closed_form_work
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Papernot et al. 2018, Theorem 23, with the exact Renyi divergence of normal distributions
         a, b, z = orders, self.smoothness, self.noise_multiplier
         with np.errstate(over="ignore"):
-            distance = 1 + self.lift * float(np.expm1(b))  # infinity is too far, too
+            distance = 1 + self.lift * float(np.expm1(b))  # may be infinite, as is the bound then
         variance = 1 + a * math.expm1(-2 * b)
         means = a * (distance * math.exp(-b) / z) ** 2 / (2 * variance)
         spreads = (-a * b - np.log(variance) / 2) / (a - 1)

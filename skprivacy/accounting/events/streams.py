@@ -1,9 +1,9 @@
-"""Streams with noise that is correlated between steps: one event for the whole run.
+"""Matrix factorisation mechanisms: streams with correlated noise, as one event for the whole run.
 
 Step t of a run yields a vector x_t, the sum of the contributions of the records in its batch. A
-matrix factorisation releases C x + z row by row, where z is independent Gaussian noise, each row as
-soon as the last step in it is over. Anything computed from it, such as x + C^-1 z, is
-post-processing.
+matrix factorisation releases C x + z row by row, where z is independent Gaussian noise. Each row is
+released as soon as its last step is over. Anything computed from the rows, such as x + C^-1 z, is
+post-processing. Start reading at :class:`MatrixFactorization`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ..pld.pairs import GaussianPair, both
 
 __all__ = ["BandedFactorization", "MatrixFactorization", "TreeAggregation"]
 
-_WORK_PER_STEP = 200  # of sensitivities, one pass over the steps for each level of a tree
+_WORK_PER_STEP = 200  # for the sensitivity: one pass over the steps for each level of a tree
 
 
 @dataclass(frozen=True)
 class MatrixFactorization(Event, tag=None):
-    """A stream in which every record is in the same public batch of every epoch.
+    """Matrix factorisation mechanism: each record is in the same public batch of every epoch.
 
-    A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times, each
-    time a vector of norm at most 1.
+    A record of batch i contributes at the steps i, i + steps_per_epoch, ..., ``epochs`` times. Each
+    contribution is a vector of norm at most 1.
 
     Parameters
     ----------
@@ -41,14 +41,15 @@ class MatrixFactorization(Event, tag=None):
 
     Notes
     -----
-    **Guarantees.** Those of one Gaussian release with noise multiplier
+    **Guarantees.** The run costs as much as one Gaussian release with noise multiplier
     ``noise_multiplier / sensitivity``, where ``sensitivity`` is the largest norm of C u over all
-    contributions u of one record. The entries of C are not negative, so the maximum is attained by
-    contributions that all point in the same direction (the squared norm is a sum of inner products,
-    none of which another direction could increase). Contributions may depend on earlier answers,
-    because the noise is Gaussian and no row contains a future step (Denisov et al. 2022, theorem
-    2.1). Relations: ``zero_out``, and ``replace_one`` and ``label`` at twice the sensitivity. Under
-    ``add_remove``, one more record would move the others between batches, so there is no guarantee.
+    contributions u of one record. The entries of C are not negative, so contributions that all
+    point in the same direction attain the maximum: the squared norm is a sum of inner products, and
+    no other direction increases any of them. Contributions may depend on earlier answers, because
+    the noise is Gaussian and no row contains a future step (Denisov et al. 2022, theorem 2.1). The
+    relation may be ``zero_out``, or ``replace_one`` or ``label`` at twice the sensitivity. Under
+    ``add_remove`` there is no guarantee, since one more record would move the others between
+    batches.
 
     References
     ----------
@@ -75,7 +76,7 @@ class MatrixFactorization(Event, tag=None):
     @property
     @abstractmethod
     def sensitivity(self) -> float:
-        """Largest norm of C u, where no single contribution in u has a norm above 1."""
+        """Largest norm of C u, if each contribution in u has a norm of at most 1."""
 
     def effective_noise(self, relation: str) -> float:
         """Return the noise multiplier of the single Gaussian release equivalent to the run.
@@ -92,10 +93,11 @@ class MatrixFactorization(Event, tag=None):
         """
         if relation == "add_remove":
             raise NoLossDistributionError(
-                f"{type(self).__name__} has no guarantee under relation='add_remove': with one "
-                "more or one fewer record, the others would change their positions in the stream. "
-                "Use relation='zero_out' or 'replace_one'."
+                f"{type(self).__name__} has no guarantee under relation='add_remove': adding or "
+                "removing a record would move the others in the stream. Use relation='zero_out' or "
+                "'replace_one'."
             )
+        # A replaced contribution moves by up to twice its norm.
         contributions = 2 if replaces(relation) else 1
         return self.noise_multiplier / (contributions * self.sensitivity)
 
@@ -103,6 +105,7 @@ class MatrixFactorization(Event, tag=None):
         return CLOSED_FORM_WORK + _WORK_PER_STEP * self.n_steps
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Denisov et al. 2022, theorem 2.1: one Gaussian release, even for adaptive streams
         return orders / (2 * self.effective_noise(relation) ** 2)
 
     def dominating_pairs(self, relation: str) -> Pairs:
@@ -122,14 +125,14 @@ class BandedFactorization(
     stored=("noise_multiplier", "steps_per_epoch", "epochs", "coefficients"),
     knows_label=True,
 ):
-    """A stream with banded Toeplitz noise: row t of C is ``coefficients``, backwards from t.
+    """Banded matrix factorisation: row t of the Toeplitz C is ``coefficients``, backwards from t.
 
     Parameters
     ----------
     noise_multiplier : float
         Standard deviation of the independent noise z divided by the norm of one contribution.
     steps_per_epoch : int
-        Number of batches, of which each record is in exactly one.
+        Number of batches. Each record is in exactly one batch.
     epochs : int
         Number of passes over the batches, always in the same order.
     coefficients : tuple of float, default=(1.0,)
@@ -137,10 +140,15 @@ class BandedFactorization(
 
     Notes
     -----
-    Batch 0 has the largest sensitivity: that of batch i is the same sum, truncated i steps earlier.
-    If the coefficients decrease, the order may even change between epochs: the sensitivity bounds
-    every record that contributes at most ``epochs`` times, at steps that are public and at least
-    ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
+    Batch 0 has the largest sensitivity, since the sum for batch i is the same sum cut off i steps
+    earlier. If the coefficients decrease, the order of batches may even change between epochs. The
+    sensitivity then covers every record that contributes at most ``epochs`` times, at public steps
+    at least ``steps_per_epoch`` apart (Kalinin and Lampert 2024, theorem 2).
+
+    References
+    ----------
+    N. Kalinin and C. Lampert, "Banded square root matrix factorization for differentially private
+    model training", NeurIPS 2024.
 
     Examples
     --------
@@ -158,8 +166,8 @@ class BandedFactorization(
         usable = all(isinstance(c, float | int) and 0 <= c < math.inf for c in self.coefficients)
         if not usable or not self.coefficients or self.coefficients[0] != 1:
             raise ValueError(
-                f"coefficients={self.coefficients!r} must be finite numbers >= 0, the first 1. "
-                "Divide all of them by the first."
+                f"coefficients={self.coefficients!r} must be finite numbers >= 0 that begin with "
+                "1. Divide all of them by the first."
             )
 
     @property
@@ -174,17 +182,17 @@ class TreeAggregation(
     stored=("noise_multiplier", "steps_per_epoch", "epochs"),
     knows_label=True,
 ):
-    """A stream whose running sums are composed of noisy sums over 2^l steps.
+    """Tree aggregation: running sums are made of noisy sums over 2^l steps.
 
     Row (l, m) of C sums the steps m 2^l to (m + 1) 2^l - 1. Only even m are needed: the sum of the
-    first t steps has one such row for each binary digit 1 of t.
+    first t steps uses one such row for each binary digit 1 of t.
 
     Parameters
     ----------
     noise_multiplier : float
         Standard deviation of the noise of each row divided by the norm of one contribution.
     steps_per_epoch : int
-        Number of batches, of which each record is in exactly one.
+        Number of batches. Each record is in exactly one batch.
     epochs : int
         Number of passes over the batches, always in the same order.
 

@@ -1,4 +1,4 @@
-"""A declared number of votes of which nothing but the winners is released."""
+"""Block of votes: a declared number of noisy arg-max queries of which only winners are released."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _KINDS: dict[str, type[GNMaxVote] | type[LNMaxVote] | type[VoteThreshold]] = {
     "threshold": VoteThreshold,
 }
 
-_WORK_PER_QUERY = 1e6  # of the recursion, 10 s for 1,024 queries
+_WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
 
-# At equal cost, the noise of a block of n over that of as many votes with their counts is about
-# a + b n**-.82. Here are a and b, fitted: to 3e-4 from 30 queries on, with Laplace noise to 6e-3.
-# In the limit it is sqrt(2 / pi) for tests, and sqrt(1 / 3) with Laplace noise.
-_SAVES = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984, 0.314)}
+# At equal cost, let r be the noise of a block of n queries divided by the noise of n votes with
+# public counts. Then r is about a + b n**-.82, with a and b below, which were fitted to 3e-4 from
+# 30 queries on (Laplace noise: to 6e-3). In the limit r is sqrt(2 / pi) for tests, and sqrt(1 / 3)
+# with Laplace noise.
+_NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984, 0.314)}
 
 
 @dataclass(frozen=True)
@@ -37,36 +38,37 @@ class VoteBlock(
     stored=("kind", "noise_multiplier", "n_queries", "moved"),
     knows_label=True,
 ):
-    """At most so many votes, declared beforehand, of which only the winners are released.
+    """Block of votes: at most ``n_queries`` queries, of which only the winners are released.
 
-    It costs about a fifth less than the same number of :class:`GNMaxVote` or
-    :class:`VoteThreshold`, and little more than half as much as :class:`LNMaxVote`, which would
-    allow for the noisy counts to be published as well.
+    A block costs about a fifth less than the same number of :class:`GNMaxVote` or
+    :class:`VoteThreshold` events, and little more than half as much as :class:`LNMaxVote` events.
+    Those events would also allow the noisy counts to be published.
 
     Parameters
     ----------
     kind : {"gnmax", "lnmax", "threshold"}
-        What is released of each query: the arg-max of vote counts after Gaussian noise, or after
-        Laplace noise; or whether the largest count, after Gaussian noise, is above a threshold.
+        Released answer of each query. ``gnmax``: arg-max of vote counts after Gaussian noise.
+        ``lnmax``: the same after Laplace noise. ``threshold``: whether the largest count, after
+        Gaussian noise, is above a threshold.
     noise_multiplier : float
         Standard deviation of the noise of each count, or scale of Laplace noise, in votes.
     n_queries : int
-        The most queries there may be. Each may be chosen after seeing the answers to all before.
-        The number is fixed **before** the first answer: one that was read off afterwards, when the
-        answers looked sufficient, is no bound.
+        Largest number of queries. Each may be chosen after seeing the answers to all earlier
+        queries. The number must be fixed **before** the first answer: a number read off afterwards,
+        when the answers looked sufficient, proves nothing.
     moved : int, default=1
-        How many votes a neighbouring data set moves. For more than one nothing better is known than
-        to let the noisy counts be public.
+        Number of votes that a neighbouring data set moves. For more than one, the bound for
+        public noisy counts is used, as no better bound is known.
 
     Notes
     -----
-    **Guarantees.** Its dominating pair is that of an upper bound on the best attack on any number
-    of classes and any adaptive strategy; see "The cost of a noisy arg-max" in the documentation for
-    the proof. The bound holds for continuous noise, and for the library's own on a grid of at most
-    2**-35 of its standard deviation, however ties are broken.
+    **Guarantees.** The dominating pair bounds the best attack for any number of classes and any
+    adaptive strategy; "The cost of a noisy arg-max" in the documentation has the proof. The bound
+    holds for continuous noise. It also holds for the library's noise on a grid of at most 2**-35 of
+    its standard deviation, however ties are broken.
 
-    **Edge cases.** Noise below one vote or above 10,000 costs what it costs with the counts public,
-    and so does one query with Gaussian noise, for which that is exact. More than 1,024 queries are
+    **Edge cases.** Noise below one vote or above 10,000 votes costs the same as with public counts.
+    So does one query with Gaussian noise, where that cost is exact. More than 1,024 queries are
     accounted for as several blocks. With Laplace noise and ``delta=0`` nothing is saved.
 
     Examples
@@ -91,33 +93,33 @@ class VoteBlock(
         whole("moved", self.moved)
 
     @property
-    def _vote(self) -> Event:
+    def _vote_event(self) -> Event:
         return _KINDS[self.kind](self.noise_multiplier, moved=self.moved)
 
     @property
     def with_counts(self) -> Event:
-        """The same queries with all noisy counts released: what is never less, and quickly told."""
-        return Repeated(self._vote, self.n_queries)
+        """The same queries with public noisy counts: an upper bound that is fast to compute."""
+        return Repeated(self._vote_event, self.n_queries)
 
     @property
     def estimated(self) -> Event:
-        """Queries with all noisy counts released, but with so much noise that they cost the same.
+        """Queries with public noisy counts and more noise, which cost about the same.
 
-        About the same, and quickly told: to look for noise with, **never to claim**.
+        The estimate is fast to compute. It guides the search for noise; **never claim it**.
         """
-        if self.moved != 1 or not is_covered(self.kind, self._h, self.n_queries):
+        if self.moved != 1 or not is_covered(self.kind, self._vote_in_noise_units, self.n_queries):
             return self.with_counts
-        together = min(self.n_queries, LONGEST)
-        limit, more = _SAVES[self.kind]
-        noise = self.noise_multiplier / (limit + more * together**-0.82)
+        block_size = min(self.n_queries, LONGEST)
+        limit, excess = _NOISE_RATIOS[self.kind]
+        noise = self.noise_multiplier / (limit + excess * block_size**-0.82)
         return Repeated(_KINDS[self.kind](noise), self.n_queries)
 
     @property
-    def _h(self) -> float:
+    def _vote_in_noise_units(self) -> float:
         return 1 / self.noise_multiplier
 
     def parts(self) -> Iterable[tuple[Event, int]] | None:
-        if self.moved != 1 or not is_covered(self.kind, self._h, self.n_queries):
+        if self.moved != 1 or not is_covered(self.kind, self._vote_in_noise_units, self.n_queries):
             return ((self.with_counts, 1),)
         blocks = -(-self.n_queries // LONGEST)
         if blocks == 1:
@@ -145,10 +147,10 @@ class VoteBlock(
     def dominating_pairs(self, relation: str) -> Pairs:
         if self.parts() is not None:
             raise NoLossDistributionError(
-                f"{self!r} is accounted for by its parts and has no dominating pair of its own. "
+                f"{self!r} is accounted for by its parts and has no single dominating pair. "
                 "Account for it directly, not inside PoissonSampled or Mixture."
             )
-        return both(argmax_pair(self.kind, self._h, self.n_queries))
+        return both(argmax_pair(self.kind, self._vote_in_noise_units, self.n_queries))
 
     def zcdp(self, relation: str) -> float:
         return self.with_counts.zcdp(relation)

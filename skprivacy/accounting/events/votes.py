@@ -1,4 +1,4 @@
-"""Votes of teachers: noisy arg-max and threshold tests, with and without a look at the votes."""
+"""PATE votes: noisy arg-max and threshold tests, with data-independent and data-dependent costs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
+from ..._docs import fill_docs
 from .._checks import number, numbers, positive, whole
 from .._event import Event, LocalBound, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
@@ -27,11 +28,11 @@ _WORK_PER_VOTE = 100
 
 @dataclass(frozen=True)
 class _VoteEvent(Event, tag=None):
-    """A release of what teachers voted; ``votes``, if given, make its cost itself private.
+    """Base of teachers' votes; with ``votes`` the cost is data-dependent, and private itself.
 
-    Votes of which a neighbour moves m cost what one moved vote costs with an m-th of the noise: the
-    distance between counts is at most m times that of one move, and is so where all m go from one
-    class to one other.
+    If a neighbour moves m votes, the cost equals one moved vote's with an m-th of the noise. The
+    counts then differ by at most m times the distance of one move, which is attained if all m votes
+    go from one class to one other class.
     """
 
     noise_multiplier: float
@@ -40,25 +41,11 @@ class _VoteEvent(Event, tag=None):
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return what version 1 stored, where a neighbour always moved one vote.
-
-        Parameters
-        ----------
-        stored : dict
-            The fields as version 1 stored them.
-        version : int
-            The version that was stored.
-
-        Returns
-        -------
-        dict
-            The fields of today's version.
-        """
-        return {**stored, "moved": 1}
+        return {**stored, "moved": 1}  # version 1: a neighbour always moved one vote
 
     @property
-    def _per_vote(self) -> float:
-        """Noise with which one moved vote costs as much as ``moved`` votes do with theirs."""
+    def _noise_per_move(self) -> float:
+        """Noise at which one moved vote costs as much as ``moved`` votes at the given noise."""
         return self.noise_multiplier / self.moved
 
     def __post_init__(self) -> None:
@@ -75,27 +62,28 @@ class _VoteEvent(Event, tag=None):
         return self.votes is not None
 
     def work(self) -> float:
-        # The sensitivity of a data-dependent cost is looked up for each number of moved votes.
+        # A data-dependent cost has one local sensitivity for each number of moved votes.
         return CLOSED_FORM_WORK + _WORK_PER_VOTE * math.fsum(self.votes or ())
 
     def grouped(self, size: int) -> _VoteEvent:
         return replace(self, moved=size * self.moved)
 
-    def _without_votes(self) -> None:
+    def _refuse_votes(self) -> None:
         if self.votes is not None:
             raise NoLossDistributionError(
-                "Data-dependent bounds are known to Renyi accounting only: a dominating pair "
-                "speaks of all votes there might be. Leave votes out, or use rdp."
+                "Only Renyi accounting has data-dependent bounds: a dominating pair covers all "
+                "possible votes. Leave votes out, or use rdp."
             )
 
-    def _one_moved(self) -> None:
+    def _require_one_moved(self) -> None:
         if self.moved != 1:
             raise TypeError(
-                f"moved={self.moved!r}: the smooth sensitivity of a data-dependent cost is known "
-                "for neighbours that move one vote. Account for it without votes."
+                f"moved={self.moved!r} must be 1 for the smooth sensitivity of a data-dependent "
+                "cost. Account for it without votes."
             )
 
 
+@fill_docs
 @dataclass(frozen=True)
 class GNMaxVote(
     _VoteEvent,
@@ -104,52 +92,52 @@ class GNMaxVote(
     version=2,
     knows_label=True,
 ):
-    """The arg-max of vote counts after Gaussian noise.
+    """GNMax: arg-max of vote counts after Gaussian noise (Papernot et al. 2018).
 
     Parameters
     ----------
     noise_multiplier : float
         Standard deviation of the noise of each count.
-    votes : tuple of float, default=None
-        The true counts, for the data-dependent bound. That bound is private itself.
-    moved : int, default=1
-        How many votes a neighbouring data set moves: 2 where a replaced record leaves one teacher
-        and comes to another.
+    %(votes)s
+    %(moved)s
 
     Notes
     -----
-    What it covers is the whole noisy histogram. If only the winners of a declared number of queries
-    are released, :class:`VoteBlock` costs less.
+    The cost covers the release of the whole noisy histogram. If only the winners of a declared
+    number of queries are released, :class:`VoteBlock` costs less.
 
     References
     ----------
-    Papernot et al. (2018), "Scalable private learning with PATE", Theorem 6 and Proposition 7.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, Theorem 6 and
+    Propositions 7 and 8.
     """
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
         if self.votes is None:
-            return orders / self._per_vote**2
-        # The theorem asks for the Renyi bounds of noise, and for what the votes make unlikely.
-        log_q = _log_unlikely(self.votes, self.noise_multiplier)
-        return gnmax_rdp(log_q, self._per_vote, orders)
+            return orders / self._noise_per_move**2  # Papernot et al. 2018, Proposition 8
+        # Papernot et al. 2018, Theorem 6. The Renyi bounds depend on ``moved``; q, the probability
+        # that the noise changes the winner, does not.
+        log_q = _log_changed_winner(self.votes, self.noise_multiplier)
+        return gnmax_rdp(log_q, self._noise_per_move, orders)
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        self._without_votes()
-        return both(GaussianPair(self._per_vote / math.sqrt(2)))
+        self._refuse_votes()
+        return both(GaussianPair(self._noise_per_move / math.sqrt(2)))
 
     def zcdp(self, relation: str) -> float:
-        return 1 / self._per_vote**2
+        return 1 / self._noise_per_move**2
 
     def local_bound(self, order: float) -> LocalBound | None:
         if self.votes is None:
             return None
-        self._one_moved()
+        self._require_one_moved()
         curve = vote_curve(self.noise_multiplier, len(self.votes), order)
-        cost = float(curve.at_log_q(_log_unlikely(self.votes, self.noise_multiplier)))
+        cost = float(curve.at_log_q(_log_changed_winner(self.votes, self.noise_multiplier)))
         sensitivity = partial(curve.local_sensitivity, self.votes)
         return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
 
 
+@fill_docs
 @dataclass(frozen=True)
 class LNMaxVote(
     _VoteEvent,
@@ -158,51 +146,49 @@ class LNMaxVote(
     version=2,
     knows_label=True,
 ):
-    """The arg-max of vote counts after Laplace noise of scale ``noise_multiplier``.
+    """LNMax: arg-max of vote counts after Laplace noise (Papernot et al. 2017).
 
     Parameters
     ----------
     noise_multiplier : float
         Scale of the noise on each count, in votes.
-    votes : tuple of float, default=None
-        Counts of one query. They are private; without them the cost is data-independent.
-    moved : int, default=1
-        How many votes a neighbouring data set moves: 2 where a replaced record leaves one teacher
-        and comes to another.
+    %(votes)s
+    %(moved)s
 
     Notes
     -----
-    What it covers is the whole noisy histogram. If only the winners of a declared number of queries
-    are released, :class:`VoteBlock` costs little more than half.
+    The cost covers the release of the whole noisy histogram. If only the winners of a declared
+    number of queries are released, :class:`VoteBlock` costs little more than half as much.
 
     References
     ----------
-    Papernot et al. (2017), "Semi-supervised knowledge transfer for deep learning from private
-    training data".
+    N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    data", ICLR 2017.
     """
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        # Papernot et al. (2017), theorem 2: pure 2 gamma, where gamma is 1 / noise
-        a, pure = orders, 2 / self._per_vote
-        plain = np.minimum(a * pure**2 / 2, pure)
+        # Papernot et al. 2017, theorem 2: pure 2 gamma, where gamma is 1 / noise
+        a, pure = orders, 2 / self._noise_per_move
+        plain = np.minimum(a * pure**2 / 2, pure)  # Bun and Steinke 2016, Proposition 1.4
         if self.votes is None:
             return plain
         top, *rest = sorted(self.votes, reverse=True)
         gaps = (top - np.array(rest)) / self.noise_multiplier
-        # Papernot et al. (2017), lemma 4: q bounds the probability of any other outcome
+        # Papernot et al. 2017, lemma 4: q bounds the probability of any other outcome
         q = float(((2 + gaps) / (4 * np.exp(gaps))).sum())
         if not 0 < q <= 1 / (math.exp(pure) + 1):
             return plain
-        # Theorem 3, of moments l = order - 1, divided by l
+        # Papernot et al. 2017, theorem 3: the moment of order l = a - 1, divided by l
         log_good = math.log1p(-q) + (a - 1) * (math.log1p(-q) - math.log1p(-math.exp(pure) * q))
         value = np.logaddexp(log_good, math.log(q) + pure * (a - 1)) / (a - 1)
         return np.minimum(plain, np.maximum(value, 0))
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        self._without_votes()
-        return both(pure_pair(2 / self._per_vote))
+        self._refuse_votes()
+        return both(pure_pair(2 / self._noise_per_move))
 
 
+@fill_docs
 @dataclass(frozen=True)
 class VoteThreshold(
     _VoteEvent,
@@ -211,29 +197,26 @@ class VoteThreshold(
     version=2,
     knows_label=True,
 ):
-    """The test of Confident-GNMax: is the largest count, plus Gaussian noise, above a threshold?
+    """Threshold test of Confident-GNMax: is the largest noisy count above a threshold?
 
-    Charged on every query, answered or not. With ``offset`` it is the test of Interactive-GNMax:
-    does some class have so many more votes than the student expects?
+    It is charged on every query, answered or not. With ``offset`` it is the test of
+    Interactive-GNMax: does some class exceed the student's expected votes by the threshold?
 
     Parameters
     ----------
     noise_multiplier : float
         Standard deviation of the noise of the largest count.
-    votes : tuple of float, default=None
-        The true counts, for the data-dependent bound. That bound is private itself.
+    %(votes)s
     threshold : float, default=None
-        Needed with ``votes``.
+        Required with ``votes``.
     offset : tuple of float, default=None
-        Public numbers, one for each class, that are taken off the counts before the largest is
-        looked for. What is left may be negative.
-    moved : int, default=1
-        How many votes a neighbouring data set moves: 2 where a replaced record leaves one teacher
-        and comes to another.
+        Public numbers, one for each class, subtracted from the counts before the maximum is taken.
+        The differences may be negative.
+    %(moved)s
 
     References
     ----------
-    Papernot et al. (2018), "Scalable private learning with PATE", algorithms 1 and 2.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, algorithms 1 and 2.
     """
 
     threshold: float | None = None
@@ -242,7 +225,7 @@ class VoteThreshold(
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.votes is not None and self.threshold is None:
-            raise ValueError("threshold=None must be given with votes.")
+            raise ValueError("threshold=None must be a number if votes are given. Pass it.")
         if self.threshold is not None:
             number("threshold", self.threshold, "a finite number")
             if not math.isfinite(self.threshold):
@@ -258,50 +241,40 @@ class VoteThreshold(
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return what version 1 stored, where nothing was taken off the counts.
-
-        Parameters
-        ----------
-        stored : dict
-            The fields as version 1 stored them.
-        version : int
-            The version that was stored.
-
-        Returns
-        -------
-        dict
-            The fields of today's version.
-        """
+        # Version 1 had no offset.
         return {**super().upgraded(stored, version), "offset": None}
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        sigma = math.sqrt(2) * self._per_vote
+        # One moved vote changes the largest count by at most 1, but GNMax's counts by sqrt(2). So
+        # the bounds of GNMax hold with sqrt(2) times the noise.
+        sigma = math.sqrt(2) * self._noise_per_move
         if self.votes is None:
             return orders / sigma**2
         largest = max(np.subtract(self.votes, self.offset or 0.0))
         return gnmax_rdp(self._log_q(largest), sigma, orders)
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        self._without_votes()
-        return both(GaussianPair(self._per_vote))
+        self._refuse_votes()
+        return both(GaussianPair(self._noise_per_move))
 
     def zcdp(self, relation: str) -> float:
-        return 1 / (2 * self._per_vote**2)
+        return 1 / (2 * self._noise_per_move**2)
 
     def local_bound(self, order: float) -> LocalBound | None:
         if self.votes is None:
             return None
-        self._one_moved()
-        if self.offset is not None:  # what is left of the counts moves by less than whole steps
+        self._require_one_moved()
+        if self.offset is not None:  # _local_sensitivity assumes counts whole steps apart
             raise TypeError(
-                f"offset={self.offset!r}: the smooth sensitivity of a threshold test is known for "
-                "the counts themselves. Account for it without votes."
+                f"offset={self.offset!r} must be None for the smooth sensitivity of a threshold "
+                "test. Account for it without votes."
             )
         cost = float(rdp(self, [order])[0])
         sensitivity = partial(self._local_sensitivity, self.votes, order)
         return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
 
     def _log_q(self, largest: Floats | float) -> Floats:
+        """Return ln q, where q is the probability of the less likely answer."""
         assert self.threshold is not None
         log_q: Floats = log_ndtr(-np.abs(largest - self.threshold) / self.noise_multiplier)
         return log_q
@@ -309,24 +282,24 @@ class VoteThreshold(
     def _local_sensitivity(
         self, votes: tuple[float, ...], order: float, distance: NDArray[Any]
     ) -> Floats:
-        """Take the largest change among all counts within reach: they are whole steps apart.
+        """Return the largest change of the cost between adjacent counts within each distance.
 
-        Only counts that can occur are looked at. The sum over distances ends where all of them are
-        within reach; a change beyond would be in reach of one data set and not of the next.
+        The counts are whole steps apart. Only counts that can occur, from 0 to the number of votes,
+        are used: a change beyond them would be within reach of one data set and not of the next.
         """
         reach = int(distance.max(initial=0)) + 1
         counts = np.clip(max(votes) + np.arange(-reach, reach + 1), 0.0, sum(votes))
         sigma = math.sqrt(2) * self.noise_multiplier
         change = np.abs(np.diff(gnmax_rdp(self._log_q(counts), sigma, order)))
-        # change[reach - 1 - d : reach + 1 + d] are the steps to be made from within distance d
+        # change[reach - 1 - d : reach + 1 + d] holds the steps from all counts within distance d
         steps = np.maximum(change[reach - 1 :: -1], change[reach:])
         within: Floats = np.maximum.accumulate(steps)[distance]
         return within
 
 
-def _log_unlikely(votes: tuple[float, ...], sigma: float) -> float:
-    """Return ln q, where q bounds the probability of an outcome that the votes do not suggest."""
-    # Papernot et al. (2018), proposition 7
+def _log_changed_winner(votes: tuple[float, ...], sigma: float) -> float:
+    """Return ln q, where q bounds the probability that the noise changes the winner."""
+    # Papernot et al. 2018, Proposition 7
     top, *rest = sorted(votes, reverse=True)
     log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
     return min(float(log_q), math.log1p(-1 / len(votes)))

@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest numerical accounting of composed events."""
+"""Privacy loss distributions (PLD): tight numerical accounting of composed events."""
 
 from .._event import NoLossDistributionError
 from .distribution import PrivacyLossDistribution, pld

@@ -1,13 +1,15 @@
-"""The privacy curve of a block of noisy arg-max queries of which only the winners are released.
+"""Privacy curve of a block of noisy arg-max queries of which only the winners are released.
 
-The theorems and their proofs are in "The cost of a noisy arg-max" in the documentation. Let V_0 be
-(1 - gamma)_+ and V_t(gamma) the supremum, over all channels (P, Q) that one query may be, of
-sum_o P(o) V_{t-1}(gamma Q(o) / P(o)). Then V_T is the privacy curve of T adaptive queries.
+"The cost of a noisy arg-max" in the documentation has the theorems and their proofs. Let V_0 be
+(1 - gamma)_+. Let V_t(gamma) be the supremum of sum_o P(o) V_{t-1}(gamma Q(o) / P(o)) over all
+channels (P, Q) of one query. Then V_T is the privacy curve of T adaptive queries (Theorem 3 there).
 
-**Never below the truth.** V_t is held at the points of a grid of ln gamma, and read off chords,
-which lie above a convex function. The supremum is over finitely many channels of which every other
-one is a garbling, or a garbling of a public mixture; nothing is left out because it looks small.
-What is rarer than 1e-15, rounding and ties are added to V.
+**Never below the exact value.** V_t is stored on a grid of ln gamma and interpolated by chords,
+which lie above a convex function. The supremum is a maximum over finitely many channels. Every
+other channel is a garbling of one of them, or of a public mixture of them. No channel is left out
+because it looks small. Outcomes rarer than 1e-15, rounding and ties are added to V.
+
+Start reading at :func:`argmax_curve`.
 """
 
 from __future__ import annotations
@@ -31,23 +33,23 @@ from .pairs import Array, AtomPair
 __all__ = ["LONGEST", "argmax_curve", "argmax_pair", "is_covered"]
 
 LONGEST = 1024  # queries of one block; more are composed of several blocks
-COVERED = (1e-4, 1.0)  # votes per noise for which the recursion is done
-_LARGEST = 16.0  # deviations between neighbours, of all queries together, for which it is done
+COVERED = (1e-4, 1.0)  # range of votes per noise in which the recursion runs
+_LARGEST = 16.0  # largest distance of neighbours over all queries, in standard deviations
 
-_POINTS = 16  # of the grid of ln gamma, per h
-_RARE = 1e-14  # what all outcomes left out have together, in one query
-_ROUNDING = 1 + 1e-12  # of all that is done in one query
-_ALONE = 2.7  # mean of S, in units of the noise, from which on other classes hardly ever win
-_BEHIND = -2.5  # mean of X or Y up to which that class hardly ever wins
-_AT_ONCE = 256  # points of the grid
-_FAR, _FARTHEST = 7.0, 12.0  # standard deviations: of the recursion, and of Gaussian noise beyond
+_POINTS = 16  # points of the grid of ln gamma per h
+_RARE = 1e-14  # probability of all omitted outcomes of one query
+_ROUNDING = 1 + 1e-12  # bound on the rounding errors of one query
+_ALONE = 2.7  # mean of S, in units of the noise, above which other classes hardly ever win
+_BEHIND = -2.5  # mean of X or Y below which that class hardly ever wins
+_AT_ONCE = 256  # points of the grid in one matrix product
+_FAR, _FARTHEST = 7.0, 12.0  # standard deviations: end of the recursion, and of the grid
 
-# What is far from the worst is worked out at one point in so many. Which channels are far is told
-# by their Renyi divergences of some orders 1 + tilt / h, relative to the largest: after t queries V
-# falls no faster than e^(-tilt / h) does. A chord over n points costs up to about _CHORD n^2 of a
-# query's divergence, and more while V is sharp.
-_SELDOM = 8
-_FEW = 512  # points of the grid: all are worked out
+# Channels far from the maximum are computed on a coarser grid, at every n-th point. How far a
+# channel is follows from its Renyi divergences at some orders 1 + tilt / h, relative to the largest
+# divergence: after t queries V falls no faster than e^(-tilt / h). A chord over n points costs up
+# to about _CHORD n^2 of a query's divergence, and more while V is sharp.
+_COARSE_STRIDE = 8
+_FEW = 512  # grids of up to this many points are computed in full
 _EVERY = (16, 8, 4, 2)
 _CHORD, _SHARP = 0.0012, 16
 _TILTS = np.array([0.05, 0.25, 0.5, 1.0])
@@ -55,8 +57,9 @@ _TILTS = np.array([0.05, 0.25, 0.5, 1.0])
 
 def gaussian_curve(mu: float, losses: Array) -> Array:
     """Return delta of N(mu, 1) from N(0, 1) at each epsilon, rounded up."""
+    # Balle and Wang 2018, Theorem 8: the privacy curve of Gaussian noise
     up = ndtr(mu / 2 - losses / mu)
-    # e^x Phi is taken off in logarithms: its factors overflow where their product does not.
+    # e^x Phi is computed in logarithms, as its factors overflow where their product does not.
     log_phi = log_ndtr(-mu / 2 - losses / mu)
     curve: Array = np.maximum(up - np.exp(losses + log_phi), 0.0)
     curve += 4e-16 * (4 + losses - log_phi) * up
@@ -65,7 +68,7 @@ def gaussian_curve(mu: float, losses: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Points ``i * step`` of ln gamma for i >= 0; the other half follows from symmetry."""
+    """Points ``i * step`` of ln gamma for i >= 0; negative points follow from symmetry."""
 
     step: float
     size: int
@@ -75,11 +78,12 @@ class _Grid:
     def losses(self) -> Array:
         return self.step * np.arange(self.size)
 
-    def extended(self, v: Array) -> Array:
-        """Return ``v`` with ``pad`` points more on both sides.
+    def extend(self, v: Array) -> Array:
+        """Extend ``v`` by ``pad`` points on both sides.
 
-        H_gamma(P, Q) = 1 - gamma + gamma H_{1/gamma}(Q, P), and all suprema are over families that
-        are closed under exchange of P and Q. To the right a falling function is held constant.
+        To the left the symmetry H_gamma(P, Q) = 1 - gamma + gamma H_{1/gamma}(Q, P) applies, since
+        all suprema are over families closed under exchange of P and Q. To the right V falls, so a
+        constant lies above it.
         """
         losses = self.losses[self.pad : 0 : -1]
         mirrored = -np.expm1(-losses) + np.exp(-losses) * v[self.pad : 0 : -1]
@@ -88,6 +92,7 @@ class _Grid:
 
     def filter(self, channels: Channels) -> csr_array:
         """Return weights of the points from ``-pad`` to ``pad`` around gamma, a row per channel."""
+        # V at gamma Q / P is a chord in gamma between the grid points on either side.
         place = np.floor(channels.shift / self.step)
         share = np.expm1(channels.shift - place * self.step) / math.expm1(self.step)
         column = place.astype(int) + self.pad
@@ -97,11 +102,13 @@ class _Grid:
         return csr_array((weights, places), shape=(column.shape[1], 2 * self.pad + 1))
 
 
-def _worst(grid: _Grid, filters: csr_array, v: Array, points: int, every: int = 1) -> Array:
-    """Return the largest of the filtered ``v``, extended, at the first ``points`` of the grid.
+def _filtered_maximum(
+    grid: _Grid, filters: csr_array, v: Array, points: int, every: int = 1
+) -> Array:
+    """Return the maximum over channels of the filtered, extended ``v``, at ``points`` grid points.
 
-    With ``every`` above 1 it is worked out at one point in so many, and read off chords between:
-    it is convex as well.
+    With ``every`` above 1 it is computed at every ``every``-th point only. The maximum is convex
+    too, so chords between these points lie above it.
     """
     windows = sliding_window_view(v, 2 * grid.pad + 1)[: points + every - 1 : every]
     worst = np.empty(len(windows))
@@ -115,17 +122,21 @@ def _worst(grid: _Grid, filters: csr_array, v: Array, points: int, every: int = 
     return chords
 
 
-Query = Callable[[Array, int, int], Array]  # of V before the t-th query, how many points, and t
+Query = Callable[[Array, int, int], Array]  # takes V before query t, the number of points, and t
 
 
 def _threshold_query(h: float, grid: _Grid) -> Query:
-    """Return one step of the recursion for tests of one noisy number against a threshold."""
+    """Return the recursion step for tests of one noisy number against a threshold."""
     over = grid.filter(binary(h))
-    return lambda v, points, t: _worst(grid, over, grid.extended(v), points)
+    return lambda v, points, t: _filtered_maximum(grid, over, grid.extend(v), points)
 
 
 def _argmax_query(h: float, grid: _Grid) -> Query:
-    """Return one step of the recursion for arg-maxima: the worst of the parts of the cover."""
+    """Return the recursion step for arg-maxima with Gaussian noise.
+
+    It is the maximum over the four parts of the plane in the documentation ("How the supremum is
+    taken"): s above _ALONE, y or x below _BEHIND, and the rest, on a lattice.
+    """
     apart = math.sqrt(2) * h
     full, one = (grid.filter(gaussian(t, grid.step)) for t in (apart, h))
     far = grid.filter(shifted_far(h, grid.step))
@@ -137,51 +148,61 @@ def _argmax_query(h: float, grid: _Grid) -> Query:
     def parts(t: int) -> tuple[list[tuple[csr_array, int]], list[tuple[csr_array, int]], float]:
         lattice, missed = three_way(h, _BEHIND, _ALONE, wide=1.25 + _tilt(t))
         winner, near = (
-            [(grid.filter(part), every) for part, every in _by_information(channels, h, t)]
+            [(grid.filter(part), every) for part, every in _split_by_divergence(channels, h, t)]
             for channels in (binary(apart), lattice)
         )
         return winner, near, missed
 
     def query(v: Array, points: int, t: int) -> Array:
-        winner, near, missed = parts(_begun(t))
-        v = grid.extended(v)
-        told = _worst(grid, full, v, points, _SELDOM)
-        two = (1 - rarely) * _largest(grid, winner, v, points) + rarely * told
-        three = _largest(grid, near, v, points)
-        beyond = np.maximum(_worst(grid, far, v, points, _SELDOM), three)
+        winner, near, missed = parts(_power_of_four_below(t))
+        v = grid.extend(v)
+        public_counts = _filtered_maximum(grid, full, v, points, _COARSE_STRIDE)
+        # Part 1: two classes; with probability ``rarely`` D is public instead.
+        two = (1 - rarely) * _maximum_over_parts(grid, winner, v, points) + rarely * public_counts
+        # Part 4: the lattice; with probability ``missed`` a shift lies beyond it.
+        three = _maximum_over_parts(grid, near, v, points)
+        beyond = np.maximum(_filtered_maximum(grid, far, v, points, _COARSE_STRIDE), three)
         worst: Array = np.maximum(two, (1 - missed) * three + missed * beyond)
-        wide = min(points + grid.pad, grid.size - _SELDOM)  # what follows is read farther away
-        tests, values = (_worst(grid, part, v, wide, _SELDOM) for part in (over, one))
-        tests, values = grid.extended(tests), grid.extended(values)
+        # Parts 2 and 3: a class far behind. Its noise is public if large, then a test or all of the
+        # other class follows, so V of that step is needed ``pad`` points farther.
+        wide = min(points + grid.pad, grid.size - _COARSE_STRIDE)
+        tests, values = (
+            _filtered_maximum(grid, part, v, wide, _COARSE_STRIDE) for part in (over, one)
+        )
+        tests, values = grid.extend(tests), grid.extend(values)
         for unseen, seen in behind:
-            edge = _worst(grid, unseen, tests, points, _SELDOM)
-            edge += _worst(grid, seen, values, points, _SELDOM)
+            edge = _filtered_maximum(grid, unseen, tests, points, _COARSE_STRIDE)
+            edge += _filtered_maximum(grid, seen, values, points, _COARSE_STRIDE)
             np.maximum(worst, edge, out=worst)
         return worst
 
     return query
 
 
-def _largest(grid: _Grid, parts: list[tuple[csr_array, int]], v: Array, points: int) -> Array:
-    """Return the largest over all parts, each worked out at one point in so many."""
-    largest: Array = np.max([_worst(grid, part, v, points, every) for part, every in parts], axis=0)
+def _maximum_over_parts(
+    grid: _Grid, parts: list[tuple[csr_array, int]], v: Array, points: int
+) -> Array:
+    """Return the maximum over all parts, each with its grid spacing."""
+    largest: Array = np.max(
+        [_filtered_maximum(grid, part, v, points, every) for part, every in parts], axis=0
+    )
     return largest
 
 
-def _begun(t: int) -> int:
-    """Return the power of four below, so that parts are chosen anew when t has quadrupled."""
+def _power_of_four_below(t: int) -> int:
+    """Return the largest power of four up to t: parts are chosen again when t has quadrupled."""
     return 1 << 2 * ((t.bit_length() - 1) // 2)
 
 
 def _tilt(t: int) -> float:
-    """Return how steeply V falls after t queries, where it matters."""
+    """Return the slope of ln V near the losses that matter after t queries, times h."""
     return min(2.0, 6.0 / math.sqrt(t))
 
 
-def _by_information(channels: Channels, h: float, t: int) -> Iterator[tuple[Channels, int]]:
-    """Yield parts of the channels, and how many points of the grid there need be for one.
+def _split_by_divergence(channels: Channels, h: float, t: int) -> Iterator[tuple[Channels, int]]:
+    """Yield parts of the channels, each with the grid spacing that it needs.
 
-    This decides on accuracy and speed alone.
+    The choice affects only accuracy and speed, not validity.
     """
     p, loss = channels.p, -channels.shift
     share = np.zeros(p.shape[1])
@@ -198,21 +219,21 @@ def _by_information(channels: Channels, h: float, t: int) -> Iterator[tuple[Chan
 
 
 def _laplace_query(h: float, grid: _Grid) -> Query:
-    """Return one step of the recursion for arg-maxima with Laplace noise."""
+    """Return the recursion step for arg-maxima with Laplace noise."""
     channels = laplace_argmax(h)
     pure = grid.filter(randomised_response(h))
 
     @lru_cache(maxsize=1)
     def parts(t: int) -> list[tuple[csr_array, int]]:
-        return [(grid.filter(part), every) for part, every in _by_information(channels, h, t)]
+        return [(grid.filter(part), every) for part, every in _split_by_divergence(channels, h, t)]
 
     def query(v: Array, points: int, t: int) -> Array:
-        v = grid.extended(v)
-        near = parts(_begun(t))
+        v = grid.extend(v)
+        near = parts(_power_of_four_below(t))
         if points <= _FEW:  # the curve is not smooth yet
             near = [(part, 1) for part, _ in near]
-        worst = _largest(grid, near, v, points)
-        least: Array = np.minimum(worst, _worst(grid, pure, v, points))
+        worst = _maximum_over_parts(grid, near, v, points)
+        least: Array = np.minimum(worst, _filtered_maximum(grid, pure, v, points))
         return least
 
     return query
@@ -220,12 +241,12 @@ def _laplace_query(h: float, grid: _Grid) -> Query:
 
 @dataclass(frozen=True)
 class _Gaussian:
-    """Queries that are post-processing of Gaussian noise."""
+    """Queries that post-process counts with Gaussian noise."""
 
     query: Callable[[float, _Grid], Query]
-    spread: float  # distance of neighbouring counts, in votes
+    spread: float  # L2 distance of neighbouring counts, in votes
 
-    first: ClassVar[int] = 1  # number of queries from which on the recursion starts
+    first: ClassVar[int] = 1  # number of queries whose curve starts the recursion
     rare: ClassVar[float] = _RARE
 
     def is_covered(self, h: float, n_queries: int) -> bool:
@@ -234,19 +255,19 @@ class _Gaussian:
     def pad(self, h: float, step: float) -> int:
         return shift(self.spread * h, step)
 
-    def known(self, h: float, n_queries: int, losses: Array) -> Array:
-        """Return the curve with all noisy counts released."""
+    def known_curve(self, h: float, n_queries: int, losses: Array) -> Array:
+        """Return the curve with public noisy counts, an upper bound on V."""
         return gaussian_curve(self.spread * h * math.sqrt(n_queries), losses)
 
     def end(self, h: float, n_queries: int) -> float:
-        """Return the loss up to which V is worked out for so many queries."""
+        """Return the loss up to which V is computed after ``n_queries`` queries."""
         return self._beyond(h, n_queries, _FAR)
 
     def reach(self, h: float, n_queries: int) -> float:
-        """Return the loss up to which V is held."""
+        """Return the largest loss of the grid."""
         return self._beyond(h, n_queries, _FARTHEST)
 
-    def most(self, h: float, n_queries: int) -> float:
+    def largest_loss(self, h: float, n_queries: int) -> float:
         """Return the largest possible loss."""
         return math.inf
 
@@ -259,7 +280,7 @@ class _Laplace:
 
     query = staticmethod(_laplace_query)
     first = 0
-    rare = 0.0  # nothing is left out
+    rare = 0.0  # no outcome is omitted
 
     def is_covered(self, h: float, n_queries: int) -> bool:
         return 2 * h * math.sqrt(n_queries) <= _LARGEST
@@ -267,20 +288,22 @@ class _Laplace:
     def pad(self, h: float, step: float) -> int:
         return math.ceil(2 * h / step) + 4
 
-    def known(self, h: float, n_queries: int, losses: Array) -> Array:
-        """Return the curve of all pure differential privacy with this bound on the loss."""
-        most = self.most(h, n_queries)
-        curve: Array = np.maximum(-np.expm1(losses - most), 0.0) / (1 + math.exp(-most))
+    def known_curve(self, h: float, n_queries: int, losses: Array) -> Array:
+        """Return the curve of randomised response with the largest loss, an upper bound on V."""
+        largest_loss = self.largest_loss(h, n_queries)
+        curve: Array = np.maximum(-np.expm1(losses - largest_loss), 0.0) / (
+            1 + math.exp(-largest_loss)
+        )
         return curve
 
     def end(self, h: float, n_queries: int) -> float:
-        return self.most(h, n_queries)
+        return self.largest_loss(h, n_queries)
 
     def reach(self, h: float, n_queries: int) -> float:
-        """Return the largest loss, or one that is hardly ever exceeded."""
-        return min(self.most(h, n_queries), _reach(1.2 * h * math.sqrt(n_queries), 9.0))
+        """Return the largest loss, or a loss that is hardly ever exceeded."""
+        return min(self.largest_loss(h, n_queries), _reach(1.2 * h * math.sqrt(n_queries), 9.0))
 
-    def most(self, h: float, n_queries: int) -> float:
+    def largest_loss(self, h: float, n_queries: int) -> float:
         return 2 * h * n_queries
 
 
@@ -293,13 +316,13 @@ _KINDS: dict[str, _Gaussian | _Laplace] = {
 
 @lru_cache(maxsize=32)
 def argmax_pair(kind: str, h: float, n_queries: int) -> AtomPair:
-    """Return a pair that dominates the block, in both directions; see :func:`argmax_curve`."""
+    """Return the pair of :func:`argmax_curve`, which dominates the block in both directions."""
     epsilons, deltas = argmax_curve(kind, h, n_queries)
     return replace(pair_of_curve(epsilons, deltas), gap=h / _POINTS)
 
 
 def is_covered(kind: str, h: float, n_queries: int) -> bool:
-    """Return whether the recursion has something to say, without extreme noise."""
+    """Return True if the recursion applies: the noise is not extreme."""
     reached = _KINDS[kind].is_covered(h, min(n_queries, LONGEST))
     return COVERED[0] <= h <= COVERED[1] and reached
 
@@ -307,33 +330,29 @@ def is_covered(kind: str, h: float, n_queries: int) -> bool:
 def argmax_curve(kind: str, h: float, n_queries: int) -> tuple[Array, Array]:
     """Return epsilons, and an upper bound on delta at each.
 
-    Parameters
-    ----------
-    kind : {"gnmax", "lnmax", "threshold"}
-    h : float
-        One vote in units of the noise's standard deviation, or of its scale if it is Laplace noise,
-        within :data:`COVERED`.
-    n_queries : int
+    ``h`` is one vote in units of the standard deviation (Laplace noise: of the scale), within
+    :data:`COVERED`.
     """
     noise, step = _KINDS[kind], h / _POINTS
     pad = noise.pad(h, step)
     size = max(math.ceil(noise.reach(h, n_queries) / step) + 1, pad)
     grid = _Grid(step, size + 2 * _EVERY[0], pad)
     query = noise.query(h, grid)
-    v = noise.known(h, noise.first, grid.losses)
+    v = noise.known_curve(h, noise.first, grid.losses)
+    # Theorem 3 of "The cost of a noisy arg-max": V_t from V_{t-1}
     for t in range(noise.first + 1, n_queries + 1):
         points = min(math.ceil(noise.end(h, t) / step) + 1, size)
         worst = np.maximum(query(v, points, t), v[:points]) * _ROUNDING + noise.rare
-        v = noise.known(h, t, grid.losses)
+        v = noise.known_curve(h, t, grid.losses)
         v[:points] = np.minimum(v[:points], worst)
-        v = np.minimum.accumulate(v)  # V falls
-    most = noise.most(h, n_queries)
-    if math.isinf(most):
+        v = np.minimum.accumulate(v)  # V falls, so this is a bound too
+    largest_loss = noise.largest_loss(h, n_queries)
+    if math.isinf(largest_loss):
         return grid.losses, v
-    inside = grid.losses < most  # and from there to the largest loss by a chord
-    return np.r_[grid.losses[inside], most], np.r_[v[inside], 0.0]
+    inside = grid.losses < largest_loss  # a chord leads from the last point to the largest loss
+    return np.r_[grid.losses[inside], largest_loss], np.r_[v[inside], 0.0]
 
 
 def _reach(mu: float, deviations: float) -> float:
-    """Return the loss so many standard deviations above the mean, of N(mu, 1) from N(0, 1)."""
+    """Return the loss of N(mu, 1) from N(0, 1) at ``deviations`` above its mean."""
     return mu**2 / 2 + mu * deviations

@@ -1,7 +1,8 @@
-"""Channels that cover all that one noisy arg-max query, or threshold test, may be.
+"""Channels that cover every noisy arg-max query and threshold test with Gaussian noise.
 
-A channel is a pair of laws (P, Q) on a few outcomes. P and Q are those of neighbours that move one
-vote, ``h`` in units of the noise.
+A channel is a pair of laws (P, Q) on a few outcomes. P and Q are the laws of the answer for two
+neighbours that move one vote, which is ``h`` in units of the noise. "How the supremum is taken" in
+the documentation page "The cost of a noisy arg-max" has the proofs.
 """
 
 from __future__ import annotations
@@ -16,61 +17,53 @@ from .pairs import Array, GaussianPair
 
 __all__ = ["Channels", "binary", "censored", "gaussian", "shift", "shifted_far", "three_way"]
 
-_SLACK = 2.0**-30  # of ln P and ln Q: noise on a grid, not on the real line, and rounding
-_REACH = 8.3  # standard deviations: beyond lies less than 1e-16
+_SLACK = 2.0**-30  # added to ln P and ln Q, for noise on a grid, ties and rounding
+_REACH = 8.3  # standard deviations beyond which a normal law has less than 1e-16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 _FINE, _ROUGH = (0.001, 0.04), (0.02, 0.06)  # variances of the public shifts of D and of S
-_LOW = -1.7  # the fine lattice is for S from here on
-_OFF = 1e-6  # of h: by which the law of the shifts may be off, see three_way
-_MARGIN = 4.2  # standard deviations of the shifts by which the lattice exceeds what it covers
+_LOW = -1.7  # lowest S on the fine lattice
+_OFF = 1e-6  # relative to h: error of the law of the public shifts, see three_way
+_MARGIN = 4.2  # standard deviations of the shifts by which a lattice exceeds what it covers
 
 
 @dataclass(frozen=True)
 class Channels:
-    """Several channels, rounded upwards.
+    """Several channels, rounded up, as arrays of shape (n_outcomes, n_channels)."""
 
-    Attributes
-    ----------
-    p : ndarray of shape (n_outcomes, n_channels)
-        Probabilities under P.
-    shift : ndarray of shape (n_outcomes, n_channels)
-        ln(Q/P).
-    """
-
-    p: Array
-    shift: Array
+    p: Array  # probabilities under P
+    shift: Array  # ln(Q/P)
 
     @staticmethod
-    def of(p: Array, q: Array, slack: float = 0.0) -> Channels:
-        """Return channels of which ``p`` and ``q`` are known within a factor e^(+-slack)."""
-        return Channels.lossy(p, np.log(p / q), slack)
+    def from_laws(p: Array, q: Array, slack: float = 0.0) -> Channels:
+        """Return channels whose ``p`` and ``q`` are accurate to a factor e^(+-slack)."""
+        return Channels.from_losses(p, np.log(p / q), slack)
 
     @staticmethod
-    def lossy(p: Array, loss: Array, slack: float = 0.0) -> Channels:
-        """Return the channels of losses ln(P/Q)."""
+    def from_losses(p: Array, loss: Array, slack: float = 0.0) -> Channels:
+        """Return channels from losses ln(P/Q), accurate to +-2 slack."""
         slack += _SLACK
         return Channels(p * math.exp(slack), -loss - 2 * slack)
 
 
 def shift(mu: float, step: float) -> int:
-    """Return how many steps away the losses of the channels below reach."""
+    """Return a bound, in steps, on the losses of the channels below."""
     return math.ceil((9 * mu + mu**2) / step) + 4
 
 
 def gaussian(t: float, step: float, slack: float = 0.0) -> Channels:
-    """Return N(t, 1) from N(0, 1) with its losses split onto a grid, as one channel."""
+    """Return N(t, 1) from N(0, 1) as one channel, with its losses split onto a grid."""
     edges = _edges(t, step)
     mass = _atoms(t, edges)
-    mass[0] += GaussianPair(1 / t).masses(edges)[0][0]  # at a larger loss than it has
-    return Channels.lossy(mass[:, None], edges[:, None], slack)
+    mass[0] += GaussianPair(1 / t).masses(edges)[0][0]  # rounds these losses up
+    return Channels.from_losses(mass[:, None], edges[:, None], slack)
 
 
 def shifted_far(h: float, step: float) -> Channels:
-    """Return the channel in which D is told, where its public shift is beyond :func:`three_way`.
+    """Return the channel in which D is public, for public shifts beyond :func:`three_way`.
 
-    After the shift D has a variance of less than 1, and the law of the shift is off by the same
-    factor as on the lattice.
+    After the shift D has a variance below 1, and the law of the shift has the same error factor as
+    on the lattice.
     """
     return gaussian(math.sqrt(2 / (1 - _ROUGH[0])) * h, step, slack=4.1 * _OFF * h)
 
@@ -81,9 +74,9 @@ def _edges(t: float, step: float) -> Array:
 
 
 def _atoms(t: float, edges: Array) -> Array:
-    """Return P of the losses within ``edges`` of N(t, 1) from N(0, 1), on the edges.
+    """Return the P-masses of N(t, 1) from N(0, 1) within ``edges``, moved onto the edges.
 
-    The mass of a cell goes to both of its ends so that P and Q of it are kept.
+    The mass of a cell is split between its two ends such that its P- and Q-mass are preserved.
     """
     p, q = GaussianPair(1 / t).masses(edges)
     inner = p[1:-1]
@@ -95,17 +88,10 @@ def _atoms(t: float, edges: Array) -> Array:
 
 
 def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels, Channels]:
-    """Return N(t, 1) from N(0, 1) of which only the values ``-lowest`` or more off centre are seen.
+    """Return N(t, 1) from N(0, 1), seen only where it is ``-lowest`` or more off its centre.
 
-    The value not seen is the one outcome of the first channel; the other has those seen.
-
-    Parameters
-    ----------
-    t : float
-    lowest : float
-    step : float
-    side : {-1, 1}
-        Whether low or high losses are seen.
+    The first channel has one outcome, "not seen"; the second channel has the values that are seen:
+    low losses if ``side`` is -1, high losses if it is 1.
     """
     edges = _edges(t, step)
     if side < 0:
@@ -118,17 +104,17 @@ def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels,
     mass = _atoms(t, seen)
     if side < 0:
         mass[0] += GaussianPair(1 / t).masses(seen)[0][0]
-    unseen = Channels.of(np.array([[p]]), np.array([[q]]))
-    return unseen, Channels.lossy(mass[:, None], seen[:, None])
+    unseen = Channels.from_laws(np.array([[p]]), np.array([[q]]))
+    return unseen, Channels.from_losses(mass[:, None], seen[:, None])
 
 
 def binary(t: float) -> Channels:
-    """Return corners around all tests of N(t, 1) against N(0, 1) by a threshold.
+    """Return corners around all threshold tests of N(t, 1) against N(0, 1).
 
     The points (Phi(u), Phi(u - t)) form a convex curve. Its tangents at a grid of u form a polygon
-    below it, whose corners are the channels: any test is a mixture of corners and of tests that
-    tell nothing. The corner between u_0 and u_1 is the mean of Phi(u) with weights e^(tu), and that
-    of Phi(u - t) with weights e^(-tu).
+    below it, whose corners are the channels. Any test is a mixture of corners and of tests with
+    P = Q. The corner between u_0 and u_1 has the weighted mean of Phi(u), with weights e^(tu), and
+    the weighted mean of Phi(u - t), with weights e^(-tu).
     """
     inner, outer = np.arange(-2.0, 2.0, 1 / 16), np.arange(2.0, 8.51, 1 / 8)
     ends = t / 2 + np.r_[-outer[::-1], inner[1:], outer]
@@ -142,23 +128,24 @@ def binary(t: float) -> Channels:
 
     p = np.array([mean(ndtr(u), t), mean(ndtr(-u), t)])
     q = np.array([mean(ndtr(u - t), -t), mean(ndtr(t - u), -t)])
-    return Channels.of(p, q)
+    return Channels.from_laws(p, q)
 
 
 def three_way(h: float, lowest: float, highest: float, wide: float) -> tuple[Channels, float]:
     """Return channels around all arg-maxima of X, Y and 0, and a probability that they miss.
 
-    They cover all whose means of X and Y are at least ``lowest`` and whose mean of
-    S = (X + Y) / sqrt(2) is at most ``highest``. With D = (X - Y) / sqrt(2), S is normal, the same
-    under P and Q and independent of D; X wins if D > max(0, -S), Y if D < -max(0, -S).
+    They cover the channels whose means of X and Y are at least ``lowest`` and whose mean of
+    S = (X + Y) / sqrt(2) is at most ``highest``. Let D = (X - Y) / sqrt(2). S is normal, has the
+    same law under P and Q, and is independent of D. X wins if D > max(0, -S), Y if D < -max(0, -S).
 
-    A normal number of variance 1 is one of variance 1 - v plus a public one on a grid of spacing d:
-    the normal law of variance v, restricted to the grid. By Poisson's summation formula the density
-    is off by a factor within (1 +- e) / (1 -+ e), e = 2 sum_j exp(-2 pi^2 j^2 v (1 - v) / d^2). So
-    all channels are mixtures of those on the grid, which have a little less noise.
+    A normal number of variance 1 is a normal number of variance 1 - v plus a public shift on a grid
+    of spacing d, whose law is the normal law of variance v restricted to the grid. By Poisson's
+    summation formula the density has an error factor within (1 +- e) / (1 -+ e),
+    e = 2 sum_j exp(-2 pi^2 j^2 v (1 - v) / d^2). So all channels are mixtures of the channels on
+    the grid, which have a little less noise.
 
-    There are two such grids of S and D. Where most is told, at |D| <= ``wide`` and S >= _LOW, the
-    fine one is taken; elsewhere the rough one, of channels with still less noise.
+    There are two grids of S and D. The fine grid serves |D| <= ``wide`` and S >= _LOW, where the
+    losses are largest. The rough grid serves the rest, by channels with still less noise.
     """
     bottom, off = math.sqrt(2) * lowest, _OFF * h
     laws, missed = [], []
@@ -173,17 +160,17 @@ def three_way(h: float, lowest: float, highest: float, wide: float) -> tuple[Cha
         near = rows - size >= bottom - s_margin - d_margin
         if variances is _FINE:
             near &= (size <= wide + d_margin) & (rows >= _LOW - s_margin)
-        else:  # all but those whose shifts stay with the fine one
+        else:  # all points whose shifts may leave the fine lattice's range
             near &= (size > wide - d_margin) | (rows < _LOW + s_margin)
         both = [_arg_max(s, d + side * h / math.sqrt(2), variances) for side in (1, -1)]
         laws.append([law[:, near] for law in both])
         missed.append(2 * sum(map(_beyond, margins, variances, steps)))
     p, q = np.concatenate(laws, axis=-1)
-    return Channels.of(p, q, slack=4.1 * off), max(missed)
+    return Channels.from_laws(p, q, slack=4.1 * off), max(missed)
 
 
 def _steps(variances: tuple[float, float], off: float) -> list[float]:
-    """Return spacings of the lattice with which e, as above, is at most ``off``."""
+    """Return lattice spacings at which the e of :func:`three_way` is at most ``off``."""
     return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in variances]
 
 
@@ -198,7 +185,7 @@ def _arg_max(s: Array, d: Array, variances: tuple[float, float]) -> Array:
     """Return the probabilities that X, Y and 0 win, of shape (3, len(s), len(d))."""
     d_width, s_width = (math.sqrt(1 - v) for v in variances)
     nodes, weights = np.polynomial.legendre.leggauss(160)
-    u = 7.0 * (nodes - 1)  # S below zero
+    u = 7.0 * (nodes - 1)  # nodes for S below zero; above it the sign of D decides
     z = (u - s[:, None]) / s_width
     density = 7.0 * weights * np.exp(-(z**2) / 2) / (s_width * math.sqrt(2 * math.pi))
     above = ndtr(s / s_width)[:, None]

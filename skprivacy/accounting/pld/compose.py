@@ -1,18 +1,20 @@
-"""Composition of privacy losses: pessimistic grids, exponential tilting and one real FFT.
+"""Composition of privacy losses by FFT, on a pessimistic grid with exponential tilting.
 
 **Never below the exact value.** Three quantities are rounded up, and everything else is exact:
 
 - *Grid.* The P- and Q-mass of every grid cell are exact differences of distribution functions.
-  They are split between the two ends of the cell so that both are preserved ("connect the dots":
+  They are split between the two ends of the cell such that both are preserved ("connect the dots",
   Doroshenko et al. 2022, arXiv:2207.04380). This joins the points of the hockey-stick curve by
-  straight lines, which never lie below it.
+  chords, which never lie below the curve.
 - *Window.* Loss above the window is bounded by Chernoff's inequality and counted as infinite.
-  Loss below it wraps around to the top, where it only adds.
+  Loss below it wraps around to the top, where it only increases delta.
 - *Rounding.* A bound on the error of the transforms is added to delta.
 
-**Tilting.** The masses are multiplied by exp(theta * loss) and normalised before the transform,
-which moves the loss of interest to the middle of the distribution. Without it, the error of the
+**Tilting.** The masses are multiplied by exp(theta * loss) and normalised before the transform.
+This moves the loss of interest to the middle of the distribution. Without it, the error of the
 transform, about 1e-16 per step, would swamp a delta of 1e-12.
+
+Start reading at :func:`compose`.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ from .plan import HARMLESS, Group, SaddlePoint, log_wrap
 __all__ = ["ComposedLoss", "compose"]
 
 _ULP = 2.0**-53
-_LARGEST = 1 << 20  # number of points of the largest transform
+_MAX_POINTS = 1 << 20  # of a transform
 
 
 @dataclass(frozen=True)
 class _Lattice:
-    """Masses under P at ``(first + i) * step``, and at infinity."""
+    """Masses under P at the losses ``(first + i) * step``, and at infinity."""
 
     first: int
     step: float
@@ -52,7 +54,7 @@ class _Lattice:
         with np.errstate(divide="ignore"):
             return np.log(self.mass)
 
-    def tilted(self, theta: float) -> tuple[float, Array]:
+    def tilt(self, theta: float) -> tuple[float, Array]:
         """Return ln E[e^(theta L)] and the tilted masses."""
         terms = theta * self.loss
         terms += self.log_mass
@@ -72,6 +74,7 @@ class _Lattice:
 
 
 def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
+    """Discretise a pair (Doroshenko et al. 2022, Algorithm 1), rounding up."""
     low, high = pair.span(tail)
     high = min(high, pair.max_loss)
     first, last = math.floor(low / step), max(math.ceil(high / step), math.floor(low / step) + 1)
@@ -80,10 +83,12 @@ def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
     inner_p, inner_q, left = p[1:-1], q[1:-1], edges[:-1]
     with np.errstate(over="ignore", invalid="ignore"):
         from_q = np.where(inner_q > 0, inner_q * np.exp(left), 0.0)
-    # The mass of a cell is a difference of numbers that may be much larger than it.
+    # The mass of a cell is a difference of numbers that may be much larger than the mass.
     with np.errstate(over="ignore", invalid="ignore"):
         level = _nearer_tail(p) + np.nan_to_num(_nearer_tail(q) * np.exp(left), posinf=0.0)
     slack = 8 * _ULP * (inner_p + from_q + level)
+    # Share of the cell's P-mass at its upper end that preserves P and Q: with e^-loss weights, the
+    # Q-mass of both ends must add up to the cell's Q-mass.
     up = np.clip((inner_p - from_q + slack) / -math.expm1(-step), 0.0, inner_p)
     mass = np.zeros(len(edges))
     mass[1:] = up
@@ -95,19 +100,19 @@ def _connect_the_dots(pair: Pair, step: float, tail: float) -> _Lattice:
 
 
 def _nearer_tail(masses: Array) -> Array:
-    """Return, for each inner cell, the smaller of the masses to its left and to its right."""
+    """Return for each inner cell the smaller of the masses on its left and on its right."""
     left, right = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
     nearer: Array = np.minimum(left[1:-1], right[1:-1])
     return nearer
 
 
-def _coarsened(lattice: _Lattice) -> _Lattice:
-    """Return the losses on a grid of twice the step, again by connecting the dots."""
+def _coarsen(lattice: _Lattice) -> _Lattice:
+    """Connect the dots on a grid of twice the step."""
     offset = lattice.first % 2
     size = offset + len(lattice.mass)
     padded = np.zeros(size + 1 - size % 2)
     padded[offset:size] = lattice.mass
-    # This share of a point halfway between two others moves up, which preserves P and Q.
+    # This share of a point half-way between two others moves up, which preserves P and Q.
     up = 1 / (1 + math.exp(-lattice.step))
     even, odd = padded[::2].copy(), padded[1::2]
     even[1:] += up * odd
@@ -116,9 +121,9 @@ def _coarsened(lattice: _Lattice) -> _Lattice:
 
 
 def _power(base: Array, exponent: int) -> Array:
-    """Return ``base`` to a power of 1 or more, by squaring."""
+    """Raise ``base`` to a power of at least 1 by squaring."""
     base = base.copy()
-    while not exponent & 1:  # what comes first is copied, not multiplied by ones
+    while not exponent & 1:  # the first factor is copied below, not multiplied by ones
         np.multiply(base, base, out=base)
         exponent >>= 1
     result: Array = base.copy()
@@ -131,27 +136,14 @@ def _power(base: Array, exponent: int) -> Array:
 
 @dataclass(frozen=True)
 class ComposedLoss:
-    """The composed loss on a grid, tilted: an upper bound on the hockey-stick curve.
-
-    Attributes
-    ----------
-    loss : ndarray of shape (n_points,)
-    mass : ndarray of shape (n_points,)
-        Tilted probabilities.
-    theta, log_mgf : float
-        The tilt and the logarithm of its normaliser.
-    infinity : float
-        Probability of infinite loss, not tilted.
-    error : float
-        A bound on the Euclidean norm of the error of ``mass``.
-    """
+    """The composed loss on a grid, tilted: an upper bound on the hockey-stick curve."""
 
     loss: Array
-    mass: Array
-    theta: float
-    log_mgf: float
-    infinity: float
-    error: float
+    mass: Array  # tilted probabilities
+    theta: float  # tilt
+    log_mgf: float  # logarithm of the normaliser of the tilt
+    infinity: float  # probability of infinite loss, not tilted
+    error: float  # bound on the Euclidean norm of the error of ``mass``
     _found: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -164,11 +156,13 @@ class ComposedLoss:
         start = int(np.searchsorted(self.loss, epsilon, side="right"))
         if start == len(self.loss):
             return self.infinity
-        # Weights are relative to the first counted loss: far below the window they would all
-        # underflow, and a delta of 1 would be returned as 0.
+        # delta = sum over losses L > epsilon of (1 - e^(epsilon - L)) mass(L). Weights are relative
+        # to the first such loss: far below the window they would all underflow, and the result
+        # would be 0 where delta is 1.
         first = float(self.loss[start])
         weight = np.exp(-self.theta * (self.loss[start:] - first))
         weight *= -np.expm1(epsilon - self.loss[start:])
+        # Cauchy-Schwarz: the error of the sum is at most |error| |weight|.
         tilted = float(weight @ self.mass[start:]) + self.error * float(np.linalg.norm(weight))
         if tilted == 0:
             return self.infinity
@@ -177,7 +171,7 @@ class ComposedLoss:
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon >= 0 at which :meth:`delta` is at most ``delta``."""
-        if delta not in self._found:  # whether a grid is fine enough asks for it, too
+        if delta not in self._found:  # compose() asks for it too, when it refines the grid
             self._found[delta] = self._epsilon(delta)
         return self._found[delta]
 
@@ -200,7 +194,7 @@ class ComposedLoss:
     def _cell(
         self, grid: Array, delta: float, at_low: float, at_high: float
     ) -> tuple[int, int, float, float]:
-        """Return adjacent grid points between which the curve crosses ``delta``, and it there.
+        """Return the adjacent points between which the curve crosses ``delta``, with its values.
 
         ``at_low`` and ``at_high`` are its values at the first and the last point.
         """
@@ -220,7 +214,7 @@ class ComposedLoss:
         return low, high, at_low, at_high
 
     def _guess(self, delta: float) -> int | None:
-        """Return about the index at which the curve crosses ``delta``, by sums from the top."""
+        """Estimate the index at which the curve crosses ``delta``, by sums from the top."""
         ahead = self.loss - self.loss[0]
         if ahead[-1] > 500:
             return None
@@ -241,17 +235,17 @@ def compose(
     question: Callable[[ComposedLoss], float] | None = None,
     probe: ComposedLoss | None = None,
 ) -> ComposedLoss:
-    """Compose ``groups`` on a grid fine enough for an accuracy of ``question`` of ``tolerance``.
+    """Compose ``groups`` on a grid on which ``question`` has an accuracy of ``tolerance``.
 
-    Accuracy is estimated by the change of the answer, in units of ln delta, on a grid of twice the
-    step, or on that of ``probe`` if its step is longer still. Without a question, the saddle point
-    determines the grid.
+    The accuracy, in units of ln delta, is estimated by the change of the answer on a grid of twice
+    the step, or on the grid of ``probe`` if its step is longer still. Without a question the saddle
+    point determines the grid.
     """
     count = sum(g.count for g in groups)
     tail = max(math.exp(saddle.log_delta) * HARMLESS / count, 1e-300)
     width = max(saddle.width, 1e-9)
     spans = [g.pair.span(tail) for g in groups]
-    finest = max(width, *(high - low for low, high in spans)) / _LARGEST
+    finest = max(width, *(high - low for low, high in spans)) / _MAX_POINTS
     # Connecting the dots multiplies E[e^(theta L)] by about 1 + theta (theta + 1) step^2 / 12.
     steepness = saddle.slope * (saddle.slope + 1)
     step = min(math.sqrt(12 * tolerance / (count * steepness)), width / 64)
@@ -268,9 +262,9 @@ def compose(
         if probe is not None and probe.step > 1.9 * step:
             larger, ratio = probe, probe.step / step
         else:
-            coarse = [_coarsened(lattice) for lattice in lattices]
+            coarse = [_coarsen(lattice) for lattice in lattices]
             larger, ratio = _transform(groups, coarse, saddle), 2.0
-        # The error grows with the square of the step: what twice the step would change.
+        # The error grows with the square of the step: scale the change to twice the step.
         change = (question(larger) - question(composed)) * 3.0 / (ratio**2 - 1.0)
         if change <= 3.3 * tolerance:
             return composed
@@ -283,9 +277,8 @@ def _window(
 ) -> tuple[float, float, float]:
     """Return the ends of the window and a bound on the probability of a loss above it.
 
-    Losses above the window must be rare under P, because they are counted as infinite. Those so
-    high that they wrap around not only above the low end but above epsilon must be rare when
-    tilted.
+    Losses above the window must be rare under P, because they are counted as infinite. Losses so
+    high that they wrap around beyond epsilon must be rare after tilting.
     """
 
     def log_mgf(theta: float) -> float:
@@ -298,6 +291,7 @@ def _window(
     for share in (1, 1 / 8):  # the grid has spread the loss, so lower orders may be tighter
         pull, push = share * saddle.pull, share * saddle.push
         order = saddle.theta + share * (saddle.order - saddle.theta)
+        # Chernoff: P(L >= x) <= E[e^(s L)] e^(-s x) at order s, and the mirror image below
         lows.append((wrap - log_mgf(saddle.theta - pull) + at_theta) / pull)
         fars.append((log_mgf(saddle.theta + push) - at_theta - wrap) / push)
         highs.append((log_mgf(order) - saddle.log_delta - math.log(HARMLESS)) / order)
@@ -310,9 +304,10 @@ def _window(
 
 
 def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoint) -> ComposedLoss:
+    """Compose by one real FFT (Koskela, Jalko and Honkela 2020) of the tilted masses."""
     theta, step = saddle.theta, lattices[0].step
     low, high, beyond = _window(groups, lattices, saddle)
-    if high - low > 8 * _LARGEST * step:  # a useless plan: the trivial bound, to spare memory
+    if high - low > 8 * _MAX_POINTS * step:  # a useless plan: return the trivial bound
         low, high, beyond = saddle.epsilon, saddle.epsilon + step, 1.0
     start = math.floor(low / step) - 1
     size = fft.next_fast_len(max(math.ceil(high / step) - start + 2, 8), real=True)
@@ -320,13 +315,14 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
     length = error = np.zeros(0)  # length: |product|
     log_mgf = log_finite = 0.0
     for group, lattice in zip(groups, lattices, strict=True):
-        value, tilted = lattice.tilted(theta)
+        value, tilted = lattice.tilt(theta)
         log_mgf += group.count * value
         if lattice.infinity == 1:
             log_finite = -math.inf
         else:
             log_finite += group.count * math.log1p(-lattice.infinity)
-        factor = fft.rfft(_wrapped(tilted, lattice.first, size))
+        # Koskela, Jalko and Honkela 2020: powers of the transform compose equal losses
+        factor = fft.rfft(_wrap_around(tilted, lattice.first, size))
         # A factor's error is a few units in the last place of its exponents and butterflies.
         exponents = abs(theta) * float(np.abs(lattice.loss) @ tilted) + abs(value)
         off = group.count * _ULP * (8 * math.log2(size) + 8 + 4 * exponents)
@@ -354,7 +350,7 @@ def _transform(groups: list[Group], lattices: list[_Lattice], saddle: SaddlePoin
     )
 
 
-def _wrapped(mass: Array, first: int, size: int) -> Array:
+def _wrap_around(mass: Array, first: int, size: int) -> Array:
     """Return ``mass``, whose first index is ``first``, wrapped modulo ``size``."""
     wrapped = np.zeros(size)
     place = first % size

@@ -1,4 +1,4 @@
-"""Dominating pairs from points on a privacy curve."""
+"""Dominating pair from points on a privacy curve."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ Floats = NDArray[np.float64]
 def pair_of_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
     """Return a symmetric pair whose privacy curve lies above the one through the points.
 
-    Any privacy curve is convex in e^epsilon, hence lies below the convex hull of points above it.
+    A privacy curve is convex in e^epsilon, so it lies below the lower convex hull of points above
+    it. Zhu, Dong and Wang (2022) show which functions are the curve of a pair.
     """
     x = np.exp(np.r_[-epsilons[::-1], epsilons])
-    below = 1 - np.exp(-epsilons) * (1 - deltas)  # the mirror image of a symmetric curve
+    # The curve at -epsilon follows from symmetry: 1 - e^-epsilon (1 - delta(epsilon)).
+    below = 1 - np.exp(-epsilons) * (1 - deltas)
     corners = _lower_hull(np.r_[0.0, x], np.r_[1.0, below[::-1], deltas])
     at, height = np.r_[0.0, x][corners], np.r_[1.0, below[::-1], deltas][corners]
+    # The Q-mass at a corner is the change of slope there, and its P-mass e^loss times that.
     slopes = np.r_[np.diff(height) / np.diff(at), 0.0]
     after = at > 1
     q = np.maximum(np.diff(slopes)[after[1:]], 0.0)  # rounding

@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest numerical accounting of composed events."""
+"""Privacy loss distribution of an event: epsilon and delta from its dominating pairs."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from .plan import Group, SaddlePoint, saddle_point
 
 __all__ = ["PrivacyLossDistribution", "pld"]
 
-_RELATIVE = 3e-4  # target relative accuracy, of epsilon or of delta
+_RELATIVE_ACCURACY = 3e-4  # target relative accuracy, of epsilon or of delta
 
 
 class PrivacyLossDistribution:
-    """Upper bounds on the privacy curve of an event; returned by :func:`pld`.
+    """Privacy loss distribution: upper bounds on the privacy curve; returned by :func:`pld`.
 
     Parameters
     ----------
     directions : tuple of list
         The groups of losses to compose, for each order of the two neighbours.
     loose : bool, default=False
-        Whether the dominating pair of some part is known not to be tight.
+        True if the dominating pair of some part is known not to be tight.
 
     Attributes
     ----------
     loose : bool
-        Whether the dominating pair of some part is known not to be tight.
+        True if the dominating pair of some part is known not to be tight.
     """
 
     def __init__(self, directions: tuple[list[Group], ...], loose: bool = False) -> None:
@@ -45,22 +45,22 @@ class PrivacyLossDistribution:
     @property
     def infinity(self) -> float:
         """Probability of an infinite loss, the larger of both directions."""
-        return max(_infinite(groups) for groups in self._directions)
+        return max(_infinite_probability(groups) for groups in self._directions)
 
     @property
     def max_loss(self) -> float:
         """Largest finite loss: pure epsilon, unless some loss is infinite."""
-        return max(_top(groups) for groups in self._directions)
+        return max(_largest_finite_loss(groups) for groups in self._directions)
 
     def single_pairs(self) -> tuple[Pair, Pair] | None:
-        """Return the pair of each direction if there is a single loss, else None.
+        """Return the pair of each direction if there is a single loss.
 
         Returns
         -------
         tuple of two pairs, or None
-            For removing, and for adding a record.
+            For removing, and for adding a record. None if losses are composed.
         """
-        if not all(_is_alone(groups) for groups in self._directions):
+        if not all(_is_single_loss(groups) for groups in self._directions):
             return None
         remove, *add = (groups[0].pair for groups in self._directions)
         return remove, add[0] if add else remove
@@ -76,18 +76,18 @@ class PrivacyLossDistribution:
         Returns
         -------
         float
-            Never below the exact value; a relative 3e-4 or so above it when losses are composed.
+            Never below the exact value, and about a relative 3e-4 above it if losses are composed.
             Infinity if nothing is proved.
         """
         if not (is_number(delta) and 0 <= delta < 1):
             raise ValueError(f"delta={delta!r} must be in [0, 1).")
         epsilon = 0.0
         for groups in self._directions:
-            epsilon = _epsilon(groups, delta, at_least=epsilon)
+            epsilon = _direction_epsilon(groups, delta, at_least=epsilon)
         return epsilon
 
     def estimate(self, delta: float) -> float:
-        """Return a quick saddle-point estimate of epsilon, within a few per cent; not a bound.
+        """Estimate epsilon by a saddle point, within a few per cent; not a bound.
 
         Parameters
         ----------
@@ -101,14 +101,14 @@ class PrivacyLossDistribution:
         """
         open_unit("delta", delta)
         return max(
-            _epsilon(groups, delta)
-            if not groups or _is_alone(groups) or _infinite(groups) >= delta
+            _direction_epsilon(groups, delta)
+            if not groups or _is_single_loss(groups) or _infinite_probability(groups) >= delta
             else saddle_point(groups, log_delta=math.log(delta)).epsilon
             for groups in self._directions
         )
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta that the distribution proves at ``epsilon`` >= 0.
+        """Return the smallest delta that the distribution proves at ``epsilon``.
 
         Parameters
         ----------
@@ -122,10 +122,10 @@ class PrivacyLossDistribution:
         """
         if not (is_number(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon={epsilon!r} must be >= 0.")
-        return max(_delta(groups, float(epsilon)) for groups in self._directions)
+        return max(_direction_delta(groups, float(epsilon)) for groups in self._directions)
 
     def deltas(self, epsilons: ArrayLike) -> NDArray[np.float64]:
-        """Return delta at each epsilon, sharing compositions between neighbours.
+        """Return the smallest delta at each epsilon; close epsilons share a composition.
 
         Parameters
         ----------
@@ -142,28 +142,30 @@ class PrivacyLossDistribution:
         except (TypeError, ValueError, RuntimeError, OverflowError):
             raise TypeError("epsilons must be an array of real numbers.") from None
         worse: NDArray[np.float64] = np.max(
-            [_deltas(groups, epsilons.ravel()) for groups in self._directions], axis=0
+            [_direction_deltas(groups, epsilons.ravel()) for groups in self._directions], axis=0
         )
         return worse.reshape(epsilons.shape)
 
 
-def _infinite(groups: list[Group]) -> float:
+def _infinite_probability(groups: list[Group]) -> float:
     """Return the probability that some loss is infinite."""
     if any(g.pair.infinity == 1 for g in groups):
         return 1.0
     return -math.expm1(sum(g.count * math.log1p(-g.pair.infinity) for g in groups))
 
 
-def _top(groups: list[Group]) -> float:
+def _largest_finite_loss(groups: list[Group]) -> float:
     """Return the largest finite loss."""
     return sum(g.count * g.pair.max_loss for g in groups)
 
 
-def _alone(pair: Pair, epsilon: float) -> float:
-    """Return the exact delta of a single loss, rounded up.
+def _single_loss_delta(pair: Pair, epsilon: float) -> float:
+    """Return the exact delta of a single loss L, rounded up.
 
-    A normal tail of mass m lies about sqrt(-2 ln m) deviations out. The rounding of that distance
-    by a part in 2**53 changes m by a share of about -2 ln(m) in 2**53.
+    It is P(L > epsilon) - e^epsilon Q(L > epsilon).
+
+    A normal tail of mass m lies about sqrt(-2 ln m) deviations out. Rounding that distance by a
+    part in 2**53 changes m by about -2 ln(m) parts in 2**53.
     """
     p, q = pair.masses(np.array([epsilon]))
     from_q = math.exp(epsilon) * float(q[1]) if q[1] > 0 else 0.0
@@ -174,43 +176,43 @@ def _alone(pair: Pair, epsilon: float) -> float:
     return min(1.0, max(0.0, from_p - from_q + slack) + pair.infinity)
 
 
-def _is_alone(groups: list[Group]) -> bool:
+def _is_single_loss(groups: list[Group]) -> bool:
     return len(groups) == 1 and groups[0].count == 1
 
 
-def _epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
+def _direction_epsilon(groups: list[Group], delta: float, at_least: float = 0.0) -> float:
     """Return epsilon of one direction, or ``at_least`` if that is larger."""
-    top = _top(groups)
-    infinite = _infinite(groups)
+    top = _largest_finite_loss(groups)
+    infinite = _infinite_probability(groups)
     if not groups:
         return at_least
     if delta == 0 or delta <= infinite:
         if delta == 0 and infinite == 0 and math.isinf(top):
             raise ValueError(
-                "delta=0 was requested for an event whose privacy loss is unbounded. Set a "
-                "delta > 0."
+                "delta=0 has no finite epsilon for an event whose privacy loss is unbounded. "
+                "Pass a delta > 0."
             )
         return max(at_least, top) if delta == infinite else math.inf
     if top <= at_least:
         return at_least
-    if _is_alone(groups):
-        return max(at_least, min(top, _epsilon_alone(groups[0].pair, delta)))
-    where, probe = _planned(groups, delta=delta)
-    # The probe is a rough upper bound, which often shows that the other direction dominates.
+    if _is_single_loss(groups):
+        return max(at_least, min(top, _single_loss_epsilon(groups[0].pair, delta)))
+    where, probe = _plan_composition(groups, delta=delta)
+    # The probe is a rough upper bound, which often shows that the other direction is larger.
     if probe.epsilon(delta) <= at_least:
         return at_least
     # Near zero no relative accuracy is possible: use a hundredth of the curve's width.
-    tolerance = _RELATIVE * max(where.epsilon * where.slope, 0.01)
+    tolerance = _RELATIVE_ACCURACY * max(where.epsilon * where.slope, 0.01)
     composed = compose(groups, where, tolerance, lambda c: c.epsilon(delta) * where.slope, probe)
     return max(at_least, min(composed.epsilon(delta), top))
 
 
-def _planned(
+def _plan_composition(
     groups: list[Group], *, epsilon: float | None = None, delta: float | None = None
 ) -> tuple[SaddlePoint, ComposedLoss]:
     """Return a saddle point and a quick composition that confirms it.
 
-    Saddle points are inaccurate for few losses, or a few large ones.
+    Saddle points alone are inaccurate for few losses, or for a few large losses.
     """
     where = saddle_point(
         groups, epsilon=epsilon, log_delta=math.log(delta) if delta is not None else None
@@ -230,64 +232,64 @@ def _log_delta(composed: ComposedLoss, epsilon: float) -> float:
     return math.log(max(composed.delta(epsilon), 1e-300))
 
 
-def _epsilon_alone(pair: Pair, delta: float) -> float:
-    if _alone(pair, 0.0) <= delta:
+def _single_loss_epsilon(pair: Pair, delta: float) -> float:
+    if _single_loss_delta(pair, 0.0) <= delta:
         return 0.0
     high = 1.0
-    while _alone(pair, high) > delta:
+    while _single_loss_delta(pair, high) > delta:
         high *= 2
         if high > 1e6:
             return math.inf
-    root = brentq(lambda e: _alone(pair, e) - delta, 0.0, high, xtol=1e-12, rtol=1e-12)
+    root = brentq(lambda e: _single_loss_delta(pair, e) - delta, 0.0, high, xtol=1e-12, rtol=1e-12)
     return float(root) * (1 + 1e-11) + 1e-12
 
 
-def _delta(groups: list[Group], epsilon: float) -> float:
+def _direction_delta(groups: list[Group], epsilon: float) -> float:
     if not groups:
         return 0.0
-    if _infinite(groups) == 1:
+    if _infinite_probability(groups) == 1:
         return 1.0
-    if _is_alone(groups):
-        return _alone(groups[0].pair, epsilon)
-    if epsilon >= _top(groups):
-        return _infinite(groups)
-    return _near(groups, epsilon, _RELATIVE).delta(epsilon)
+    if _is_single_loss(groups):
+        return _single_loss_delta(groups[0].pair, epsilon)
+    if epsilon >= _largest_finite_loss(groups):
+        return _infinite_probability(groups)
+    return _compose_near_epsilon(groups, epsilon, _RELATIVE_ACCURACY).delta(epsilon)
 
 
-def _near(groups: list[Group], epsilon: float, tolerance: float) -> ComposedLoss:
+def _compose_near_epsilon(groups: list[Group], epsilon: float, tolerance: float) -> ComposedLoss:
     """Return the composition, tilted to be tight near ``epsilon``."""
-    where, _ = _planned(groups, epsilon=epsilon)
+    where, _ = _plan_composition(groups, epsilon=epsilon)
     for _ in range(4):
         composed = compose(groups, where, tolerance, lambda c: _log_delta(c, epsilon))
         found = _log_delta(composed, epsilon)
-        # With a few rare losses, delta may be far below the planned one, and then the truncated
-        # mass matters.
+        # With a few rare losses, delta may be far below the planned delta. The truncated mass then
+        # matters, so the composition is planned again.
         if found > where.log_delta - 2:
             break
         where = saddle_point(groups, epsilon=epsilon, log_delta=found)
     return composed
 
 
-def _deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    if not groups or _is_alone(groups) or _infinite(groups) == 1:
-        return np.array([_delta(groups, float(e)) for e in epsilons])
-    top = _top(groups)
-    best = np.where(epsilons < top, 1.0, _infinite(groups))
+def _direction_deltas(groups: list[Group], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    if not groups or _is_single_loss(groups) or _infinite_probability(groups) == 1:
+        return np.array([_direction_delta(groups, float(e)) for e in epsilons])
+    top = _largest_finite_loss(groups)
+    best = np.where(epsilons < top, 1.0, _infinite_probability(groups))
     below = epsilons[epsilons < top]
     if not below.size:
         return best
     # Each composition bounds the whole curve from above, and is tight near its anchor.
     anchors = np.unique(np.quantile(below, np.linspace(0, 1, min(8, len(below)))))
     for i, anchor in enumerate(anchors):
-        composed = _near(groups, float(anchor), 1e-2)
+        composed = _compose_near_epsilon(groups, float(anchor), 1e-2)
         low, high = anchors[max(i - 1, 0)], anchors[min(i + 1, len(anchors) - 1)]
         near = np.flatnonzero((low <= epsilons) & (epsilons <= high))
         best[near] = np.minimum(best[near], [composed.delta(float(e)) for e in epsilons[near]])
     return best
 
 
-def _grouped(counts: Counter[Pair]) -> list[Group]:
-    """Group the pairs; all unsampled Gaussians together are one Gaussian."""
+def _group_pairs(counts: Counter[Pair]) -> list[Group]:
+    """Group the pairs; all unsampled Gaussians compose to one (Dong et al. 2022, Corollary 3.3)."""
     precision = sum(n / p.z**2 for p, n in counts.items() if isinstance(p, GaussianPair))
     groups = [Group(p, n) for p, n in counts.items() if not isinstance(p, GaussianPair)]
     if precision:
@@ -302,14 +304,14 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     Parameters
     ----------
     event : Event
-        Any composition of events that have a dominating pair.
+        Any composition of events with dominating pairs.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
     Returns
     -------
     PrivacyLossDistribution
-        Of the event as a whole.
+        Distribution of the whole event.
 
     Raises
     ------
@@ -319,7 +321,16 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     Notes
     -----
     Under Poisson sampling ``zero_out`` has the same pairs as ``add_remove``: a record's
-    contribution is present or absent. Both directions are composed, and the worse one counts.
+    contribution is present or absent. Both directions are composed, and the larger epsilon counts.
+
+    References
+    ----------
+    A. Koskela, J. Jalko and A. Honkela, "Computing tight differential privacy guarantees using
+    FFT", AISTATS 2020, arXiv:1906.03049.
+    V. Doroshenko, B. Ghazi, P. Kamath, R. Kumar and P. Manurangsi, "Connect the dots: tighter
+    discrete approximations of privacy loss distributions", PoPETs 2022, arXiv:2207.04380.
+    Y. Zhu, J. Dong and Y.-X. Wang, "Optimal accounting of differential privacy via characteristic
+    function", AISTATS 2022, arXiv:2106.08567.
 
     Examples
     --------
@@ -332,9 +343,10 @@ def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     check_work(event)
     check_known(event, relation)
     counts: tuple[Counter[Pair], Counter[Pair]] = (Counter(), Counter())
+    # Zhu, Dong and Wang 2022, Theorem 10: products of dominating pairs dominate the composition
     for part, times in flatten(event).items():
         for counter, pair in zip(counts, part.dominating_pairs(relation), strict=True):
             counter[pair] += times
     loose = any(pair.loose for pair in counts[0])
-    remove, add = (_grouped(counter) for counter in counts)
+    remove, add = (_group_pairs(counter) for counter in counts)
     return PrivacyLossDistribution((remove,) if remove == add else (remove, add), loose)

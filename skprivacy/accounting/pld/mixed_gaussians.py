@@ -1,4 +1,4 @@
-"""The dominating pair of a random number of contributions, hidden by Gaussian noise."""
+"""Dominating pair of two mixtures of Gaussians, for a random number of contributions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .pairs import Array, Pair, around, normal_cells
 
 __all__ = ["MixedGaussians"]
 
-_REACH = 39.0  # standard deviations beyond which a normal distribution has no mass in floats
-_AT_ONCE = 1 << 18  # points, times shifts
+_REACH = 39.0  # standard deviations beyond which a normal law has no mass in floats
+_AT_ONCE = 1 << 18  # points times shifts in one array
 _PER_DEVIATION, _MOST_POINTS = 32, 200_000
 
 
@@ -21,30 +21,19 @@ _PER_DEVIATION, _MOST_POINTS = 32, 200_000
 class MixedGaussians(Pair):
     """sum_j w_j N(a_j, z^2) from sum_j w_j N(b_j, z^2), with all a_j >= 0 >= b_j.
 
-    Parameters
-    ----------
-    z : float
-        Standard deviation of the noise.
-    weights : tuple of float
-        Probabilities, adding up to 1.
-    up, down : tuple of float
-        The shifts a_j and b_j.
-
-    Notes
-    -----
     The loss increases with x, so a cell of losses is an interval of x. Its ends are found
-    numerically. Where x is found off by d, the hockey-stick divergence is off by order d^2 only, as
-    the event {loss > epsilon} maximises it: an error of 1e-10 has no effect in floats.
+    numerically. An error d of x changes the hockey-stick divergence by order d^2 only, since the
+    event {loss > epsilon} maximises it: an error of 1e-10 has no effect in floats.
     """
 
-    z: float
-    weights: tuple[float, ...]
-    up: tuple[float, ...]
-    down: tuple[float, ...]
+    z: float  # standard deviation of the noise
+    weights: tuple[float, ...]  # probabilities that add up to 1
+    up: tuple[float, ...]  # shifts a_j
+    down: tuple[float, ...]  # shifts b_j
 
     @property
     def max_loss(self) -> float:
-        """Finite only if P does not move, and Q may stay where P is."""
+        """Finite only if P is N(0, z^2), and Q is N(0, z^2) with positive probability."""
         stays = math.fsum(w for w, c in zip(self.weights, self.down, strict=True) if c == 0)
         return math.inf if any(self.up) or stays == 0 else -math.log(stays)
 
@@ -73,7 +62,7 @@ class MixedGaussians(Pair):
         return top[:, 0] + np.log(total), share @ c / total / self.z**2
 
     def _loss(self, x: Array) -> tuple[Array, Array]:
-        """Return the loss at sorted or unsorted points, and its derivative."""
+        """Return the loss and its derivative at points in any order."""
         loss, slope = np.empty(len(x)), np.empty(len(x))
         size = max(1, _AT_ONCE // len(self.weights))
         for start in range(0, len(x), size):
@@ -84,7 +73,7 @@ class MixedGaussians(Pair):
         return loss, slope
 
     def _point(self, loss: Array) -> Array:
-        """Return x at which the loss has the given values, infinite where there is no mass."""
+        """Return the x at which the loss has the given values; infinite beyond all mass."""
         low, high = min(self.down) - _REACH * self.z, max(self.up) + _REACH * self.z
         count = min(_MOST_POINTS, math.ceil(_PER_DEVIATION * (high - low) / self.z))
         grid = np.linspace(low, high, count)
@@ -92,11 +81,11 @@ class MixedGaussians(Pair):
         point = np.where(loss <= at[0], -np.inf, np.inf)
         inside = np.flatnonzero((loss > at[0]) & (loss < at[-1]))
         if inside.size:
-            point[inside] = self._solved(loss[inside], grid, at)
+            point[inside] = self._solve_by_newton(loss[inside], grid, at)
         return point
 
-    def _solved(self, loss: Array, grid: Array, at: Array) -> Array:
-        """Solve by Newton's method, halving the bracket wherever it would leave it."""
+    def _solve_by_newton(self, loss: Array, grid: Array, at: Array) -> Array:
+        """Solve by Newton's method, with bisection wherever a step would leave the bracket."""
         cell = np.searchsorted(at, loss, side="left")
         left, right = grid[cell - 1].copy(), grid[cell].copy()
         x = np.clip(np.interp(loss, at, grid), left, right)

@@ -1,9 +1,9 @@
-"""Dominating pairs: two distributions with the worst privacy loss that an event allows.
+"""Dominating pairs (Zhu, Dong and Wang 2022, arXiv:2106.08567, Definition 7).
 
-A pair (P, Q) dominates an event if, for every epsilon, no two neighbouring data sets have a larger
-hockey-stick divergence than (P, Q). Products of dominating pairs dominate adaptive compositions
-(Zhu, Dong, Wang 2022, arXiv:2106.08567), so an accountant only needs the distributions of the loss
-ln(P/Q) under P and under Q.
+A pair of distributions (P, Q) dominates an event if, for every epsilon, no two neighbouring data
+sets have a larger hockey-stick divergence than (P, Q). Products of dominating pairs dominate
+adaptive compositions (Theorem 10), so an accountant needs only the distributions of the loss
+ln(P/Q) under P and under Q. Start reading at :class:`Pair`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 
 Array = NDArray[Any]
 
-_MANY = 20_000
+_MAX_SKETCH_POINTS = 20_000
 MOST_ATOMS = 200_000
 WORK_PER_ATOM = 500  # a Renyi divergence at 217 orders, and a sketch at 100 tilts
 
@@ -38,10 +38,10 @@ __all__ = [
 
 
 class Pair(ABC):
-    """The privacy loss of one dominating pair."""
+    """Privacy loss ln(P/Q) of one dominating pair."""
 
     infinity: float = 0.0  # probability under P of an infinite loss
-    gap: float = 0.0  # a number of which all losses are multiples, or 0
+    gap: float = 0.0  # all losses are multiples of this number; 0 if there is none
 
     @property
     def max_loss(self) -> float:
@@ -50,7 +50,7 @@ class Pair(ABC):
 
     @property
     def loose(self) -> bool:
-        """Whether the pair is known not to be tight, so other accountants may be tighter."""
+        """True if the pair is known not to be tight, so that other accountants may be tighter."""
         return False
 
     @abstractmethod
@@ -59,17 +59,18 @@ class Pair(ABC):
 
     @abstractmethod
     def span(self, tail: float) -> tuple[float, float]:
-        """Return two losses with a P-mass of at most about ``tail`` beyond each."""
+        """Return two losses beyond each of which P has a mass of at most about ``tail``."""
 
     @abstractmethod
     def sketch(self) -> tuple[Array, Array, Array]:
-        """Return losses with their P- and Q-weights, for planning only: not a bound."""
+        """Return losses with their P- and Q-weights, which only plan a grid: not a bound."""
 
 
 def normal_cells(u: Array) -> Array:
     """Return the normal masses of the cells between sorted edges, accurate in both tails."""
     tail = ndtr(-np.abs(u))
     left, right = np.r_[0.0, tail], np.r_[tail, 0.0]
+    # ``tail`` is the mass on the far side of an edge, so it loses no digits in either tail.
     below = np.r_[True, u <= 0]  # is the left edge of the cell on the negative side?
     above = np.r_[u > 0, True]
     one_sided = np.where(below, right - left, left - right)
@@ -80,19 +81,19 @@ def normal_cells(u: Array) -> Array:
 def around(centres: list[float], width: float) -> Array:
     """Return points for a sketch of normal densities of standard deviation ``width``.
 
-    Their spacing is a third of ``width``. If that gives too many points, as with little noise, the
-    densities are far apart, and the points between them are left out.
+    Their spacing is a third of ``width``. If that gives too many points, as for little noise, the
+    densities are far apart, and no points lie between them.
     """
     low, high = centres[0] - 12 * width, centres[-1] + 12 * width
     half = 1.5 * (high - low) / width
-    if half < _MANY:
+    if half < _MAX_SKETCH_POINTS:
         return np.linspace(low, high, 2 * int(half) + 1)
     return np.concatenate([np.linspace(c - 12 * width, c + 12 * width, 73) for c in centres])
 
 
 @dataclass(frozen=True)
 class GaussianPair(Pair):
-    """N(1, z^2) from N(0, z^2), which is symmetric: swapping the two changes nothing."""
+    """N(1, z^2) from N(0, z^2), a symmetric pair: swapping P and Q changes nothing."""
 
     z: float
 
@@ -151,19 +152,17 @@ class AtomPair(Pair):
 
 @dataclass(frozen=True)
 class SlopePair(Pair):
-    """Losses in [-t, t] whose density is proportional to e^(loss/2) under P, e^(-loss/2) under Q.
+    """Losses in [-t, t] with densities proportional to e^(loss/2) under P, e^(-loss/2) under Q.
 
-    Without ``atoms`` it is logistic noise shifted by t of its scales, and also the envelope of all
-    mechanisms whose loss has a range of t (the exponential mechanism). With ``atoms`` it is Laplace
-    noise: half of P lies at t itself.
+    Without ``atoms`` this is logistic noise shifted by t scales, and also the envelope of all
+    mechanisms whose loss has a range of t, such as the exponential mechanism. With ``atoms`` it is
+    Laplace noise: half of P lies at loss t.
 
-    Notes
-    -----
-    One coordinate shifted by t dominates any number of coordinates shifted by t in total (L1). With
-    b(eps, t) = 1 - delta(eps), the overlap of a product is at least b(e1, t1) b(e2, t2) for every
-    e1 + e2 = eps. Laplace: b = e^((eps-t)/2) is multiplicative, so equality holds. Logistic:
-    b = e^((eps-t)/2) (1 + a), a = 2 / (coth((t+eps)/4) + coth((t-eps)/4)); along eps = r t, a is
-    concave in t with a(0) = 0, hence subadditive, and (1 + a1)(1 + a2) >= 1 + a.
+    One coordinate shifted by t dominates any number of coordinates shifted by t in total (L1). Let
+    b(eps, t) = 1 - delta(eps). The overlap of a product is at least b(e1, t1) b(e2, t2) for every
+    e1 + e2 = eps. Laplace: b = e^((eps-t)/2) is multiplicative, so equality holds. Logistic: b =
+    e^((eps-t)/2) (1 + a) with a = 2 / (coth((t+eps)/4) + coth((t-eps)/4)). Along eps = r t, a is
+    concave in t with a(0) = 0, hence subadditive, so (1 + a1)(1 + a2) >= 1 + a.
     """
 
     t: float
@@ -199,16 +198,16 @@ class SlopePair(Pair):
 
 @dataclass(frozen=True)
 class MixedPair(Pair):
-    """One of several pairs, chosen with the given probabilities, with the choice released.
+    """Mixture of pairs: one pair, chosen with the given probabilities and a public choice.
 
-    As the outcomes of different parts are distinguishable, masses and hockey-stick divergences are
-    weighted means of those of the parts.
+    Outcomes of different parts are distinguishable, so masses and hockey-stick divergences are the
+    weighted means over the parts.
     """
 
     weights: tuple[float, ...]
     parts: tuple[Pair, ...]
 
-    # Constants of other pairs; here they follow from the parts, which mypy takes for a clash.
+    # Constants of other pairs are properties here, which mypy reports as a clash.
     @property
     def infinity(self) -> float:  # type: ignore[override]
         return math.fsum(
@@ -253,6 +252,7 @@ def both(pair: Pair) -> tuple[Pair, Pair]:
 
 def pure_pair(epsilon: float, delta: float = 0.0) -> AtomPair:
     """Return the pair of randomised response, the worst (epsilon, delta)-DP mechanism."""
+    # Kairouz, Oh and Viswanath 2015: randomised response that fails with probability delta
     high = 1 / (1 + math.exp(-epsilon))
     low = math.exp(-epsilon) * high
     losses, masses = ((-epsilon, epsilon), (low, high)) if epsilon else ((0.0,), (1.0,))

@@ -1,4 +1,4 @@
-"""Saddle-point estimates that plan the grid, window and tilt of a composition.
+"""Saddle-point estimate that plans the grid, window and tilt of a composition.
 
 Nothing here is a bound: a bad plan costs accuracy or time, never correctness.
 """
@@ -28,16 +28,16 @@ class Group:
 
 @dataclass(frozen=True)
 class SaddlePoint:
-    """A plan for a composition: the point of interest, the tilt and the window."""
+    """Plan of a composition: point of interest, tilt and window."""
 
     epsilon: float
     log_delta: float
     slope: float  # approximate rate at which ln delta decreases with epsilon
     theta: float  # tilt
     width: float  # approximate width of the window that the composed loss needs
-    pull: float  # order at which Chernoff's inequality is tight below the window, tilted
-    push: float  # the same above the window, tilted
-    order: float  # the same above the window, not tilted
+    pull: float  # order at which Chernoff's inequality is tight below the window, after tilting
+    push: float  # the same above the window, after tilting
+    order: float  # the same above the window, before tilting
 
 
 class _Cumulants:
@@ -70,7 +70,7 @@ class _Cumulants:
 def saddle_point(
     groups: list[Group], *, epsilon: float | None = None, log_delta: float | None = None
 ) -> SaddlePoint:
-    """Return a plan to find epsilon at a delta or delta at an epsilon, or to check both."""
+    """Plan the search for epsilon at a delta or for delta at an epsilon, or a check of both."""
     cumulants = _Cumulants(groups)
     thetas = np.geomspace(1e-4, 1e2, 100) / cumulants.scale
     logs = np.log(thetas)
@@ -117,10 +117,10 @@ def _tilt(
     log_delta: float,
     saddle: float,
 ) -> float:
-    """Return the smallest tilt for which the rounding errors of the transforms are negligible.
+    """Return the smallest tilt at which the rounding errors of the transforms are negligible.
 
-    An error of the tilted masses counts e^(K - theta epsilon) times. A smaller tilt leaves rare
-    large losses rarer.
+    An error of the tilted masses is multiplied by e^(K - theta epsilon). At a smaller tilt, large
+    losses are rarer.
     """
     allowed = log_delta + math.log(HARMLESS) - (value - thetas * epsilon)
     rounding = math.log(1e-14 * max(10, sum(g.count for g in groups)))

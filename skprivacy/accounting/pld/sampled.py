@@ -1,4 +1,4 @@
-"""Dominating pairs of events on a Poisson sample."""
+"""Dominating pairs of Poisson samples (Zhu, Dong and Wang 2022, Theorem 11)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .pairs import Array, Pair, around, normal_cells
 __all__ = ["Added", "Removed", "ReplacedGaussian"]
 
 
-def _mixed(loss: Array, q: float) -> Array:
-    """Return ln(1 - q + q e^loss)."""
+def _mix_loss(loss: Array, q: float) -> Array:
+    """Return ln(1 - q + q e^loss), the loss of (1-q) Q + q P from Q."""
     with np.errstate(over="ignore"):
         small = np.log1p(q * np.expm1(np.minimum(loss, 50)))
     return np.where(loss > 50, np.logaddexp(math.log1p(-q), math.log(q) + loss), small)
 
 
-def _unmixed(loss: Array, q: float) -> Array:
-    """Return the inverse of :func:`_mixed`; -infinity below its range."""
+def _unmix_loss(loss: Array, q: float) -> Array:
+    """Return the inverse of :func:`_mix_loss`; -infinity below its range."""
     loss = np.asarray(loss, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         inside = np.log1p(np.maximum(np.expm1(np.minimum(loss, 50)) / q, -1))
@@ -31,7 +31,7 @@ def _unmixed(loss: Array, q: float) -> Array:
 
 @dataclass(frozen=True)
 class Removed(Pair):
-    """(1-q) Q + q P from Q: a Poisson sample that may contain the record, from one that cannot.
+    """(1-q) Q + q P from Q: a Poisson sample that may contain the record, from one without it.
 
     ``base`` must be symmetric: swapping its P and Q negates the loss and changes nothing else.
     """
@@ -46,21 +46,22 @@ class Removed(Pair):
     @property
     def max_loss(self) -> float:
         top = self.base.max_loss
-        return top if math.isinf(top) else float(_mixed(np.array(top), self.q))
+        return top if math.isinf(top) else float(_mix_loss(np.array(top), self.q))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        p, q = self.base.masses(_unmixed(edges, self.q))
+        # Zhu, Dong and Wang 2022, Theorem 11: removing
+        p, q = self.base.masses(_unmix_loss(edges, self.q))
         return (1 - self.q) * q + self.q * p, q
 
     def span(self, tail: float) -> tuple[float, float]:
         top = self.base.span(min(tail / self.q, 0.5))[1]
         under_q = -self.base.span(tail)[0], -self.base.span(tail)[1]
-        low, high = _mixed(np.array([under_q[1], max(under_q[0], top)]), self.q)
+        low, high = _mix_loss(np.array([under_q[1], max(under_q[0], top)]), self.q)
         return float(low), float(high)
 
     def sketch(self) -> tuple[Array, Array, Array]:
         loss, p, q = self.base.sketch()
-        return _mixed(loss, self.q), (1 - self.q) * q + self.q * p, q
+        return _mix_loss(loss, self.q), (1 - self.q) * q + self.q * p, q
 
 
 @dataclass(frozen=True)
@@ -76,28 +77,29 @@ class Added(Pair):
 
     @property
     def max_loss(self) -> float:
-        # As the base loss tends to -infinity, the loss tends to -ln(1 - q) and never exceeds it.
+        # As the base loss tends to -infinity, the loss increases to its limit -ln(1 - q).
         bottom = -self.base.max_loss
         if self.q == 1:
             return self.base.max_loss
         return (
-            float(-_mixed(np.array(bottom), self.q))
+            float(-_mix_loss(np.array(bottom), self.q))
             if math.isfinite(bottom)
             else -math.log1p(-self.q)
         )
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        p, q = self.base.masses(-_unmixed(-edges, self.q))
+        # Zhu, Dong and Wang 2022, Theorem 11: adding
+        p, q = self.base.masses(-_unmix_loss(-edges, self.q))
         return p, (1 - self.q) * p + self.q * q
 
     def span(self, tail: float) -> tuple[float, float]:
         low, high = self.base.span(tail)
-        low, high = -_mixed(np.array([-low, -high]), self.q)
+        low, high = -_mix_loss(np.array([-low, -high]), self.q)
         return float(low), float(high)
 
     def sketch(self) -> tuple[Array, Array, Array]:
         loss, p, q = self.base.sketch()
-        return -_mixed(-loss, self.q), p, (1 - self.q) * p + self.q * q
+        return -_mix_loss(-loss, self.q), p, (1 - self.q) * p + self.q * q
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ class ReplacedGaussian(Pair):
         q E[(1 - alpha A - beta B)_+],   beta = (alpha - 1) (1 - q) / q,
 
     over x ~ N(u, z^2 I), with A and B the likelihood ratios of N(v) and N(0) to N(u). ln A and
-    ln B are jointly normal, E A = E B = 1, and their covariance is
-    [[|u-v|^2, <u-v,u>], [<u-v,u>, |u|^2]] / z^2. The function (1 - alpha A - beta B)_+ is convex in
-    alpha A + beta B, so all its second derivatives in (A, B) are nonnegative, and by Gaussian
-    interpolation its mean increases with every entry of the covariance. No entry exceeds its value
-    at u = 1, v = -1, namely 4, 2 and 1. For alpha < 1 swap P and Q: the pair is symmetric.
+    ln B are jointly normal with the covariance [[|u-v|^2, <u-v,u>], [<u-v,u>, |u|^2]] / z^2, and
+    E A = E B = 1. The function (1 - alpha A - beta B)_+ is convex in alpha A + beta B, so all its
+    second derivatives in (A, B) are nonnegative. By Gaussian interpolation its mean then increases
+    with every entry of the covariance. No entry exceeds its value at u = 1, v = -1, namely 4, 2 and
+    1. For alpha < 1 swap P and Q: the pair is symmetric.
     """
 
     z: float
@@ -135,17 +137,17 @@ class ReplacedGaussian(Pair):
         point: Array = (loss / 2 + v) * self.z
         return point
 
-    def _mix(self, point: Array, sign: int) -> Array:
+    def _mixture_cells(self, point: Array, sign: int) -> Array:
         centre, side = normal_cells(point), normal_cells(point - sign / self.z)
         return (1 - self.q) * centre + self.q * side
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         point = self._point(edges)
-        return self._mix(point, 1), self._mix(point, -1)
+        return self._mixture_cells(point, 1), self._mixture_cells(point, -1)
 
     def _loss(self, x: Array) -> Array:
-        up = _mixed((2 * x - 1) / (2 * self.z**2), self.q)
-        return up - _mixed((-2 * x - 1) / (2 * self.z**2), self.q)
+        up = _mix_loss((2 * x - 1) / (2 * self.z**2), self.q)
+        return up - _mix_loss((-2 * x - 1) / (2 * self.z**2), self.q)
 
     def span(self, tail: float) -> tuple[float, float]:
         reach = 1 - self.z * ndtri(tail)
