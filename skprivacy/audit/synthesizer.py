@@ -227,7 +227,9 @@ def audit_synthesizer(
     claim = claim_of(fitted)
     run = CanaryRun("tables", coin, fitted, scores[2], scores[0], apart=n_canaries == 1)
     reports = [
-        judged(" ".join(repr(synthesizer).split()), view, claim, alpha / 2, random, apart=True)
+        judged(
+            " ".join(repr(synthesizer).split()), view, claim, alpha / 2, random, independent=True
+        )
         for view in (run, replace(run, canaries="rows", scores=scores[1]))
     ]
     return SynthesizerAudit(reports[0], reports[1], int(n_runs), float(alpha))

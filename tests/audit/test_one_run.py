@@ -161,7 +161,7 @@ def test_who_memorises_is_caught_under_every_relation(relation):
     report = audit_one_run(Liar(relation, random_state=0), X, y, n_canaries=600, random_state=0)
     assert report.verdict == "VIOLATED"
     assert report.coin == ("add_remove" if relation == "add_remove" else "replace_one")
-    assert any("taken twice" in text for text in report.assumptions) == (relation == "zero_out")
+    assert any("applied twice" in text for text in report.assumptions) == (relation == "zero_out")
     assert report.verdict in repr(report)
 
 
