@@ -80,7 +80,7 @@ def test_the_page_says_what_it_is_about(honest):
     assert told["Command"] == "skprivacy audit patients.csv"
     assert told["Schema, SHA-256"] == "ab" * 32
     assert told["Ledger, SHA-256"] == "cd" * 32
-    assert told["Seeds of public chance"] == "splits 3"
+    assert told["Public seeds"] == "splits 3"
     assert re.search(r"skprivacy \S+, python 3\.\S+, numpy \S+, scikit-learn", told["Versions"])
 
 

@@ -310,7 +310,7 @@ def test_tables_of_probabilities_are_audited_by_people_too():
     assert found.n_shadows == 4
     of_records = of_people.copy()
     of_records[0, 0] = ~of_records[0, 0]
-    with pytest.raises(ValueError, match="gives 1 times some records of a patient"):
+    with pytest.raises(ValueError, match="only some records of a patient, in 1 cases"):
         audit_predictions(*given, **pooled, shadow_trained=of_records, groups=groups)
 
 
