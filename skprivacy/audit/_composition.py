@@ -1,4 +1,4 @@
-"""Composition of several guarantees for the same records, or the reason why there is none."""
+"""Composition of several guarantees about the same records, or the reason for none."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ __all__ = ["composed"]
 def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     """Return the joint guarantee of several releases about the same records.
 
-    ``at_delta`` is the sum of theirs, so that events with a positive failure probability keep a
-    finite epsilon. A single guarantee is returned unchanged.
-
-    Raises
-    ------
-    ValueError
-        If they hold for different relations or units, or if their deltas add up to 1 or more.
+    ``at_delta`` is the sum of the parts, so that events with a positive failure probability keep a
+    finite epsilon. A single guarantee is returned unchanged. Raises ValueError if the relations or
+    units differ, or if the deltas sum to 1 or more.
     """
     first = guarantees[0]
     if len(guarantees) == 1:

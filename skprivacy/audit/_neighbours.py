@@ -1,4 +1,7 @@
-"""Neighbouring data sets that show most of what a private fit may tell of one record."""
+"""Worst-case neighbouring data sets for empirical privacy tests.
+
+Jagielski et al. 2020 and Nasr et al. 2021 use such crafted records.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from ..accounting import PrivacyGuarantee
 __all__ = ["Agreed", "Pair", "Public", "default_records", "neighbours"]
 
 _N_DEFAULT = 24
-_FAR = (2.0, 10.0, 1e3)  # how far outside the bounds outliers lie, in half-widths
+_FAR = (2.0, 10.0, 1e3)  # distances of outliers from the middle of the bounds, in half-widths
 _FAR_TARGET = 1e6
-# So many records so near the middle push a linear model as far as a few extreme ones, and curve
-# its loss less: one record more moves its minimum nearly as far as any can.
+# _MANY records at the share _FAINT of the way from the middle to the extreme record push a linear
+# model as far as a few extreme ones, and curve its loss less: one further record then moves the
+# minimum nearly as far as any record can.
 _MANY, _FAINT = 4_000, 0.0125
 
 
@@ -33,16 +37,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Public:
-    """What the parameters of an estimator say of the records: ranges and labels.
+    """Public ranges and labels of the records, from the parameters of an estimator.
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (n_features,)
-    targets : tuple
-        Labels that a record may have, as scalars or rows; for regression the ends of the range.
-        Empty without labels.
-    numbers : bool
-        Whether targets are numbers of a range, beyond which a record may lie.
+    ``targets`` are the labels that a record may have, as scalars or rows; for regression the ends
+    of the range; empty without labels. ``numbers`` is True if targets are a range of numbers, which
+    a record may exceed.
     """
 
     low: NDArray[np.float64]
@@ -52,7 +51,7 @@ class Public:
 
     @classmethod
     def of(cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None) -> Public:
-        """Read the parameters; what they do not say is taken from the records, if there are any."""
+        """Read the parameters; facts that they lack are taken from the records, if given."""
         params = _last_named(estimator.get_params())
         low, high = _bounds(params, X)
         if y is not None and y.ndim == 2:
@@ -84,7 +83,7 @@ class Public:
         )
 
     def other(self, target: Any) -> Any:
-        """Return a target as different as can be."""
+        """Return a target that differs from the given one as much as possible."""
         for option in self.targets:
             if not np.array_equal(option, target):
                 return option
@@ -93,14 +92,9 @@ class Public:
 
 @dataclass(frozen=True)
 class Agreed:
-    """In what neighbours are alike, because the claim takes it for public though data say it.
+    """Facts in which neighbours must agree: the claim calls them public, but a fit reads them off.
 
-    Attributes
-    ----------
-    labels : bool
-        Which labels there are.
-    ranges : bool
-        Between which numbers features and targets lie.
+    ``labels``: the set of labels. ``ranges``: the ranges of features and targets.
     """
 
     labels: bool = False
@@ -118,7 +112,7 @@ class Agreed:
     def among(
         self, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
     ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
-        """Return the records with some, in the place of the first, that say all of it."""
+        """Return the records with the first ones replaced, so that they show all public facts."""
         targets = public.targets if y is not None and (self.labels or public.numbers) else ()
         if not (self.labels or self.ranges):
             return X, y
@@ -136,7 +130,7 @@ _NOTHING = Agreed()
 
 
 def _last_named(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters by the last part of their names; those of the outermost step win."""
+    """Return parameters by the last part of their names; outer steps take precedence."""
     by_depth = sorted(params.items(), key=lambda item: -item[0].count("__"))
     return {name.split("__")[-1]: value for name, value in by_depth if value is not None}
 
@@ -171,21 +165,10 @@ def neighbours(
 ) -> Iterator[Pair]:  # fmt: skip
     """Yield pairs of data sets that differ by one step of ``relation``.
 
-    Parameters
-    ----------
-    relation : {"add_remove", "zero_out", "replace_one", "label"}
-    X, y : records of shape (n, n_features) and (n,), y None without labels
-        One record takes the place of the last; under add_remove it comes behind it.
-    public : Public
-    erased : bool
-        Whether a record that is zeroed out leaves an empty place. Otherwise missing values stand
-        there, which count for nothing.
-    agreed : Agreed
-        In what neighbours are alike under the claim.
-
-    Notes
-    -----
-    **Edge cases.** Without labels, and under "label" without two labels, there are fewer pairs.
+    The record in question replaces the last record of X; under add_remove it is appended. With
+    ``erased``, a record that is zeroed out leaves an empty place. Otherwise a record of missing
+    values replaces it, which contributes nothing. There are fewer pairs without labels, and under
+    "label" with a single label.
     """
     if relation == "label":
         yield from _each_label(*agreed.among(X, y, public), public)
@@ -213,7 +196,7 @@ def neighbours(
 
 
 def _each_label(X: NDArray[np.float64], y: NDArray[Any] | None, public: Public) -> Iterator[Pair]:
-    """Yield pairs that differ in one label: reports have places, and one may be without noise."""
+    """Yield pairs that differ in one label, for each position: one may lack noise."""
     if y is None:
         return
     for i, own in enumerate(y):
@@ -230,7 +213,7 @@ def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:
 
 
 def _null(y: NDArray[Any] | None, public: Public) -> Any:
-    """Return a target for a record that counts for nothing: the one that tells least."""
+    """Return the target of a record that contributes nothing: the one that reveals least."""
     if y is None:
         return None
     if public.numbers:
@@ -241,7 +224,7 @@ def _null(y: NDArray[Any] | None, public: Public) -> Any:
 def _records(
     X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
 ) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
-    """Yield records, with a name and a target."""
+    """Yield extreme records: a name, the features and a target."""
     first, own = X[-1], None if y is None else y[-1]
     half = np.where(public.high > public.low, (public.high - public.low) / 2, 1.0)
     turns = np.where(np.arange(len(half)) % 2, -1.0, 1.0)
@@ -268,14 +251,14 @@ def _others(
     X: NDArray[np.float64], y: NDArray[Any] | None, x: NDArray[np.float64], target: Any,
     public: Public, relation: str,
 ) -> Iterator[tuple[str, NDArray[np.float64], NDArray[Any] | None]]:  # fmt: skip
-    """Yield what the rest of the records may be: the data, copies that oppose, blank ones."""
+    """Yield the other records: the data, copies with another target, or blank records."""
     n = len(X) - (relation != "add_remove")
     yield "the data", X[:n], None if y is None else y[:n]
     if target is not None:
         other = np.asarray([public.other(target)], dtype=np.asarray(y).dtype)
         near = np.clip(x, public.low, public.high)
         yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
-        if relation == "add_remove":  # else the claim may be one of so many records
+        if relation == "add_remove":  # a claim for another relation may fix the number of records
             faint = public.middle + _FAINT * (near - public.middle)
             opposed = np.repeat(other, _MANY, axis=0)
             yield "many faint copies with another target", np.tile(faint, (_MANY, 1)), opposed

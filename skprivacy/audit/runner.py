@@ -182,7 +182,7 @@ def audit(
     if protects_labels(claim):
         if subgroups is not None:
             raise ValueError(
-                "subgroups compare members, but a guarantee of labels hides no membership. Leave "
+                "subgroups compare members, but a guarantee of labels hides no members. Leave "
                 "subgroups out."
             )
         attack = label_attack(attacks, random_state)

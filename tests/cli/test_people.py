@@ -120,7 +120,7 @@ def test_subgroups_that_part_somebodys_records_are_refused_before_the_charge(cap
     line = f"audit {TABLE} {LINEAR} --subgroups weight --rows 90 --budget visits.ledger"
     code, _, err = run(line, capsys)
     assert code == 2
-    assert "subgroups by 'weight' part the records of" in err
+    assert "subgroups by 'weight' differ within" in err
     assert budget.entries().empty
 
 
