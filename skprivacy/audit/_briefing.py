@@ -105,8 +105,8 @@ def _protected(report: Any, about: About) -> str:
     public = f" The number of {_unit_plural(report)} is not hidden."
     counted = public if report.guarantee.relation in ("zero_out", "replace_one") else ""
     return (
-        f"{what}: within the limit below, the model hardly depends on it.{counted} General patterns "
-        "in the data are learned, and are not hidden from anybody."
+        f"{what}: within the limit below, the model hardly depends on it.{counted} General "
+        "patterns in the data are learned, and are not hidden from anybody."
     )
 
 
@@ -143,9 +143,9 @@ def _limit(report: Any, about: About) -> str:
     }.get(report.guarantee.relation, f"with or without {unit}")
     right = min(100.0, math.ceil(500 * (1 + report.guarantee.advantage_bound())) / 10)
     return (
-        f"{sure}It means: an attacker must guess how the model was trained, {guessed}, and both are "
-        f"equally likely. With the model, the guess is right in at most {right:g} of 100 cases; "
-        "without it, in 50. "
+        f"{sure}It means: an attacker must guess how the model was trained, {guessed}, and both "
+        f"are equally likely. With the model, the guess is right in at most {right:g} of 100 "
+        "cases; without it, in 50. "
     )
 
 

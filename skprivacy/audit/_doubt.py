@@ -34,9 +34,9 @@ def why_copied(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
         met = _mean_copies(alike, counts, other)
         if copies > _COPIES and met < _RARER * copies:
             return (
-                f"Among the {who}, a record has {copies:.1f} copies on average, and a record of the "
-                f"other sample has {met:.1f} copies there. No random split does this. Copies are "
-                "not independent, and a claim about one record says less about several, so the "
+                f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
+                f"the other sample has {met:.1f} copies there. No random split does this. Copies "
+                "are not independent, and a claim about one record says less about several, so the "
                 "audit says nothing about the claim. Repeat it with distinct records, or pass the "
                 "groups that the records belong to."
             )

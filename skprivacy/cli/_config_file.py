@@ -1,4 +1,4 @@
-"""Options from a TOML file: ``--config run.toml``. What is on the command line comes first."""
+"""Options from a TOML file, ``--config run.toml``; the command line takes precedence."""
 
 from __future__ import annotations
 
@@ -21,19 +21,13 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         OPTION,
         metavar="FILE.toml",
-        help="read options from a file, by the names they have here: epsilon = 1, n-shadows = 64, "
-        "[set] for the model's parameters; the command line comes first",
+        help="read options from a file, by their names here: epsilon = 1, n-shadows = 64, [set] "
+        "for the model's parameters; the command line takes precedence",
     )
 
 
 def apply(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Make what the file says the defaults of a parser.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or names what the command does not have.
-    """
+    """Make the options of the file the defaults of a parser; UserError for unknown ones."""
     name = _named(argv)
     if name is None or OPTION not in parser._option_string_actions:
         return
@@ -44,12 +38,12 @@ def apply(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         action = actions.get(key.replace("-", "_"))
         if action is None:
             raise UserError(
-                f"{name}: {key!r} is no option of this command. The options are "
+                f"{name}: {key!r} is not an option of this command. The options are "
                 f"{', '.join(sorted(actions))}."
             )
         action.default = _converted(name, key, value, action)
         action.required = False
-        if not action.option_strings:  # DATA: there is one in the file
+        if not action.option_strings:  # DATA, which is then given by the file
             action.nargs = "?"
 
 
@@ -76,7 +70,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _converted(name: str, key: str, value: Any, action: argparse.Action) -> Any:
-    """Return a value as the command line would give it; parsers convert text alone."""
+    """Return a value as the command line would give it: parsers convert text only."""
     if isinstance(action, argparse._StoreTrueAction):
         if not isinstance(value, bool):
             raise UserError(f"{name}: {key} = {value!r} must be true or false.")

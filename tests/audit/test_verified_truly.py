@@ -159,7 +159,7 @@ def test_what_a_claim_takes_for_public_is_read_in_its_assumptions(estimator, agr
 
 def test_a_claim_that_takes_facts_of_the_data_for_public_is_tested_as_one():
     """Neighbours with other labels or ranges were told apart at once; it is not what it claims."""
-    with mock.patch.object(verification, "_verified") as verified:
+    with mock.patch.object(verification, "_test_claim") as verified:
         verify_privacy(OutputPerturbationClassifier(), epsilon=3.0)
     pairs = verified.call_args.args[1]
     assert len(pairs) > 10

@@ -54,7 +54,7 @@ def test_a_column_that_says_whose_records_these_are_is_asked_about(folder, capsy
     train = f"train visits.csv --schema schema.json {LINEAR}"
     code, _, told = run(train, capsys)
     assert code == 0
-    assert "about single records. If anybody has several, pass `--groups patient_id`." in told
+    assert "for single records. If people have several records, pass `--groups patient_id`." in told
     assert "single records" not in run(f"{train} --groups patient_id", capsys)[2]
 
 
@@ -139,7 +139,7 @@ def test_sweep_is_about_people(capsys):
     ("line", "words"),
     [
         (f"train adult {LINEAR} --groups age", "Leave out --target, --schema and --groups"),
-        (f"train visits.csv --schema schema.json --groups who {LINEAR}", "no column 'who'"),
+        (f"train visits.csv --schema schema.json --groups who {LINEAR}", "'who' is not a column"),
         (f"train visits.csv --schema schema.json --groups age {LINEAR}", "is also a feature"),
         (f"train visits.csv --schema schema.json --groups ill {LINEAR}", "is also the target"),
         (f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 34 --rows 100", "values of patient_id, fewer"),
