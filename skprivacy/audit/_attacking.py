@@ -41,7 +41,7 @@ def findings_of(
     for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
         run = _of_known_members if attack._needs_members else _of_unknown_members
         results += run(attack, records, people)
-    share = alpha / len(results)
+    share = alpha / len(results)  # Bonferroni
     return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
 
 

@@ -63,6 +63,7 @@ def draw_canaries(
     if given is not None:
         rows = np.sort(random.permutation(len(y))[:n])
         return rows, as_records(given[0]), np.asarray(given[1])
+    # Nasr et al. 2021, "Adversary instantiation": records with wrong labels as canaries.
     drawn = LabelCanaries.drawn(y, n, random_state=int(random.integers(2**31)))
     return drawn.rows, safe_indexing(X, drawn.rows), drawn.other
 
@@ -80,6 +81,7 @@ def placed(
     n: int, rows: NDArray[np.intp], trained: NDArray[np.bool_], coin: str
 ) -> NDArray[np.intp]:
     """Return the rows to train on, of ``n`` records and the canaries appended to them."""
+    # Steinke, Nasr and Jagielski 2023: include the canaries whose coin says so.
     place = np.arange(n)
     place[rows[trained]] = n + np.flatnonzero(trained)
     return np.delete(place, rows[~trained]) if coin == "add_remove" else place

@@ -23,6 +23,7 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
         return first
     _agree("relations", (g.relation.replace("_", "-") for g in guarantees))
     _agree("units", (g.unit for g in guarantees))
+    # Basic composition: deltas add up; the events compose to a tighter joint epsilon.
     deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
     if math.fsum(deltas) >= 1:
         raise ValueError("the deltas of the parts add up to 1 or more")

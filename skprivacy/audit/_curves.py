@@ -38,11 +38,13 @@ def inverse_curve(guarantee: PrivacyGuarantee, coin: str) -> Inverse:
     grow = np.exp(np.minimum(epsilons, 700.0))
 
     def inverse(rate: float) -> float:
-        # (epsilon, delta)-DP: TPR <= exp(epsilon) FPR + delta, and the same for 1 - FPR, 1 - TPR.
+        # Wasserman and Zhou 2010, Kairouz, Oh and Viswanath 2015: under (epsilon, delta)-DP,
+        # TPR <= exp(epsilon) FPR + delta, and 1 - FPR <= exp(epsilon) (1 - TPR) + delta.
         forward = (rate - deltas) / grow
         backward = 1.0 - deltas - grow * (1.0 - rate)
         return min(rate, max(0.0, float(forward.max()), float(backward.max())))
 
     if steps_between(guarantee.relation, coin) == 1:
         return inverse
+    # Dong, Roth and Su 2022, group privacy: for two steps, the curve is composed with itself.
     return lambda rate: inverse(inverse(rate))

@@ -61,7 +61,7 @@ def why_doubtful(
     a sign points the other way, the samples were exchanged or come from different populations.
     ``alpha`` is the error probability over all signs (Bonferroni).
     """
-    share = alpha / (len(results) + 1)
+    share = alpha / (len(results) + 1)  # Bonferroni: one sign per attack, and one for accuracy
     signs = []
     for result in results:
         high = auc_interval(result.scores_in, result.scores_out, alpha=share)[1]

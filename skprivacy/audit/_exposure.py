@@ -108,9 +108,11 @@ def group_exposures(
                 if min(len(scores_in), len(scores_out)) < FEWEST:
                     continue
                 found.append((by, str(group), result.attack, scores_in, scores_out))
+    # Holm 1979: adjusted p-values over all groups and attacks.
     adjusted = holm([auc_p_value(scores_in, scores_out) for *_, scores_in, scores_out in found])
     exposures = []
     for (by, group, attack, scores_in, scores_out), p_value in zip(found, adjusted, strict=True):
+        # Bonferroni: each interval gets an equal share of alpha.
         low, high = auc_interval(scores_in, scores_out, alpha=alpha / len(found))
         area, sizes = auc(scores_in, scores_out), (len(scores_in), len(scores_out))
         exposures.append(
@@ -129,6 +131,7 @@ def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFra
     """
     found = []
     for result in results:
+        # Benjamini and Hochberg 1995, with an equal share of alpha for each attack.
         table = replace(result, alpha=alpha / len(results)).records()
         table = table[table["exposed"]].rename_axis("row").reset_index()
         if len(table):

@@ -86,6 +86,7 @@ def run_with_gradients(
 
     code = CanaryCode.beyond(np.asarray(X.iloc[:, 0] if isinstance(X, pd.DataFrame) else X[:, 0]))
     coin = "zero_out" if network.n_records is None else "add_remove"
+    # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5
     rows: Any = code.rows(trained, X.shape[1])
     if coin == "add_remove":
@@ -122,7 +123,7 @@ def run_with_gradients(
 def bound_on_noise(
     counts: tuple[int, int, int], guarantee: PrivacyGuarantee, run: CanaryRun, alpha: float
 ) -> GuessBound:
-    """Return the epsilon of the claimed training with the most noise that is still refuted.
+    """Return the epsilon of the claimed training with the least noise that is still refuted.
 
     Noise below a sixteenth of the claimed noise is not tried.
     """

@@ -62,6 +62,8 @@ class NoisySums:
     def released(self, noisy: Float64Array, clean: Float64Array) -> None:
         """Add a step: its noisy sum, and the sum of the other records without noise."""
         seen = _residual(noisy, clean)
+        # Nasr et al. 2023, white-box attack: the canary's coordinate of every noisy sum, here as
+        # the likelihood ratio that is optimal by Neyman and Pearson.
         there = self._log_density((seen - self._norm) / self._scale)
         ratio = there - self._log_density(seen / self._scale)
         # Likelihood ratio of a canary that a coin of the sampling rate takes or leaves out.

@@ -61,5 +61,6 @@ def _likelihood(
 
 def _log_ratio(steps: Matrix, rate: float, far: float) -> NDArray[np.float64]:
     """Return log-likelihood ratios of the mixture (1 - rate) N(0, 1) + rate N(far, 1) per step."""
+    # Abadi et al. 2016, sampled Gaussian mechanism: (1 - q) mu_0 + q mu_1 against mu_0.
     power = np.exp(np.minimum(far * steps - far**2 / 2, _MOST))
     return np.asarray(np.log(1.0 - rate + rate * power + 1e-300).sum(axis=1))

@@ -129,6 +129,7 @@ def _scores(
         off = np.clip((table - expected) / std, -clipped, clipped)
         gram += (changes @ changes.T).toarray() / std**2
         signal += changes @ off / std
+    # Linear minimum mean squared error estimate, for coins of variance 1/4 and independent noise.
     return np.asarray(np.linalg.solve(4 * np.eye(n) + gram, signal), dtype=np.float64)
 
 

@@ -51,4 +51,5 @@ def at_telling_epsilon(
 def _error(guarantee: PrivacyGuarantee) -> float:
     """Return the error rate, equal for both kinds of error, of the best attack of a claim."""
     rates = np.geomspace(1e-6, 0.5, 200)
+    # Equal error rates: FPR = FNR on the claimed trade-off curve.
     return float(rates[np.argmax(guarantee.tpr_bound(rates) >= 1 - rates)])

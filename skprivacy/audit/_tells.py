@@ -279,8 +279,10 @@ def _best_tests(
     hits = len(high) - np.searchsorted(high, cuts)
     false = len(low) - np.searchsorted(low, cuts)
     beyond = _p_value_exponents(hits, len(high), false, len(low), curve)
+    # Jagielski, Ullman and Oprea 2020: Clopper-Pearson bounds on both error rates.
     tpr = clopper_pearson(hits, len(high), alpha)[0]
     fpr = clopper_pearson(false, len(low), alpha)[1]
+    # Nasr et al. 2023, audit by Gaussian DP: mu from one pair of rates.
     mu = _quantile(tpr) - _quantile(fpr)
     epsilon = epsilon_of_rates(tpr, fpr, delta)
     return _BestTests(*(_best(values, score, cuts) for values in (beyond, mu, epsilon)))
@@ -307,6 +309,7 @@ def _p_value_exponents(
     keep to the curve.
     """
     tpr, fpr = ((n[:, None] + 0.5) / (of + 1) for n, of in ((hits, n_in), (false, n_out)))
+    # Sanov 1957: the p-value decreases exponentially in the least divergence from the null.
     allowed = np.minimum(curve(_RATES), tpr)
     divergence = _divergence(tpr, allowed) + _divergence(fpr, np.maximum(_RATES, fpr))
     return np.asarray(np.where(tpr[:, 0] > curve(fpr[:, 0]), divergence.min(axis=1), 0.0))

@@ -333,6 +333,7 @@ def _k_anonymity(
     if not (has_leaves or groups.shared):
         return _not_applied(name, min_records, "predictions vary from record to record")
     sizes = groups.counted(people)
+    # Samarati and Sweeney 1998: k is the size of the smallest group.
     k = int(sizes.min())
     few = int(groups.sizes[sizes < min_records].sum())
     of = "" if people.unit == "record" else f" of {people.unit}"
@@ -376,6 +377,8 @@ def _error_gap(
         return _not_applied(name, largest, "the model predicts no labels")
     own = _errors("y_train", model, X_train, y_train)
     new = _errors("y_new", model, X_new, y_new)
+    # Yeom et al. 2018, attack by a threshold: a record is a member if its error is at most the
+    # mean training error. Its advantage is the true minus the false positive rate.
     few, others = own <= own.mean(), new <= own.mean()
     gap = float(few.mean() - others.mean())
     low = clopper_pearson(int(few.sum()), len(few))[0]

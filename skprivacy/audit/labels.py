@@ -186,6 +186,7 @@ def guessed_labels(
             "Pass more records."
         )
     random = check_random_state(attack.random_state)
+    # Steinke, Nasr and Jagielski 2023, one run: a fair coin flips the label of each canary.
     canaries = LabelCanaries.drawn(
         y_train,
         min(attack.n_canaries, n // 4),

@@ -95,7 +95,6 @@ class OneRunReport:
     bounds : tuple of GuessBound
         Lower bounds on epsilon under the relation ``coin``, each with its assumptions. Each bound
         by itself exceeds the true epsilon with probability ``alpha`` at most.
-        exceeds the truth with probability ``alpha`` at most, by itself.
     alpha : float
         Error probability of the verdict.
     scores : ndarray of shape (n_canaries,)
@@ -310,12 +309,13 @@ def judged(
     if run.apart:
         right = int(np.sum(guessed_in_turn(run.scores) == run.trained))
     else:
-        # Steinke et al. 2023, Algorithm 1: guess the coins of the most extreme scores, and
-        # abstain on the others.
+        # Steinke, Nasr and Jagielski 2023, guesses: the coins of the most extreme scores; abstain
+        # on the others.
         guesses = n_guesses or _guesses(n_canaries, curve, alpha)
         chosen, guess = guessed(run.scores, guesses, random)
         right = int(np.sum(guess == run.trained[chosen]))
 
+    # Mahloujifar, Melis and Chaudhuri 2024: test the number of right guesses against the curve.
     def refuted(count: int) -> bool:
         if curve is not None and run.apart:
             return refutes_apart(count, n_canaries, curve, alpha)
@@ -347,7 +347,7 @@ def _run_with_records(
 ) -> CanaryRun:  # fmt: skip
     coin = coin_for(estimator)
     rows, crafted, labels = draw_canaries(X, y, n_canaries, given, random)
-    # Steinke et al. 2023, Algorithm 1: a fair coin for each canary.
+    # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5
     fitted = clone(estimator).fit(*mixed(X, y, rows, crafted, labels, trained, coin))
     return CanaryRun(

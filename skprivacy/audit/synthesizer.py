@@ -245,6 +245,7 @@ def _mu(scores: NDArray[np.float64], trained: NDArray[np.bool_]) -> float:
     if trained.all() or not trained.any():
         return float("nan")
     area = auc(scores[trained], scores[~trained])
+    # For N(0, 1) against N(mu, 1), AUC = Phi(mu / sqrt(2)).
     return float(np.sqrt(2) * ndtri(area))
 
 

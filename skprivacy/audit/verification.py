@@ -373,9 +373,11 @@ def _test_claim(
 
 
 def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[GuessBound, ...]:
+    # Nasr et al. 2023: a lower bound on mu of Gaussian DP, stated as epsilon at delta.
     mu, at = refuted_mu(counts, alpha), delta or _DELTA
     epsilon = gaussian_epsilon(mu, at)
     return (
+        # Jagielski, Ullman and Oprea 2020: a lower bound on epsilon from counted error rates.
         GuessBound(refuted_epsilon(counts, delta, alpha), delta, float(alpha), "approximate"),
         GuessBound(epsilon, at, float(alpha), "gaussian", mu, BOUNDS["gaussian"]),
     )

@@ -131,6 +131,8 @@ def _of_group(pld: Any, event: SampledGroup, relation: str, pessimistic: bool) -
 
 def _worst_pair(event: ApproxDP) -> tuple[dict[str, float], dict[str, float]]:
     """Return the log-probabilities of the worst (epsilon, delta)-DP mechanism on two data sets."""
+    # Kairouz, Oh and Viswanath 2015: this mechanism dominates every (epsilon, delta)-DP one. It
+    # reveals the data set with probability delta, and otherwise makes a randomised response.
     share = math.log1p(-event.delta)
     high = share - math.log1p(math.exp(-event.epsilon))
     low = high - event.epsilon

@@ -154,6 +154,7 @@ def digest(value: Any) -> str:
 def sign(sections: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
     """Return a signature over the digests of the sections, so that altered ones can be named."""
     digests = {name: digest(section) for name, section in sections.items()}
+    # RFC 8032: Ed25519 over the digests of the sections.
     return {
         "algorithm": ALGORITHM,
         "digests": digests,
