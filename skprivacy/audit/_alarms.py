@@ -24,11 +24,11 @@ def is_alarm(error: BaseException) -> bool:
     return any(
         isinstance(one, TimeoutError)
         or any(frame.f_code in handlers for frame, _ in traceback.walk_tb(one.__traceback__))
-        for one in _led_to(error)
+        for one in _iter_causes(error)
     )
 
 
-def _led_to(error: BaseException) -> Iterator[BaseException]:
+def _iter_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes, without errors that the caller was already handling.
 
     Those were caught in a frame that is still running.

@@ -49,7 +49,7 @@ class Runs:
     n_jobs: int
     made: Batch = field(default_factory=lambda: ([], []))
 
-    def up_to(self, n: int) -> Batch:
+    def pilot_runs(self, n: int) -> Batch:
         """Return the first ``n`` pilot runs per side, including those of earlier calls."""
         if n > self.n_made:
             for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
@@ -156,7 +156,7 @@ class Attack:
     left_out: tuple[str, ...]
 
     @classmethod
-    def of(
+    def run(
         cls,
         release: Release,
         pairs: Iterable[Pair],
@@ -173,7 +173,7 @@ class Attack:
         returns no numbers on any pair.
         """
         tried = [Runs(release, pair, effort.n_jobs) for pair in pairs]
-        works = [runs for runs in tried if all(side[0].size for side in runs.up_to(1))]
+        works = [runs for runs in tried if all(side[0].size for side in runs.pilot_runs(1))]
         left_out = tuple(runs.pair.name for runs in tried if all(runs is not w for w in works))
         if not works:
             raise ValueError(
@@ -182,14 +182,14 @@ class Attack:
         # Timed after the first runs, which have one-time costs.
         started = time.perf_counter()
         for runs in works:
-            runs.up_to(2)
+            runs.pilot_runs(2)
         a_run = max((time.perf_counter() - started) / (2 * len(works)), 1e-6)
         runs = _best_pair(works, effort.trial(a_run, len(works)))
         events, width, n = _choose_tests(runs, curve, delta, alpha, effort, a_run, steps)
         inside, outside = (matrix(side, width) for side in runs.fresh(n))
         return cls(
             runs.pair,
-            tuple(event.counted(inside, outside) for event in events),
+            tuple(event.count(inside, outside) for event in events),
             sum(2 * both.n_made for both in tried),
             left_out,
         )
@@ -203,7 +203,7 @@ def _best_pair(works: list[Runs], n: int) -> Runs:
     while len(works) > 1:
         found = []
         for runs in works:
-            found.append(_separation(runs.up_to(n)))
+            found.append(_separation(runs.pilot_runs(n)))
             if found[-1] > _CERTAIN:
                 return runs
         works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
@@ -226,7 +226,7 @@ def _choose_tests(
     n = min(_PILOT, enough)
     columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
     while True:
-        both = runs.up_to(n)
+        both = runs.pilot_runs(n)
         width = max(len(run) for side in both for run in side)
         learn, check = ([matrix(side[i::2], width) for side in both] for i in (0, 1))
         found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns)

@@ -56,7 +56,7 @@ def _of_unknown_members(
     attack: MembershipAttack, records: Records, people: People | None
 ) -> list[AttackResult]:
     result = attack.fit(*together(records)).evaluate(*records)
-    return [result] if people is None else people.joined(result)
+    return [result] if people is None else people.join_results(result)
 
 
 def _of_known_members(
@@ -76,7 +76,7 @@ def _of_known_members(
     known = prints % np.uint64(2) == 0
     if people is not None:
         rows = np.unique(prints, return_inverse=True)[1]
-        known = hanging_together(rows, people.together) % 2 == 0
+        known = hanging_together(rows, people.all_groups) % 2 == 0
     parts = [
         np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
     ]
@@ -92,4 +92,6 @@ def _of_known_members(
     result = attack.evaluate(
         safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
     )
-    return [result] if people is None else people.part(inside, outside - n_in).joined(result)
+    return (
+        [result] if people is None else people.select(inside, outside - n_in).join_results(result)
+    )

@@ -51,12 +51,12 @@ class PredictionGroups:
         """Whether there are at most half as many distinct predictions as distinct records."""
         return 2 * len(self.sizes) <= self.n_distinct
 
-    def counted(self, people: Groups) -> IntArray:
+    def count_people(self, people: Groups) -> IntArray:
         """Return the number of people in each group of predictions, shape (n_groups,)."""
         pairs = np.unique(self.group.astype(np.int64) * people.n + people.codes)
         return np.bincount(pairs // people.n, minlength=len(self.sizes))
 
-    def disclosed(self, y: Any) -> NDArray[np.bool_]:
+    def find_disclosed(self, y: Any) -> NDArray[np.bool_]:
         """Return the records whose label the prediction reveals: an unmixed group, or 1."""
         labels = np.unique(np.asarray(y), return_inverse=True)[1]
         first = np.full(len(self.sizes), labels.max() + 1)

@@ -21,8 +21,8 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     first = guarantees[0]
     if len(guarantees) == 1:
         return first
-    _agree("relations", (g.relation.replace("_", "-") for g in guarantees))
-    _agree("units", (g.unit for g in guarantees))
+    _check_equal("relations", (g.relation.replace("_", "-") for g in guarantees))
+    _check_equal("units", (g.unit for g in guarantees))
     # Basic composition: deltas add up; the events compose to a tighter joint epsilon.
     deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
     if math.fsum(deltas) >= 1:
@@ -37,7 +37,7 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     )
 
 
-def _agree(what: str, values: Iterable[str]) -> None:
+def _check_equal(what: str, values: Iterable[str]) -> None:
     found = sorted(set(values))
     if len(found) > 1:
         raise ValueError(

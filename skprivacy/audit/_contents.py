@@ -55,7 +55,7 @@ def contents_of(model: Any) -> Contents:
     return collector.found
 
 
-class _Nowhere:
+class _NullFile:
     def write(self, data: Any) -> int:
         return len(data)
 
@@ -67,7 +67,7 @@ class _Collector(pickle.Pickler):
     """
 
     def __init__(self) -> None:
-        super().__init__(_Nowhere(), protocol=5)
+        super().__init__(_NullFile(), protocol=5)
         self.found = Contents()
         self._seen: dict[int, Any] = {}  # references, so that no id is reused
 
@@ -94,7 +94,7 @@ class _Collector(pickle.Pickler):
             reduced = value.__reduce_ex__(5)
             if isinstance(reduced, tuple):
                 arguments, *states = reduced[1:]
-                inside += [arguments, *(_entered(state) for state in states)]
+                inside += [arguments, *(_as_list(state) for state in states)]
         except Exception:  # a class without pickle support may raise anything
             pass
         return list, (inside,)
@@ -115,5 +115,5 @@ class _Collector(pickle.Pickler):
                 return
 
 
-def _entered(state: Any) -> Any:
+def _as_list(state: Any) -> Any:
     return list(state) if hasattr(state, "__next__") else state

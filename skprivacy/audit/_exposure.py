@@ -65,7 +65,7 @@ def partitions_of(
     """Return the groups of members and of non-members, by the name of each grouping."""
     partitions = {}
     if y_train is not None and type_of_target(y_train) in ("binary", "multiclass"):
-        partitions["class"] = (_named(y_train), _named(y_test))
+        partitions["class"] = (_as_text(y_train), _as_text(y_test))
     if subgroups is None:
         return partitions
     if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
@@ -79,12 +79,15 @@ def partitions_of(
             ) from None
     else:
         name, pair = "subgroup", _checked_pair(subgroups, X_train, X_test)
-    if len(distinct := np.unique(np.concatenate([_named(part) for part in pair]))) > MOST_SUBGROUPS:
+    if (
+        len(distinct := np.unique(np.concatenate([_as_text(part) for part in pair])))
+        > MOST_SUBGROUPS
+    ):
         raise ValueError(
             f"subgroups has {len(distinct):,} different values; expected at most {MOST_SUBGROUPS}. "
             "Merge values, such as ages into decades."
         )
-    return partitions | {name: (_named(pair[0]), _named(pair[1]))}
+    return partitions | {name: (_as_text(pair[0]), _as_text(pair[1]))}
 
 
 def group_exposures(
@@ -159,7 +162,7 @@ def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
     return pair
 
 
-def _named(values: Any) -> NDArray[Any]:
+def _as_text(values: Any) -> NDArray[Any]:
     """Return the values as text, in which missing values form a group too."""
     flat = values.toarray().ravel() if hasattr(values, "toarray") else np.asarray(values).ravel()
     return np.array([_text(value) for value in flat.tolist()], dtype=str)

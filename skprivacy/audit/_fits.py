@@ -80,7 +80,7 @@ class Fits:
                 return np.zeros(0)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            learned = numbers_of(model, self.probes, self._given)
+            learned = numbers_of(model, self.probes, self._given_params)
         return np.concatenate(
             [*(np.ravel(one) for _, one in recorded), learned] if self.answers else [learned]
         )
@@ -200,7 +200,7 @@ class Fits:
         return any(_inside(owner, noisy) or _inside(noisy, owner) for noisy in self._noisy)
 
     @cached_property
-    def _given(self) -> Given:
+    def _given_params(self) -> Given:
         return given_to(self._prototype)
 
     @cached_property

@@ -50,7 +50,9 @@ class Public:
     numbers: bool
 
     @classmethod
-    def of(cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None) -> Public:
+    def from_estimator(
+        cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None
+    ) -> Public:
         """Read the parameters; facts that they lack are taken from the records, if given."""
         params = _last_named(estimator.get_params())
         low, high = _bounds(params, X)
@@ -82,7 +84,7 @@ class Public:
             self.numbers and not min(self.targets) <= target <= max(self.targets)
         )
 
-    def other(self, target: Any) -> Any:
+    def other_target(self, target: Any) -> Any:
         """Return a target that differs from the given one as much as possible."""
         for option in self.targets:
             if not np.array_equal(option, target):
@@ -101,7 +103,7 @@ class Agreed:
     ranges: bool = False
 
     @classmethod
-    def of(cls, guarantee: PrivacyGuarantee) -> Agreed:
+    def from_guarantee(cls, guarantee: PrivacyGuarantee) -> Agreed:
         """Read the assumptions about facts that a fit takes from the data."""
         taken = [text for text in guarantee.assumptions if "read off" in text or "reads" in text]
         return cls(
@@ -109,7 +111,7 @@ class Agreed:
             ranges=any("bounds" in text or "schema" in text for text in taken),
         )
 
-    def among(
+    def show_facts(
         self, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
     ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
         """Return the records with the first ones replaced, so that they show all public facts."""
@@ -171,13 +173,13 @@ def neighbours(
     "label" with a single label.
     """
     if relation == "label":
-        yield from _each_label(*agreed.among(X, y, public), public)
+        yield from _each_label(*agreed.show_facts(X, y, public), public)
     for of_record, x, target in _records(X, y, public):
         if agreed.ranges and not public.holds(x, target):
             continue
-        for of_others, others, labels in _others(X, y, x, target, public, relation):
+        for of_others, others, labels in _other_records(X, y, x, target, public, relation):
             name = f"{of_record} among {of_others}"
-            others, labels = agreed.among(others, labels, public)
+            others, labels = agreed.show_facts(others, labels, public)
             here = (np.vstack([others, x]), _behind(labels, target))
             if relation == "add_remove" or (relation == "zero_out" and erased):
                 yield Pair(name, here, (others, labels))
@@ -186,12 +188,12 @@ def neighbours(
             if relation == "zero_out":
                 there, label = np.full_like(x, np.nan), _null(y, public)
             elif relation == "label":
-                label = public.other(target)
+                label = public.other_target(target)
                 if np.array_equal(label, target):
                     continue
             else:
                 there = 2 * public.middle - x
-                label = None if target is None else public.other(target)
+                label = None if target is None else public.other_target(target)
             yield Pair(name, here, (np.vstack([others, there]), _behind(labels, label)))
 
 
@@ -201,7 +203,7 @@ def _each_label(X: NDArray[np.float64], y: NDArray[Any] | None, public: Public) 
         return
     for i, own in enumerate(y):
         changed = y.copy()
-        changed[i] = public.other(own)
+        changed[i] = public.other_target(own)
         if not np.array_equal(changed, y):
             yield Pair(f"the label of record {i} of the data", (X, y), (X, changed))
 
@@ -231,7 +233,7 @@ def _records(
     if own is None:
         yield "a record of the data", first, own
     else:
-        yield "a mislabelled record", first, public.other(own)
+        yield "a mislabelled record", first, public.other_target(own)
     ends = public.targets[:2] if public.targets else (None,)
     for target in ends:
         shown = "" if target is None else f" of target {np.asarray(target).tolist()!r}"
@@ -247,7 +249,7 @@ def _records(
         yield "a target below its range", public.high.copy(), np.float64(-_FAR_TARGET)
 
 
-def _others(
+def _other_records(
     X: NDArray[np.float64], y: NDArray[Any] | None, x: NDArray[np.float64], target: Any,
     public: Public, relation: str,
 ) -> Iterator[tuple[str, NDArray[np.float64], NDArray[Any] | None]]:  # fmt: skip
@@ -255,7 +257,7 @@ def _others(
     n = len(X) - (relation != "add_remove")
     yield "the data", X[:n], None if y is None else y[:n]
     if target is not None:
-        other = np.asarray([public.other(target)], dtype=np.asarray(y).dtype)
+        other = np.asarray([public.other_target(target)], dtype=np.asarray(y).dtype)
         near = np.clip(x, public.low, public.high)
         yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
         if relation == "add_remove":  # a claim for another relation may fix the number of records

@@ -25,7 +25,7 @@ class People:
     outside: Groups
 
     @classmethod
-    def of(cls, groups: Any, n_train: int, n_test: int) -> People:
+    def from_pair(cls, groups: Any, n_train: int, n_test: int) -> People:
         """Return the groups from a pair (groups of members, groups of non-members)."""
         lengths = (n_train, n_test)
         fits = isinstance(groups, (tuple, list)) and len(groups) == 2
@@ -48,12 +48,12 @@ class People:
         return self.inside.unit
 
     @property
-    def together(self) -> Groups:
+    def all_groups(self) -> Groups:
         """The groups of all records, members first."""
         codes = np.r_[self.inside.codes, self.inside.n + self.outside.codes]
         return Groups(codes, self.inside.n + self.outside.n, self.unit)
 
-    def divided(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def group_values(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the value of each group; raise ValueError if a group's records have several."""
         of_people, n_several = [], 0
         for groups, found in zip((self.inside, self.outside), values, strict=True):
@@ -68,16 +68,16 @@ class People:
             )
         return of_people[0], of_people[1]
 
-    def part(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> People:
+    def select(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> People:
         """Return the groups of some records."""
-        return People(_of(self.inside, rows_in), _of(self.outside, rows_out))
+        return People(_select_groups(self.inside, rows_in), _select_groups(self.outside, rows_out))
 
-    def joined(self, result: AttackResult) -> list[AttackResult]:
+    def join_results(self, result: AttackResult) -> list[AttackResult]:
         """Return the results of an attack for groups, one per way of joining scores."""
-        whose, n_in = pd.Series(self.together.codes, name=self.unit), len(self.inside.codes)
+        whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
         return [result.joined(whose[:n_in], whose[n_in:], how) for how in JOINS]
 
-    def sharing(self, shared: NDArray[np.bool_]) -> int:
+    def count_shared(self, shared: NDArray[np.bool_]) -> int:
         """Return the number of non-member groups that have one of the marked records."""
         return len(np.unique(self.outside.codes[shared]))
 
@@ -96,6 +96,6 @@ def claim_for(people: People, claim: Claim) -> Claim:
     )
 
 
-def _of(groups: Groups, rows: NDArray[Any]) -> Groups:
+def _select_groups(groups: Groups, rows: NDArray[Any]) -> Groups:
     codes = pd.factorize(groups.codes[rows])[0]
     return Groups(codes.astype(np.int64), int(codes.max(initial=-1)) + 1, groups.unit)

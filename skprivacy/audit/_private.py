@@ -49,11 +49,11 @@ def _contains(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
         return any(_contains(item, seen, is_it) for item in value.values())
     if isinstance(value, np.ndarray):
         return value.dtype == object and any(_contains(item, seen, is_it) for item in value.flat)
-    if id(value) in seen or isinstance(value, type) or not _estimates(value):
+    if id(value) in seen or isinstance(value, type) or not _is_estimator(value):
         return False
     seen.add(id(value))
     return is_it(value) or _contains(getattr(value, "__dict__", {}), seen, is_it)
 
 
-def _estimates(value: Any) -> bool:
+def _is_estimator(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))

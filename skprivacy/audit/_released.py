@@ -38,7 +38,7 @@ __all__ = ["Given", "adds_up_answers", "given_to", "numbers_of"]
 Given = Mapping[tuple[type, str], frozenset[bytes]]
 
 # Events of mechanisms whose cost covers everything that the mechanism answers.
-_TELLING_ALL = (
+_COVERING_ALL = (
     DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
     MatrixFactorization, RandomizedResponseEvent,
 )  # fmt: skip
@@ -63,12 +63,12 @@ def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]
     of a private selection covers the best run only.
     """
 
-    def tells_all(event: Event) -> bool:
+    def covers_all(event: Event) -> bool:
         inner = event.event if isinstance(event, PoissonSampled) else event
-        return isinstance(inner, _TELLING_ALL)
+        return isinstance(inner, _COVERING_ALL)
 
     claimed = flatten(guarantee.event)
-    return all(map(tells_all, claimed)) or claimed == Counter(m.event for m in mechanisms)
+    return all(map(covers_all, claimed)) or claimed == Counter(m.event for m in mechanisms)
 
 
 def given_to(model: Any) -> Given:
@@ -77,7 +77,7 @@ def given_to(model: Any) -> Given:
     given: dict[tuple[type, str], set[bytes]] = {}
     for part in [model, *params.values()]:
         for name, value in _params(part).items():
-            given.setdefault((type(part), name), set()).add(_content(value, {}, _DEPTH))
+            given.setdefault((type(part), name), set()).add(_as_bytes(value, {}, _DEPTH))
     return {place: frozenset(contents) for place, contents in given.items()}
 
 
@@ -86,7 +86,7 @@ def _params(value: Any) -> dict[str, Any]:
     return {} if plain else value.get_params(deep=False)
 
 
-def _content(value: Any, given: Given, depth: int) -> bytes:
+def _as_bytes(value: Any, given: Given, depth: int) -> bytes:
     return b"".join(part.tobytes() for part in _walk(value, {}, depth, given))
 
 
@@ -137,7 +137,7 @@ def _walk(
         yield value.detach().cpu().double().numpy().ravel()
     elif depth and id(value) not in seen:
         seen[id(value)] = value  # a reference, so that no other object gets this id
-        for part in _parts(value, given, depth):
+        for part in _components(value, given, depth):
             yield from _walk(part, seen, depth - 1, given)
 
 
@@ -158,7 +158,7 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _parts(value: Any, given: Given, depth: int) -> list[Any]:
+def _components(value: Any, given: Given, depth: int) -> list[Any]:
     """Return the components of a value; empty for values without data, or without access to it."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
@@ -171,7 +171,7 @@ def _parts(value: Any, given: Given, depth: int) -> list[Any]:
     if callable(getattr(value, "state_dict", None)):
         return list(value.state_dict().values())
     if isinstance(value, FunctionType):  # its closure; its module holds nothing of a fit
-        return [*(cell.cell_contents for cell in value.__closure__ or () if _filled(cell))]
+        return [*(cell.cell_contents for cell in value.__closure__ or () if _has_value(cell))]
     if isinstance(value, MethodType):
         return [value.__self__]
     if isinstance(value, partial):
@@ -179,24 +179,24 @@ def _parts(value: Any, given: Given, depth: int) -> list[Any]:
     if isinstance(value, _SKIPPED):
         return []
     if not hasattr(value, "__dict__"):
-        return _pickled(value)
+        return _pickle_components(value)
     held = vars(value)
-    skipped = _PUBLIC | _as_given(value, given, depth - 1)
+    skipped = _PUBLIC | _unchanged_params(value, given, depth - 1)
     # Numbers first: the sizes of models and lists may differ between runs and would shift them.
     return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
 
 
-def _as_given(value: Any, given: Given, depth: int) -> set[str]:
+def _unchanged_params(value: Any, given: Given, depth: int) -> set[str]:
     """Return the parameters that the fit did not change, or whose earlier value is unknown."""
     places = {name: (type(value), name) for name in _params(value) if hasattr(value, "fit")}
     return {
         name
         for name, place in places.items()
-        if place not in given or _content(vars(value).get(name), given, depth) in given[place]
+        if place not in given or _as_bytes(vars(value).get(name), given, depth) in given[place]
     }
 
 
-def _filled(cell: Any) -> bool:
+def _has_value(cell: Any) -> bool:
     """Return whether a cell of a closure has a value yet."""
     try:
         return cell.cell_contents is not cell
@@ -204,7 +204,7 @@ def _filled(cell: Any) -> bool:
         return False
 
 
-def _pickled(value: Any) -> list[Any]:
+def _pickle_components(value: Any) -> list[Any]:
     """Return the contents of a value's pickle; empty if it cannot be pickled."""
     try:
         _, *held = value.__reduce_ex__(4)

@@ -65,7 +65,7 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
     rows in which each number comes from another training record. Compressed or encrypted records
     are not found.
     """
-    known = _Digested(contents.arrays)
+    known = _RowDigests(contents.arrays)
     new_views = iter(()) if X_new is None else tables(X_new, contents.parts)
     train = np.zeros(num_samples(X_train), bool)
     places: dict[str, None] = {}
@@ -73,7 +73,7 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
     for number, view in enumerate(tables(X_train, contents.parts)):
         new = next(new_views, None)
         numbers_alone |= number == 0 and _is_one_whole_number(view)
-        arrays = known.like(view)
+        arrays = known.arrays_like(view)
         if not arrays or (numbers_alone and view.shape[1] == 1):
             continue
         table = _Table(view, _digest(view))
@@ -84,7 +84,7 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
         ]
         if not found:  # as in most models
             continue
-        identifying, chance = table.identifying(common), table.chance(new)
+        identifying, chance = table.find_identifying(common), table.chance(new)
         for array, digests, inside in found:
             hits = identifying & inside
             if hits.any() and not chance.explains(table, identifying, hits, digests):
@@ -106,7 +106,7 @@ class _Table:
     def width(self) -> int:
         return int(self.rows.shape[1])
 
-    def identifying(self, common: int) -> Mask:
+    def find_identifying(self, common: int) -> Mask:
         """Return the rows that fewer than ``common`` records share, and whose numbers differ."""
         _, group, counts = np.unique(self.digests, return_inverse=True, return_counts=True)
         rare = counts[group] < common
@@ -167,7 +167,7 @@ def _is_one_whole_number(view: Any) -> bool:
     return bool((view == np.round(view)).all())
 
 
-class _Digested:
+class _RowDigests:
     """Fingerprints of the arrays' rows, cut to the width of the records."""
 
     def __init__(self, arrays: list[Any]) -> None:
@@ -176,7 +176,7 @@ class _Digested:
         ]
         self._cut: dict[tuple[int, bool], list[tuple[Any, Digests]]] = {}
 
-    def like(self, view: Any) -> list[tuple[Any, Digests]]:
+    def arrays_like(self, view: Any) -> list[tuple[Any, Digests]]:
         """Return each array that can be read as rows like those of a view, with their digests.
 
         Arrays of one row are joined, because a model may hold one array per record.
@@ -184,7 +184,7 @@ class _Digested:
         width, text = int(view.shape[1]), view.dtype == object
         if (width, text) not in self._cut:
             held = [(array, v) for array, v in self._values if (v.dtype == object) is text]
-            cut = [(array, _digest(rows)) for array, v in held for rows in _cut(v, width)]
+            cut = [(array, _digest(rows)) for array, v in held for rows in _as_rows(v, width)]
             several = [(array, digests) for array, digests in cut if len(digests) > 1]
             single = [digests for _, digests in cut if len(digests) == 1]
             united = np.unique(np.concatenate(single)) if single else np.zeros(0, np.uint64)
@@ -202,7 +202,7 @@ def _values(array: Any) -> Any:
     return array if array.dtype.kind in kinds and array.size else None
 
 
-def _cut(values: Any, width: int) -> Iterator[Any]:
+def _as_rows(values: Any, width: int) -> Iterator[Any]:
     if sparse.issparse(values):
         if values.shape[1] == width:
             yield sparse.csr_matrix(values)

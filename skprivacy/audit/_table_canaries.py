@@ -60,7 +60,7 @@ class Mixture:
     coin: str
 
     @classmethod
-    def drawn(
+    def draw(
         cls, X: pd.DataFrame, facts: Facts, n_canaries: int, coin: str, random: np.random.Generator
     ) -> Mixture:
         """Draw canaries, the rows that they may replace, and the coins."""
@@ -70,7 +70,7 @@ class Mixture:
         both = pd.concat([X.astype(object), crafted.astype(object)], ignore_index=True)
         return cls(both.astype(plain), rows, random.random(n_canaries) < 0.5, coin)
 
-    def training(self) -> pd.DataFrame:
+    def training_table(self) -> pd.DataFrame:
         """Return the table to fit."""
         place = placed(self._n, self.rows, self.trained, self.coin)
         return self.records.iloc[place].reset_index(drop=True)
@@ -85,7 +85,7 @@ class Mixture:
         kept = self._n - len(self.rows)
         return kept + len(self.rows) * (0.5 if self.coin == "add_remove" else 1.0)
 
-    def shown(self, cells: sparse.csr_matrix) -> tuple[Floats, sparse.csr_matrix]:
+    def counts_and_changes(self, cells: sparse.csr_matrix) -> tuple[Floats, sparse.csr_matrix]:
         """Return the counts without canaries, and the change by each canary."""
         before, canaries = cells[: self._n], cells[self._n :]
         counts = np.asarray(before.sum(axis=0)).ravel()
@@ -123,7 +123,7 @@ def _scores(
     for measurement, cells, table in zip(
         fitted.measurements_, _cells(fitted, mixture.records), seen, strict=True
     ):
-        counts, changes = mixture.shown(cells)
+        counts, changes = mixture.counts_and_changes(cells)
         std = max(float(np.max(measurement.std)), 1e-6)
         expected = counts + np.asarray(changes.sum(axis=0)).ravel() / 2
         off = np.clip((table - expected) / std, -clipped, clipped)

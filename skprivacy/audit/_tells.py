@@ -40,7 +40,7 @@ class Event:
     score: Score
     cut: float
 
-    def counted(self, runs: Matrix, others: Matrix) -> Counts:
+    def count(self, runs: Matrix, others: Matrix) -> Counts:
         """Return how often runs with the record and runs without it pass the test."""
         hits, false = (int(np.sum(self.score(side) >= self.cut)) for side in (runs, others))
         return Counts(hits, len(runs), false, len(others))
@@ -255,7 +255,7 @@ def plan(
     steep = max(found, key=lambda f: f.epsilon[0])
     first = beyond.beyond if beyond.beyond[0] > 0 else middle.mu
     events = (first[1],) if first[1] == steep.epsilon[1] else (first[1], steep.epsilon[1])
-    return Plan(events, first[1].counted(*check).surprise(curve))
+    return Plan(events, first[1].count(*check).surprise(curve))
 
 
 @dataclass(frozen=True)

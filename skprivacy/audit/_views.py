@@ -44,7 +44,7 @@ def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
         elif getattr(part, "estimators_features_", None) is not None:
             inside = list(_columns(part, X))
         elif hasattr(part, "transform") and not hasattr(part, "predict"):
-            inside = [(view, None) for view in _tried(part, X)]
+            inside = [(view, None) for view in _try_transform(part, X)]
         if inside:
             entered |= {id(inner) for inner in contents_of(part).parts}
         for view, inner in inside:
@@ -57,7 +57,7 @@ def _steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:
         if step is None or isinstance(step, str):
             continue
         yield X, step
-        if not (after := _tried(step, X)):
+        if not (after := _try_transform(step, X)):
             return
         [X] = after
     yield X, None
@@ -72,7 +72,7 @@ def _columns(bagging: Any, X: Any) -> Iterator[tuple[Any, Any]]:
             yield (X if every else table[:, columns]), part
 
 
-def _tried(step: Any, view: Any) -> list[Any]:
+def _try_transform(step: Any, view: Any) -> list[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -154,7 +154,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     if not hasattr(model, "fit"):
         raise TypeError(f"model={model!r} must be a fitted estimator.")
     check_is_fitted(model)
-    rows = None if X is None else _attempted(lambda: _spread(X))
+    rows = None if X is None else _try_compute(lambda: _sample_rows(X))
     parts = list(_parts(model, "", rows, last=True))
     made = [part.guarantee for part in parts if part.guarantee is not None]
     of_labels = bool(made) and all(guarantee.relation == "label" for guarantee in made)
@@ -286,9 +286,9 @@ def _fitted_beforehand(part: _Part) -> _Part:
 def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     *before, (final, predictor) = model.steps
     for step, part in before:
-        yield from _parts(part, _below(name, step), rows, last=False)
-        rows = _passed(part, rows)
-    yield from _parts(predictor, _below(name, final), rows, last)
+        yield from _parts(part, _join_names(name, step), rows, last=False)
+        rows = _transform_rows(part, rows)
+    yield from _parts(predictor, _join_names(name, final), rows, last)
 
 
 def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
@@ -300,28 +300,28 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     else:
         yield _Part(name, gap="its columns are selected by a function of the private data")
     for part, step, columns in model.transformers_:
-        yield from _parts(step, _below(name, part), _chosen(rows, columns), last=False)
+        yield from _parts(step, _join_names(name, part), _select_columns(rows, columns), last=False)
 
 
 def _union(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     for part, step in model.transformer_list:
-        yield from _parts(step, _below(name, part), rows, last=False)
+        yield from _parts(step, _join_names(name, part), rows, last=False)
 
 
 def _voting(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     yield _Part(name, assumption=_labels_public(model))
     for part, step in model.named_estimators_.items():
-        yield from _parts(step, _below(name, part), rows, last=True)
+        yield from _parts(step, _join_names(name, part), rows, last=True)
 
 
 def _one_per_target(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     yield _Part(name, assumption=_labels_public(model))
     for number, step in enumerate(model.estimators_):
-        yield from _parts(step, _below(name, str(number)), rows, last=True)
+        yield from _parts(step, _join_names(name, str(number)), rows, last=True)
 
 
 def _smoothed(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield from _parts(model.estimator_, _below(name, "estimator"), rows, last)
+    yield from _parts(model.estimator_, _join_names(name, "estimator"), rows, last)
 
 
 def _labels_public(model: Any) -> str:
@@ -345,28 +345,28 @@ _OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
 }
 
 
-def _below(name: str, part: str) -> str:
+def _join_names(name: str, part: str) -> str:
     return f"{name}.{part}" if name else str(part)
 
 
-def _spread(X: Any) -> Any:
+def _sample_rows(X: Any) -> Any:
     """Return up to ``_TRIED`` records spread evenly over X."""
     n = num_samples(X)
     return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
 
 
-def _passed(step: Any, rows: Any) -> Any:
+def _transform_rows(step: Any, rows: Any) -> Any:
     """Return rows as transformed by a fitted step; None if the step fails on them."""
     if rows is None or step is None or isinstance(step, str):
         return rows
-    return _attempted(lambda: step.transform(rows))
+    return _try_compute(lambda: step.transform(rows))
 
 
-def _chosen(rows: Any, columns: Any) -> Any:
-    return None if rows is None else _attempted(lambda: safe_indexing(rows, columns, axis=1))
+def _select_columns(rows: Any, columns: Any) -> Any:
+    return None if rows is None else _try_compute(lambda: safe_indexing(rows, columns, axis=1))
 
 
-def _attempted(compute: Callable[[], Any]) -> Any:
+def _try_compute(compute: Callable[[], Any]) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -332,7 +332,7 @@ def _k_anonymity(
         return _not_applied(name, min_records, "the model predicts nothing")
     if not (has_leaves or groups.shared):
         return _not_applied(name, min_records, "predictions vary from record to record")
-    sizes = groups.counted(people)
+    sizes = groups.count_people(people)
     # Samarati and Sweeney 1998: k is the size of the smallest group.
     k = int(sizes.min())
     few = int(groups.sizes[sizes < min_records].sum())
@@ -347,7 +347,7 @@ def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> Di
     name = "class disclosure"
     if y is None or groups is None or np.ndim(y) != 1 or not hasattr(model, "predict_proba"):
         return _not_applied(name, 0, "it needs one label per record and predict_proba")
-    n_disclosed = int(groups.disclosed(y).sum())
+    n_disclosed = int(groups.find_disclosed(y).sum())
     says = f"the prediction of {n_disclosed:,} of {len(groups.group):,} records reveals their class"
     return DisclosureCheck(name, n_disclosed > 0, n_disclosed, 0, f"{says} for certain")
 

@@ -355,7 +355,7 @@ def _run_with_records(
         coin=coin,
         fitted=fitted,
         trained=trained,
-        scores=_scored(score, fitted, crafted, labels),
+        scores=_call_score(score, fitted, crafted, labels),
     )
 
 
@@ -412,7 +412,7 @@ def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     return np.log(np.maximum(own, _LEAST)) - np.log(np.maximum(1 - own, _LEAST))
 
 
-def _scored(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+def _call_score(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     scores = np.asarray(score(model, X, y), dtype=float)
     if scores.shape != y.shape or not np.isfinite(scores).all():
         raise ValueError(

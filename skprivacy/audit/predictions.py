@@ -138,14 +138,14 @@ def audit_predictions(
     everything = np.concatenate([inside, outside])
     X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
     records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
-    people = None if groups is None else People.of(groups, n_in, len(outside))
+    people = None if groups is None else People.from_pair(groups, n_in, len(outside))
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
     model = PredictionTable(Listed(fingerprints(X)), everything, names)
     unit = "record" if people is None else people.unit
     claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta, unit))
     chosen = [
         clone(attack).set_params(target=model)
-        for attack in (_usual(pool) if attacks is None else check_attacks(attacks))
+        for attack in (_default_attacks(pool) if attacks is None else check_attacks(attacks))
     ]
     served = [attack for attack in chosen if wants_pool(attack)]
     if served and pool is None:
@@ -169,7 +169,7 @@ def audit_predictions(
     )
 
 
-def _usual(pool: ShadowPool | None) -> list[MembershipAttack]:
+def _default_attacks(pool: ShadowPool | None) -> list[MembershipAttack]:
     if pool is None:
         return [LossThreshold(), SupervisedAttack()]
     trained = pool.masks_
@@ -251,11 +251,11 @@ def _pool(
     if people is None:
         _check_drawn_blindly(inside, n_in)
     else:
-        _check_drawn_blindly(_of_people(inside, people.together), people.inside.n)
+        _check_drawn_blindly(_groups_trained_on(inside, people.all_groups), people.inside.n)
     return ShadowPool.from_predictions(X, tables, inside, classes)
 
 
-def _of_people(trained: NDArray[np.bool_], people: Groups) -> NDArray[np.bool_]:
+def _groups_trained_on(trained: NDArray[np.bool_], people: Groups) -> NDArray[np.bool_]:
     """Return which models were trained on each group; raise ValueError for parts of a group."""
     counted = np.stack([np.bincount(people.codes, row, people.n) for row in trained])
     some = (counted > 0) & (counted < people.sizes())

@@ -171,13 +171,13 @@ def audit(
     if groups is None:
         ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        people = People.of(groups, num_samples(X_train), num_samples(X_test))
+        people = People.from_pair(groups, num_samples(X_train), num_samples(X_test))
         for whose, X in zip(groups, (X_train, X_test), strict=True):
             check_order(whose, X)
         labels = (None, None)  # classes belong to records, but membership belongs to groups
     partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
     if people is not None:
-        partitions = {by: people.divided(by, pair) for by, pair in partitions.items()}
+        partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
     claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
         if subgroups is not None:
@@ -262,7 +262,7 @@ def _unordered(
     order = np.lexsort(keys)
     rows, whose = safe_indexing(X, order), None
     if people is not None:
-        whose = people.together.named(order)
+        whose = people.all_groups.named(order)
         whose.index = getattr(rows, "index", whose.index)  # the reordered index of a DataFrame
     return rows, y[order], None if weights is None else weights[order], whose
 
@@ -328,7 +328,7 @@ def shared_rows(
             f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
             f"records that the model was not trained on. Pass such records as {names[1]}."
         )
-    return shared if people is None else people.sharing(found)
+    return shared if people is None else people.count_shared(found)
 
 
 def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:

@@ -219,8 +219,8 @@ def audit_synthesizer(
     coin = coin_for(synthesizer)
     seen: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]] = []
     for _ in range(n_runs):
-        mixture = Mixture.drawn(frame, facts, n_canaries, coin, random)
-        table = mixture.training()
+        mixture = Mixture.draw(frame, facts, n_canaries, coin, random)
+        table = mixture.training_table()
         parts = (table,) if target is None else (table.drop(columns=target), table[target])
         fitted = clone(synthesizer).set_params(budget=None).fit(*parts)
         n = max(_DRAWN * len(table), 1000)

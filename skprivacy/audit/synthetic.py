@@ -138,7 +138,7 @@ def audit_synthetic(
     _check_reference(reference, X_in, X_out)
     usual = attacks is None
     chosen = (
-        _usual(reference, generator, random_state)
+        _default_attacks(reference, generator, random_state)
         if attacks is None
         else list(sequence("attacks", attacks))
     )
@@ -152,12 +152,14 @@ def audit_synthetic(
     claim = claim if people is None else claim_for(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
-        chosen = _rehearsed(chosen, generator, reference, num_samples(synthetic), random_state)
+        chosen = _rank_by_rehearsal(
+            chosen, generator, reference, num_samples(synthetic), random_state
+        )
         shares = [alpha / 2] + [alpha / 2 / (len(chosen) - 1)] * (len(chosen) - 1)
     findings = []
     for attack, share in zip(chosen, shares, strict=True):
         result = attack.fit(synthetic, reference).evaluate(X_in, X_out)
-        results = [result] if people is None else people.joined(result)
+        results = [result] if people is None else people.join_results(result)
         findings += [
             AttackFinding.of(found, claim.guarantee, alpha, share / len(results))
             for found in results
@@ -187,13 +189,13 @@ def _people(groups: Any, X_in: Any, X_out: Any) -> People | None:
     if groups is None:
         ask_whose(getattr(X_in, "columns", ()), "What an audit shows")
         return None
-    people = People.of(groups, num_samples(X_in), num_samples(X_out))
+    people = People.from_pair(groups, num_samples(X_in), num_samples(X_out))
     for whose, X in zip(groups, (X_in, X_out), strict=True):
         check_order(whose, X)
     return people
 
 
-def _usual(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
+def _default_attacks(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
     if reference is None:
         return [NearestGenerated()]
     counted = generator if isinstance(generator, PrivateSynthesizer) else None
@@ -206,7 +208,7 @@ def _usual(reference: Any, generator: Any, random_state: int | None) -> list[Any
     return found
 
 
-def _rehearsed(
+def _rank_by_rehearsal(
     attacks: list[Any], generator: Any, reference: Any, n: int, random_state: int | None
 ) -> list[Any]:
     """Return the attacks ordered by their AUC on the attacker's own copy of the generator.

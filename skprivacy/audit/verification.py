@@ -252,7 +252,7 @@ def verify_privacy(
     fits, steps = fits.with_answers(guarantee, (X, y))
     pairs = list(neighbours(
         guarantee.relation, X, y, public,
-        erased=_partitions_by_hash(estimator), agreed=Agreed.of(guarantee),
+        erased=_partitions_by_hash(estimator), agreed=Agreed.from_guarantee(guarantee),
     ))  # fmt: skip
     return _test_claim(
         fits, pairs, guarantee, effort, alpha, started,
@@ -353,7 +353,7 @@ def _test_claim(
     steps: Sequence[slice] = (),
 ) -> PrivacyVerification:  # fmt: skip
     delta = guarantee.at_delta or 0.0
-    attack = Attack.of(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
+    attack = Attack.run(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
     # Each test gets its share of alpha (Bonferroni): the verdict takes any of them.
     share = alpha / len(attack.counts)
     return PrivacyVerification(
@@ -401,7 +401,7 @@ def _chords(guarantee: PrivacyGuarantee) -> Curve:
 
 def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None, Public]:
     if X is None:
-        public = Public.of(estimator, None, None)
+        public = Public.from_estimator(estimator, None, None)
         return *default_records(public), public
     rows = np.asarray(X)
     if rows.dtype.kind not in "biuf" or rows.ndim != 2:
@@ -415,7 +415,7 @@ def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]
             f"X and y must have the same number of records, at least two; got {len(rows)} and "
             f"{None if labels is None else len(labels)}."
         )
-    return rows.astype(float), labels, Public.of(estimator, rows, labels)
+    return rows.astype(float), labels, Public.from_estimator(estimator, rows, labels)
 
 
 def _probes(X: NDArray[Any], public: Public) -> NDArray[Any]:

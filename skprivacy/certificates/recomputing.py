@@ -85,7 +85,7 @@ def _epsilon(event: Event, delta: float, relation: str, pessimistic: bool) -> fl
 def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
     pld = import_module(_SECOND)
     if isinstance(event, SampledGroup):
-        return _of_group(pld, event, relation, pessimistic)
+        return _group_distribution(pld, event, relation, pessimistic)
     rate, inner = 1.0, event
     if isinstance(event, PoissonSampled):
         if relation not in ("add_remove", "zero_out"):
@@ -109,7 +109,7 @@ def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
     return None
 
 
-def _of_group(pld: Any, event: SampledGroup, relation: str, pessimistic: bool) -> Any:
+def _group_distribution(pld: Any, event: SampledGroup, relation: str, pessimistic: bool) -> Any:
     """Return the loss distribution of a Poisson-sampled group; None if it is not supported."""
     noise, size = event.event.noise_multiplier, event.size
     known = relation in ("add_remove", "zero_out") and size <= MOST_RECORDS

@@ -189,11 +189,11 @@ def verify_certificate(
     if any(check.status == FAILED for check in checks):
         rest = Check("the rest", OPEN, "only sections with a valid signature are checked")
         return Verification((*checks, rest), fingerprint=who)
-    checks += _guarded("the model file", lambda: _model(sections, file))
-    checks += _guarded("epsilon", lambda: _claim(sections["claim"]))
-    checks += _guarded("the ledger", lambda: _ledger(sections))
-    checks += _guarded("the audit", lambda: _audit(sections))
-    checks += _guarded("the schema", lambda: _schema(sections["about"], schema))
+    checks += _run_check("the model file", lambda: _model(sections, file))
+    checks += _run_check("epsilon", lambda: _claim(sections["claim"]))
+    checks += _run_check("the ledger", lambda: _ledger(sections))
+    checks += _run_check("the audit", lambda: _audit(sections))
+    checks += _run_check("the schema", lambda: _schema(sections["about"], schema))
     try:
         told = _describe_certificate(sections, trusted is not None)
     except Exception as error:  # a forged certificate may make it raise anything
@@ -202,7 +202,7 @@ def verify_certificate(
     return Verification(tuple(checks), *told, fingerprint=who)
 
 
-def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
+def _run_check(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
     """Run a check; any error that a forged certificate causes is a failure."""
     try:
         return list(check())

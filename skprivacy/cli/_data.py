@@ -55,13 +55,13 @@ class Records:
         """Whether the target is a class and not a number."""
         return self.schema.target_bounds is None
 
-    def part(self, some: Any) -> Part:
+    def select(self, some: Any) -> Part:
         """Return some of the records, by a slice or by row numbers."""
         rows = np.arange(len(self.y))[some]
         groups = None if self.groups is None else self.groups.iloc[rows]
         return Part(self.X.iloc[rows], self.y[rows], groups, rows)
 
-    def halved(self, test_size: float, seed: int | None) -> tuple[Part, Part]:
+    def split_random(self, test_size: float, seed: int | None) -> tuple[Part, Part]:
         """Split the records at random into two parts; no group is in both."""
         rows, classes = np.arange(len(self.y)), self.y if self.classifies else None
         if self.groups is None:
@@ -71,7 +71,7 @@ class Records:
         else:
             splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
             own, new = next(splitter.split(rows, groups=self.groups))
-        return self.part(own), self.part(new)
+        return self.select(own), self.select(new)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,28 +110,28 @@ def load(args: argparse.Namespace) -> Records:
                 f"{args.data} has a built-in target and schema, and one row per person. Leave out "
                 "--target, --schema and --groups."
             )
-        records = _named(args.data)
+        records = _load_builtin(args.data)
     else:
-        records = _of_file(Path(args.data), args)
-    first = records.part(slice(args.rows))
+        records = _load_file(Path(args.data), args)
+    first = records.select(slice(args.rows))
     records = replace(records, X=first.X, y=first.y, groups=first.groups)
     if records.classifies and len(np.unique(records.y)) < 2:
         raise UserError(f"{records.name} must have at least two classes; it has one.")
     return records
 
 
-def _named(name: str) -> Records:
+def _load_builtin(name: str) -> Records:
     if name == "demo":
         try:
-            return _named("adult")
+            return _load_builtin("adult")
         except DatasetNotFoundError as error:
             say(f"Adult is not available, so the demo runs on the embedded digits. ({error})")
-            return _named("digits")
+            return _load_builtin("digits")
     bunch = CATALOGUE[name].load(as_frame=True)
     return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema)
 
 
-def _of_file(path: Path, args: argparse.Namespace) -> Records:
+def _load_file(path: Path, args: argparse.Namespace) -> Records:
     if not path.exists():
         raise UserError(
             f"{path} is neither a file nor the name of a data set. The names are "
@@ -160,7 +160,7 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
         )
     X = frame.drop(columns=target)
     if schema is None:
-        schema = _drafted(frame, target)
+        schema = _draft_schema(frame, target)
     if absent := [name for name in schema if name not in X]:
         raise UserError(
             f"{path} lacks columns of the schema: {', '.join(absent)}. Add them, or remove them "
@@ -195,7 +195,7 @@ def take_out_groups(
     return groups
 
 
-def _drafted(frame: pd.DataFrame, target: str) -> Schema:
+def _draft_schema(frame: pd.DataFrame, target: str) -> Schema:
     """Return a schema read off the data, with a warning; print the notes about its columns."""
     draft = draft_schema(frame, target)
     for name, note in draft.notes.items():

@@ -104,18 +104,20 @@ def read(
 
 
 def _parquet(path: Path) -> pd.DataFrame:
-    return _imported(path, "pyarrow", "parquet", lambda: pd.read_parquet(path))
+    return _read_with_library(path, "pyarrow", "parquet", lambda: pd.read_parquet(path))
 
 
 def _arrow(path: Path) -> pd.DataFrame:
-    return _imported(path, "pyarrow", "parquet", lambda: pd.read_feather(path))
+    return _read_with_library(path, "pyarrow", "parquet", lambda: pd.read_feather(path))
 
 
 def _excel(path: Path) -> pd.DataFrame:
-    return _imported(path, "openpyxl", "excel", lambda: pd.read_excel(path, engine="openpyxl"))
+    return _read_with_library(
+        path, "openpyxl", "excel", lambda: pd.read_excel(path, engine="openpyxl")
+    )
 
 
-def _imported(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
+def _read_with_library(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
     try:
         __import__(library)
         frame: pd.DataFrame = load()
@@ -137,7 +139,7 @@ def _csv(
         options: dict[str, Any] = {}
         if missing is not None:
             options = {"keep_default_na": False, "na_values": missing}
-        with _opened(path) as raw:
+        with _open_table(path) as raw:
             frame = pd.read_csv(
                 raw, sep=dialect.sep, encoding=dialect.encoding, decimal=dialect.decimal,
                 dtype=dict.fromkeys(texts or (), str), skipinitialspace=True, low_memory=False,
@@ -159,7 +161,7 @@ def _encoding_of(error: UnicodeError) -> str:
     return getattr(error, "encoding", "text") or "text"
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_table(path: Path) -> IO[bytes]:
     opened: IO[bytes] = _COMPRESSED.get(path.suffix.lower(), open)(path, "rb")
     return opened
 
@@ -173,7 +175,7 @@ def _dialect(path: Path, args: argparse.Namespace) -> _Dialect:
     if given["sep"] is not None and len(given["sep"]) != 1:
         raise UserError(f"--sep must be one character, such as ';'; got {args.sep!r}.")
     encoding = _known_encoding(given["encoding"]) or _encoding(path)
-    with _opened(path) as raw:
+    with _open_table(path) as raw:
         head = raw.read(_SAMPLE).decode(encoding, errors="ignore")
     lines = head.splitlines()[: None if len(head) < _SAMPLE // 4 else -1][:500]
     sep = given["sep"] or _separator(lines)
@@ -198,7 +200,7 @@ def _known_encoding(name: str | None) -> str | None:
 
 def _encoding(path: Path) -> str:
     """Return the encoding of a whole file: one character in the last line can rule out UTF-8."""
-    with _opened(path) as raw:
+    with _open_table(path) as raw:
         head = raw.read(4)
     for mark, name in _MARKS.items():
         if head.startswith(mark):
@@ -208,7 +210,7 @@ def _encoding(path: Path) -> str:
 
 def _decodable(path: Path, encoding: str) -> Iterator[bool]:
     decoder = codecs.getincrementaldecoder(encoding)()
-    with _opened(path) as raw:
+    with _open_table(path) as raw:
         try:
             while chunk := raw.read(_CHUNK):
                 decoder.decode(chunk)

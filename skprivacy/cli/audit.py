@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
-    own, new = records.halved(0.5, args.seed)
+    own, new = records.split_random(0.5, args.seed)
     X_train, y_train, whose, rows = own
     X_test, y_test, whose_not, _ = new
     given = _model.grouped(model, whose)
@@ -152,9 +152,9 @@ def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -
             )
         partitions = partitions_of(args.subgroups, X_train, None, new.X, None)
         if own.groups is not None:
-            people = People.of((own.groups, new.groups), len(own.y), len(new.y))
+            people = People.from_pair((own.groups, new.groups), len(own.y), len(new.y))
             for by, pair in partitions.items():
-                people.divided(by, pair)
+                people.group_values(by, pair)
         return
     if args.subgroups is not None:
         raise UserError(

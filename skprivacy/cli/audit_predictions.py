@@ -90,8 +90,8 @@ def run(args: argparse.Namespace) -> int:
     _report.check(args)
     if args.delta and args.epsilon is None:
         raise UserError("--delta needs --epsilon. Pass both, or neither.")
-    target = _read(args.table, args)
-    shadows = [_like(target, name, args) for name in args.shadows]
+    target = _read_table(args.table, args)
+    shadows = [_read_shadow_table(target, name, args) for name in args.shadows]
     inside, outside = np.flatnonzero(target.member), np.flatnonzero(~target.member)
     if not len(inside) or not len(outside):
         raise UserError(
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(report)
 
 
-def _read(name: str, args: argparse.Namespace) -> _Table:
+def _read_table(name: str, args: argparse.Namespace) -> _Table:
     """Read a table; raise UserError with its name for a missing column or a wrong value."""
     if not Path(name).is_file():
         raise UserError(f"there is no file {name}. Check the path.")
@@ -171,9 +171,9 @@ def _key(text: str) -> str:
     return category_key(number) if math.isfinite(number) else category_key(text)
 
 
-def _like(target: _Table, name: str, args: argparse.Namespace) -> _Table:
+def _read_shadow_table(target: _Table, name: str, args: argparse.Namespace) -> _Table:
     """Read the table of a shadow model, with its columns in the order of the target."""
-    table, target_name = _read(name, args), args.table
+    table, target_name = _read_table(name, args), args.table
     if sorted(table.classes) != sorted(target.classes):
         raise UserError(
             f"{name} has the classes {', '.join(table.classes)}, but {target_name} has "

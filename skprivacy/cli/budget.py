@@ -277,9 +277,9 @@ def open_ledger(
     ``new_scope``: whether a scope without a cap or a charge is allowed; None if the command has no
     option for it. ``expect``: a digest that the ledger must hold, or LedgerError is raised.
     """
-    if _in_file(ledger) and not Path(ledger).exists():
+    if _is_file_ledger(ledger) and not Path(ledger).exists():
         raise UserError(f"there is no ledger {ledger}. Create one with `skprivacy budget create`.")
-    with _naming_the_file(ledger):
+    with _explain_bad_file(ledger):
         budget = PrivacyBudget.open(ledger, scope)
     if expect is not None:
         budget.verify(expect)
@@ -288,12 +288,12 @@ def open_ledger(
     return budget
 
 
-def _in_file(ledger: str) -> bool:
+def _is_file_ledger(ledger: str) -> bool:
     return not ledger.startswith(("postgresql://", "postgres://"))
 
 
 @contextmanager
-def _naming_the_file(ledger: str) -> Iterator[None]:
+def _explain_bad_file(ledger: str) -> Iterator[None]:
     """Turn the error of a file that is not a ledger into a UserError."""
     try:
         yield
@@ -323,9 +323,9 @@ def _check_scope(budget: PrivacyBudget, may_begin: bool) -> None:
 
 
 def _create(args: argparse.Namespace) -> int:
-    if _in_file(args.ledger):
+    if _is_file_ledger(args.ledger):
         check_outputs(args.ledger)
-    with _naming_the_file(args.ledger):
+    with _explain_bad_file(args.ledger):
         budget = PrivacyBudget(
             args.epsilon,
             args.delta,
@@ -406,13 +406,13 @@ def _what_if(args: argparse.Namespace) -> int:
     if left:
         return 0
     try:
-        rehearse_charges(budget, [_stated(event, budget)])
+        rehearse_charges(budget, [_guarantee_of(event, budget)])
     except BudgetExceededError as error:
         show(error)
     return 1
 
 
-def _stated(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
+def _guarantee_of(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
     """Return the guarantee of a release under the budget's own terms."""
     relation, unit = budget.relation or "add_remove", budget.unit or "record"
     return PrivacyGuarantee(event, relation=relation, unit=unit)

@@ -136,14 +136,14 @@ def _draft(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     schema = _data.load_schema(args.schema)
-    found = _checked(args, schema, args.groups)
+    found = _check_table(args, schema, args.groups)
     show(found)
     if schema.unconfirmed:
         say(f"not confirmed, so not private: {', '.join(schema.unconfirmed)}")
     return 0 if found.fits else 1
 
 
-def _checked(args: argparse.Namespace, schema: Schema, name: str | None) -> SchemaCheck:
+def _check_table(args: argparse.Namespace, schema: Schema, name: str | None) -> SchemaCheck:
     frame = _data.described(_table(args), args, schema, schema.target, name)
     groups = _data.take_out_groups(frame, name, schema.target, schema)
     return schema.check(frame, groups=groups)
@@ -161,14 +161,14 @@ def _confirm(args: argparse.Namespace) -> int:
             "pass --answers-from-stdin."
         )
     by = _user() if args.by is None else args.by
-    checked = () if args.data is None else _checked(args, schema, None).columns
+    checked = () if args.data is None else _check_table(args, schema, None).columns
     checks = {column.name: column for column in checked}
     show(
         f"Confirming as {by}. Say yes only if a public codebook, a law or common knowledge states "
         "the facts, not because the data show them."
     )
     for name in schema.unconfirmed:
-        show(f"\n{name}: {_words(schema, name)}")
+        show(f"\n{name}: {_facts_in_words(schema, name)}")
         if name in checks:
             show(f"  in the table: {str(checks[name]).removeprefix(f'{name}: ')}")
         answer = _answer()
@@ -186,11 +186,13 @@ def _confirm(args: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
-def _words(schema: Schema, name: str) -> str:
+def _facts_in_words(schema: Schema, name: str) -> str:
     """Return the facts, in words, that ``Schema.confirm`` would confirm under a name."""
     if name not in schema or not schema[name].is_unconfirmed(name):
         if schema.classes is not None:
-            return f"the target, one of {len(schema.classes)} classes: {_listed(schema.classes)}"
+            return (
+                f"the target, one of {len(schema.classes)} classes: {_join_values(schema.classes)}"
+            )
         assert schema.target_bounds is not None
         return "the target, a number from {:.15g} to {:.15g}".format(*schema.target_bounds)
     fact = schema[name]
@@ -199,13 +201,13 @@ def _words(schema: Schema, name: str) -> str:
         unit = f" {fact.unit}" if fact.unit else ""
         return f"a number from {fact.lower:.15g} to {fact.upper:.15g}{unit}{missing}"
     if isinstance(fact, Categories):
-        return f"one of {len(fact.values)} categories: {_listed(fact.values)}{missing}"
+        return f"one of {len(fact.values)} categories: {_join_values(fact.values)}{missing}"
     if isinstance(fact, Dates):
         return f"a date from {fact.first} to {fact.last}{missing}"
     return f"any text, assigned to buckets by a hash{missing}"
 
 
-def _listed(values: Iterable[Any]) -> str:
+def _join_values(values: Iterable[Any]) -> str:
     return ", ".join(map(repr, values))
 
 

@@ -141,7 +141,7 @@ def _save_results(
             _release.save(args, sweep.estimator_)
     finally:  # the results have been paid for, even if the model could not be saved
         results = table(sweep)
-        show(_printable(results, "accuracy" if records.classifies else "R2"))
+        show(_format_table(results, "accuracy" if records.classifies else "R2"))
         _print_groups(sweep)
         _print_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
         _write(args, sweep, results, records, budget)
@@ -258,7 +258,7 @@ def _print_cost(sweep: Any, n_models: int) -> None:
     show("The scores are not private.")
 
 
-def _printable(table: pd.DataFrame, score: str) -> str:
+def _format_table(table: pd.DataFrame, score: str) -> str:
     def spread(key: str) -> pd.Series:
         return table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
 

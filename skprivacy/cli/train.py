@@ -94,5 +94,5 @@ def run(args: argparse.Namespace) -> int:
 def _hold_out(args: argparse.Namespace, records: _data.Records) -> tuple[_data.Part, _data.Part]:
     """Return the training records and the held-out records, which may be none."""
     if not args.hold_out:
-        return records.part(slice(None)), records.part(slice(0))
-    return records.halved(args.hold_out, args.seed)
+        return records.select(slice(None)), records.select(slice(0))
+    return records.split_random(args.hold_out, args.seed)

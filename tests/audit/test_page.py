@@ -262,7 +262,10 @@ def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
     assert repr(report).count("could have refuted") == 1
     page = report.to_html()
     assert '<div class="verdict open"><strong>Consistent with the claim, but no audit of so' in page
-    assert "With so few records, no attack could have refuted it" in answers(report)["How sure is that?"]
+    assert (
+        "With so few records, no attack could have refuted it"
+        in answers(report)["How sure is that?"]
+    )
     assert honest.could_refute
     assert '<div class="verdict good"><strong>Consistent with the claim</strong>' in (
         honest.to_html()

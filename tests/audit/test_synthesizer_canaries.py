@@ -233,8 +233,8 @@ def test_a_mixture_keeps_types_and_knows_whom_no_coin_touches():
     random = np.random.default_rng(0)
     facts = SCHEMA.check_kinds("test", missing=True)
     for coin in ("add_remove", "replace_one"):
-        mixture = Mixture.drawn(X, facts, 30, coin, random)
-        table = mixture.training()
+        mixture = Mixture.draw(X, facts, 30, coin, random)
+        table = mixture.training_table()
         assert (table.dtypes == X.dtypes).all()
         present = int(mixture.trained.sum())
         assert len(table) == (370 + present if coin == "add_remove" else 400)

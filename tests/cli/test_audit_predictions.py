@@ -82,7 +82,10 @@ def changed(tables, tmp_path, change):
         (lambda f: f.assign(member="0"), "must hold members and non-members"),
         (lambda f: f.assign(member="maybe"), "has 'maybe' in column 'member'; expected 1 or 0"),
         (lambda f: f.assign(label="perhaps"), "label 'perhaps', but no column for it"),
-        (lambda f: f.assign(no="high"), "holds 'high' in row 1 of column 'no', which is not a prob"),
+        (
+            lambda f: f.assign(no="high"),
+            "holds 'high' in row 1 of column 'no', which is not a prob",
+        ),
         (lambda f: f.assign(no=""), "changed.csv holds '' in row 1 of column 'no'"),
         (lambda f: f.assign(no="0.9"), "changed.csv has rows that do not sum to one"),
         (lambda f: f.assign(no="nan"), "changed.csv holds 'nan' in row 1 of column 'no'"),

@@ -62,14 +62,14 @@ def test_a_column_that_says_whose_records_these_are_is_asked_about(folder, capsy
 def halves():
     """Watch who is on which side."""
     seen = []
-    whole = _data.Records.halved
+    whole = _data.Records.split_random
 
     def noting(self, *args):
         parts = whole(self, *args)
         seen.append([dict.fromkeys(part.groups).keys() for part in parts])  # sets, in order
         return parts
 
-    with mock.patch.object(_data.Records, "halved", noting):
+    with mock.patch.object(_data.Records, "split_random", noting):
         yield seen
 
 
