@@ -160,7 +160,7 @@ def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
     """Were the events counted in runs that chose them, the test above would fail."""
 
     def seen(self, n):
-        return self.up_to(n) if self.n_made else original(self, n)
+        return self.pilot_runs(n) if self.n_made else original(self, n)
 
     original = _attack.Runs.fresh
     with mock.patch.object(_attack.Runs, "fresh", seen):
