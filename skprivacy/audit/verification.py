@@ -348,8 +348,8 @@ def verify_release(
 
 
 def _test_claim(
-    release: Callable[[Any], Any], pairs: list[Pair], guarantee: PrivacyGuarantee, effort: Effort,
-    alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
+    release: Callable[[Any], Any], pairs: list[Pair], guarantee: PrivacyGuarantee,
+    effort: Effort, alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
     steps: Sequence[slice] = (),
 ) -> PrivacyVerification:  # fmt: skip
     delta = guarantee.at_delta or 0.0
