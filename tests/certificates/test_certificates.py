@@ -461,7 +461,9 @@ def test_a_name_cannot_look_like_a_check(issued, tmp_path):
     forged["about"]["issuer"] = f"X.\n\nChecked:\n  - holds: the signer: {trusted}"
     shown = repr(verified(issued, tmp_path, signed_anew(issued, forged), key=None))
     assert not any(line.strip().startswith("- holds") for line in shown.splitlines()[:3])
-    assert next(line for line in shown.splitlines() if trusted in line).startswith("Statement about")
+    assert next(line for line in shown.splitlines() if trusted in line).startswith(
+        "Statement about"
+    )
     assert shown.splitlines().count("Checked:") == 1
 
 
