@@ -64,6 +64,9 @@ groups : array-like of shape (n_samples,), default=None
     "fit_returns": """\
 self : object
     The fitted estimator.""",
+    "verdict_alpha": """\
+alpha : float, default=0.05
+    Probability that a true claim is reported as violated, at most, over all attacks together.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import sequence
 from ..accounting import ApproxDP, PrivacyGuarantee
@@ -43,6 +44,7 @@ NO_SHADOWS = (
 _BEYOND_CHANCE = 6.1
 
 
+@fill_docs
 def audit_predictions(
     proba_in: ArrayLike,
     y_in: ArrayLike,
@@ -83,12 +85,11 @@ def audit_predictions(
     epsilon, delta : float, default=None and 0.0
         The claim to test. None means that there is no claim.
     attacks : iterable of MembershipAttack, default=None
-        Attacks without a target. None runs the loss threshold and, with shadow models,
-        :class:`~skprivacy.attacks.StrongestAttack`, or, without them,
-        :class:`~skprivacy.attacks.SupervisedAttack`, which is trained on one half of the members
-        and non-members and evaluated on the other.
-    alpha : float, default=0.05
-        Probability that a true claim is reported as violated, at most, over all attacks together.
+        Attacks without a target. None runs the loss threshold and a second attack. With shadow
+        models it is :class:`~skprivacy.attacks.StrongestAttack`; without them it is
+        :class:`~skprivacy.attacks.SupervisedAttack`, which is trained on one half of the records
+        and evaluated on the other.
+    %(verdict_alpha)s
     verbose : int, default=0
         Whether to show a progress bar.
     groups : (array-like, array-like), default=None

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import asked
+from .._docs import fill_docs
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
@@ -41,6 +42,7 @@ NOT_TRAINABLE = (
 )
 
 
+@fill_docs
 def audit(
     model: Any,
     X_train: Any,
@@ -86,8 +88,7 @@ def audit(
         :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for other attacks.
-    alpha : float, default=0.05
-        Probability that a true claim is reported as violated, at most, over all attacks together.
+    %(verdict_alpha)s
     subgroups : str, int or (array-like, array-like), default=None
         Groups whose exposure is compared, in addition to the classes: a column of ``X_train`` and
         ``X_test``, or two arrays with the group of each record. At most 100 different values. With
@@ -104,9 +105,9 @@ def audit(
         those that the other records would have had.
     groups : (array-like, array-like), default=None
         Group of each record of ``X_train`` and of ``X_test``, such as a patient's number, where
-        groups have several records. Membership is then decided for whole groups: each attack joins
-        the scores of a group's records, by their sum and by their maximum, shadow models are
-        trained on halves of the groups, and the claim must be for groups. No group may be in both
+        groups have several records. Membership is then decided for whole groups. Each attack joins
+        the scores of a group's records, by their sum and by their maximum. Shadow models are
+        trained on halves of the groups. The claim must be for groups, and no group may be in both
         samples.
 
     Returns

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
@@ -44,6 +45,7 @@ _NO_REFERENCE = (
 )
 
 
+@fill_docs
 def audit_synthetic(
     synthetic: Any,
     X_in: Any,
@@ -77,15 +79,14 @@ def audit_synthetic(
     guarantee : PrivacyGuarantee, default=None
         The claim to test: ``privacy_`` of the generator. None means that there is no claim.
     attacks : iterable, default=None
-        Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None means
-        :class:`~skprivacy.attacks.NearestGenerated` and, with ``reference``,
+        Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None runs
+        :class:`~skprivacy.attacks.NearestGenerated`. With ``reference`` it adds
         :class:`~skprivacy.attacks.DensityRatio`,
         :class:`~skprivacy.attacks.LikelihoodRatio`,
         :class:`~skprivacy.attacks.GenerativeAttack` and
-        :class:`~skprivacy.attacks.MarginalAttack`; with ``generator`` also
+        :class:`~skprivacy.attacks.MarginalAttack`. With ``generator`` it also adds
         :class:`~skprivacy.attacks.ShadowGenerators`.
-    alpha : float, default=0.05
-        Probability that a true claim is reported as violated, at most, over all attacks together.
+    %(verdict_alpha)s
     random_state : int or None, default=0
         Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None

@@ -242,7 +242,7 @@ def verify_privacy(
     if "groups" in (fit_params or {}):
         raise ValueError(
             "fit_params has groups, but these neighbours differ by one record, not by one group. "
-            "Use verify_release with neighbours of your own."
+            "Use verify_release with your own neighbours."
         )
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
@@ -407,7 +407,7 @@ def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]
     if rows.dtype.kind not in "biuf" or rows.ndim != 2:
         raise TypeError(
             f"X has dtype {rows.dtype} and {rows.ndim} dimensions, but worst-case neighbours are "
-            "made for tables of numbers. Use verify_release with neighbours of your own."
+            "made for tables of numbers. Use verify_release with your own neighbours."
         )
     labels = None if y is None else np.atleast_1d(y)
     if len(rows) < 2 or (labels is not None and len(labels) != len(rows)):

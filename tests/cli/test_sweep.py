@@ -215,7 +215,7 @@ def test_an_interrupted_sweep_goes_on_and_pays_once(folder, capsys, monkeypatch)
     monkeypatch.setattr(OutputPerturbationClassifier, "fit", interrupted)
     code, _, err = run(line, capsys)
     assert code == 130
-    assert err.endswith("interrupted; the same command goes on from kept\n")
+    assert err.endswith("interrupted; run the same command to resume from kept\n")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert run(line, capsys)[0] == 0
