@@ -344,9 +344,11 @@ def covered_without_fit():
 
 
 def gaps_forgotten():
-    original = claims._under
+    original = claims._with_assumptions
     return mock.patch.object(
-        claims, "_under", lambda guarantee, assumptions, gaps: original(guarantee, (), False)
+        claims,
+        "_with_assumptions",
+        lambda guarantee, assumptions, gaps: original(guarantee, (), False),
     )
 
 
