@@ -113,7 +113,7 @@ def test_tables_are_read_as_r_writes_them(tables, tmp_path, capsys):
         assert main(["audit-predictions", str(path)]) == 0
         told.append(capsys.readouterr())
     assert told[0].out == told[1].out == told[2].out
-    assert "the first column has no name" in told[1].err
+    assert "the first column, which has no name, is ignored" in told[1].err
     assert "--sep semicolon --decimal ','" in told[2].err
 
 
