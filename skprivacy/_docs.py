@@ -80,6 +80,9 @@ votes : tuple of float, default=None
 moved : int, default=1
     Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
     and joins another.""",
+    "verdict_alpha": """\
+alpha : float, default=0.05
+    Probability that a true claim is reported as violated, at most, over all attacks together.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

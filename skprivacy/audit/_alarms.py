@@ -1,4 +1,4 @@
-"""Whether an error was raised by a signal of the caller's, such as an alarm, and not by a fit."""
+"""Detection of errors raised by the caller's signal handlers, such as alarms."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ _SIGNALS = tuple(signal.valid_signals())
 
 
 def is_alarm(error: BaseException) -> bool:
-    """Return whether an error is that of a signal's handler, or that time is up, or comes of one.
+    """Return whether an error comes from a signal handler or a timeout, directly or as a cause.
 
-    What catches whatever a user's code raises must let this through: it is meant for the caller.
+    Code that catches all errors of users' models must pass these on: they are for the caller.
     """
     handlers = {_code(signal.getsignal(number)) for number in _SIGNALS} - {None}
     return any(
         isinstance(one, TimeoutError)
         or any(frame.f_code in handlers for frame, _ in traceback.walk_tb(one.__traceback__))
-        for one in _led_to(error)
+        for one in _iter_causes(error)
     )
 
 
-def _led_to(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that led to it.
+def _iter_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes, without errors that the caller was already handling.
 
-    **Edge cases.** What the caller was handling before has nothing to do with it: such an error was
-    caught in a frame that is still running.
+    Those were caught in a frame that is still running.
     """
     running = {frame for frame, _ in traceback.walk_stack(sys._getframe())}
     found: BaseException | None = error
@@ -45,7 +44,7 @@ def _led_to(error: BaseException) -> Iterator[BaseException]:
 
 
 def _code(handler: Any) -> CodeType | None:
-    """Return the code of a handler: of a function, a method, a partial or a callable object."""
+    """Return the code object of a function, a method, a partial or a callable object."""
     while isinstance(handler, partial):
         handler = handler.func
     if callable(handler) and not hasattr(handler, "__code__"):

@@ -1,4 +1,4 @@
-"""The search for the neighbours and the events that show most, and the count of fresh runs."""
+"""Threshold tests of a release: pilot runs choose neighbours and tests, fresh runs count them."""
 
 from __future__ import annotations
 
@@ -22,28 +22,26 @@ from ._tells import N_COUNTS, Event, matrix, plan, separation
 __all__ = ["Attack", "Effort", "Release", "Runs", "copies_repeat"]
 
 Release = Callable[[Any], Any]
-Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # a list a side
+Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # one list per side
 
-_TRIAL = 16  # runs a side of each pair, at first
-_FEWEST = 64  # fresh runs a side
-_PILOT = 128  # runs a side from which events are first settled
-# A claim that a pilot refutes this plainly is tried by so many times its runs: the best of some
-# thousand events looks better than it is.
+_TRIAL = 16  # first runs per side of each pair
+_FEWEST = 64  # fresh runs per side
+_PILOT = 128  # runs per side from which tests are first chosen
+# If a pilot refutes a claim this plainly, _MARGIN times its runs are enough. The margin is needed
+# because the best of some thousand tests looks better than it is.
 _PLAIN = 1e-8
 _MARGIN = 4
-_CERTAIN = 40.0  # deviations between two neighbours, which no noise leaves
+_CERTAIN = 40.0  # a separation in standard deviations that no noise leaves
 _MOST = 200_000
-_COPIED = 64  # runs that two copies of a release do not have in common by chance
+_COPIED = 64  # runs in which two copies of a release do not agree by chance
 
 
 @dataclass
 class Runs:
-    """Runs of a release on two neighbours, made as they are asked for.
+    """Runs of a release on two neighbours, made on demand; no two calls return the same run.
 
-    The sides take turns in random order: a clock, a counter or a processor that slows down, which
-    a release may well tell, would otherwise tell the sides apart, or hide what does.
-
-    **Guarantees.** No two calls return the same run.
+    The sides take turns in random order. In a fixed order, a release that depends on a clock, a
+    counter or the load of the processor would separate the sides, or hide a real difference.
     """
 
     release: Release
@@ -51,8 +49,8 @@ class Runs:
     n_jobs: int
     made: Batch = field(default_factory=lambda: ([], []))
 
-    def up_to(self, n: int) -> Batch:
-        """Return the first ``n`` runs a side of the pilot, those of earlier calls among them."""
+    def pilot_runs(self, n: int) -> Batch:
+        """Return the first ``n`` pilot runs per side, including those of earlier calls."""
         if n > self.n_made:
             for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
                 side += more
@@ -60,17 +58,17 @@ class Runs:
 
     @property
     def n_made(self) -> int:
-        """How many runs a side the pilot has."""
+        """Number of pilot runs per side."""
         return len(self.made[0])
 
     def fresh(self, n: int) -> Batch:
-        """Return ``n`` runs a side that nobody has seen: with the record, and without it."""
+        """Return ``n`` new runs per side: with the record, and without it."""
         turns = np.random.default_rng().permutation(np.repeat([True, False], n))
         if self.n_jobs == 1 or n < 2 * self.n_jobs:
             runs = _batch(self.release, self.pair, turns)
         else:
             parts = Parallel(n_jobs=self.n_jobs)(
-                delayed(_elsewhere)(self.release, self.pair, part, os.getpid())
+                delayed(_run_in_worker)(self.release, self.pair, part, os.getpid())
                 for part in np.array_split(turns, 4 * self.n_jobs)
             )
             runs = [run for part in parts for run in part]
@@ -88,48 +86,46 @@ def _batch(release: Release, pair: Pair, turns: NDArray[np.bool_]) -> list[NDArr
 def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
     """Return whether a release draws the same noise in every process that gets a copy of it.
 
-    It does if it has a generator of its own, such as one of numpy in its closure.
-
-    **Edge cases.** False if there is no noise: then nothing is repeated.
+    It does if it holds a generator, such as a numpy generator in its closure. False without noise.
     """
     turns = np.zeros(_COPIED, bool)
     first, second = Parallel(n_jobs=n_jobs)(
-        delayed(_elsewhere)(release, Pair("", data, data), turns, os.getpid()) for _ in range(2)
+        delayed(_run_in_worker)(release, Pair("", data, data), turns, os.getpid()) for _ in range(2)
     )
     drawn = {run.tobytes() for run in first}
     return len(drawn) > 1 and all(map(np.array_equal, first, second))
 
 
-def _elsewhere(
+def _run_in_worker(
     release: Release, pair: Pair, turns: NDArray[np.bool_], parent: int
 ) -> list[NDArray[np.float64]]:
-    """Run a batch in a process that may have been forked: with the generators of its parent."""
+    """Run a batch; reseed global generators, which a forked process shares with its parent."""
     with nullcontext() if os.getpid() == parent else seeded_globally(secrets.randbelow(2**32)):
         return _batch(release, pair, turns)
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much may be run: ``n_runs`` fresh ones a side, or what about ``seconds`` allow."""
+    """Limit of the effort: ``n_runs`` fresh runs per side, or about ``seconds`` of runs."""
 
     n_runs: int | None
     seconds: float
     n_jobs: int
 
     def fresh(self, a_run: float) -> int:
-        """Return the most fresh runs a side, if one takes so many seconds."""
+        """Return the largest number of fresh runs per side, if one run takes ``a_run`` seconds."""
         if self.n_runs is not None:
             return self.n_runs
         return int(np.clip(0.45 * self._runs(a_run), _FEWEST, _MOST))
 
     def pilot(self, a_run: float) -> int:
-        """Return the most runs a side to settle the events by."""
+        """Return the largest number of pilot runs per side."""
         if self.n_runs is not None:
             return max(self.n_runs, _PILOT)
         return int(np.clip(0.35 * self._runs(a_run), _PILOT, _MOST))
 
     def trial(self, a_run: float, n_pairs: int) -> int:
-        """Return how many runs a side each pair gets at first."""
+        """Return the number of first runs per side for each pair."""
         if self.n_runs is not None:
             return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
         return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
@@ -140,18 +136,18 @@ class Effort:
 
 @dataclass(frozen=True)
 class Attack:
-    """What was counted in fresh runs.
+    """Counts of threshold tests in fresh runs.
 
     Attributes
     ----------
     pair : Pair
-        The neighbours.
+        The chosen neighbours.
     counts : tuple of Counts
-        Of each event that was settled beforehand, in the same fresh runs.
+        One for each test, all in the same fresh runs.
     n_pilot : int
-        How many runs there were before, on all neighbours.
+        Number of earlier runs, over all neighbours.
     left_out : tuple of str
-        Neighbours that the release refused, and why there are none of them here.
+        Neighbours on which the release failed.
     """
 
     pair: Pair
@@ -160,7 +156,7 @@ class Attack:
     left_out: tuple[str, ...]
 
     @classmethod
-    def of(
+    def run(
         cls,
         release: Release,
         pairs: Iterable[Pair],
@@ -170,49 +166,44 @@ class Attack:
         effort: Effort,
         steps: Sequence[slice] = (),
     ) -> Attack:
-        """Choose neighbours and events by some runs, then count the events in fresh ones.
+        """Choose neighbours and tests by pilot runs, then count the tests in fresh runs.
 
-        ``steps`` are the places of the numbers that each of several steps released.
-
-        **Guarantees.** Nothing that is chosen, not even the number of fresh runs, depends on them.
-
-        Raises
-        ------
-        ValueError
-            If the release returns numbers for no pair.
+        ``steps`` are the positions of the numbers that each of several steps released. Choices, and
+        the number of fresh runs, do not depend on the fresh runs. Raises ValueError if the release
+        returns no numbers on any pair.
         """
         tried = [Runs(release, pair, effort.n_jobs) for pair in pairs]
-        works = [runs for runs in tried if all(side[0].size for side in runs.up_to(1))]
+        works = [runs for runs in tried if all(side[0].size for side in runs.pilot_runs(1))]
         left_out = tuple(runs.pair.name for runs in tried if all(runs is not w for w in works))
         if not works:
             raise ValueError(
-                "the release returned no numbers on any neighbours. Pass X and y on which it works."
+                "The release returned no numbers on any neighbours. Pass X and y on which it works."
             )
-        # After the first runs, whose costs others do not have.
+        # Timed after the first runs, which have one-time costs.
         started = time.perf_counter()
         for runs in works:
-            runs.up_to(2)
+            runs.pilot_runs(2)
         a_run = max((time.perf_counter() - started) / (2 * len(works)), 1e-6)
-        runs = _most_apart(works, effort.trial(a_run, len(works)))
-        events, width, n = _settled(runs, curve, delta, alpha, effort, a_run, steps)
+        runs = _best_pair(works, effort.trial(a_run, len(works)))
+        events, width, n = _choose_tests(runs, curve, delta, alpha, effort, a_run, steps)
         inside, outside = (matrix(side, width) for side in runs.fresh(n))
         return cls(
             runs.pair,
-            tuple(event.counted(inside, outside) for event in events),
+            tuple(event.count(inside, outside) for event in events),
             sum(2 * both.n_made for both in tried),
             left_out,
         )
 
 
-def _most_apart(works: list[Runs], n: int) -> Runs:
-    """Return the neighbours that runs tell apart best; the better half gets twice the runs.
+def _best_pair(works: list[Runs], n: int) -> Runs:
+    """Return the neighbours that runs separate best, by successive halving.
 
-    The first that are told apart beyond all noise are as good as any.
+    A pair that is separated beyond all noise is returned at once: none can be better.
     """
     while len(works) > 1:
         found = []
         for runs in works:
-            found.append(_apart(runs.up_to(n)))
+            found.append(_separation(runs.pilot_runs(n)))
             if found[-1] > _CERTAIN:
                 return runs
         works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
@@ -220,22 +211,22 @@ def _most_apart(works: list[Runs], n: int) -> Runs:
     return works[0]
 
 
-def _apart(both: Batch) -> float:
+def _separation(both: Batch) -> float:
     width = max(len(run) for side in both for run in side)
     runs, others = (matrix(side, width) for side in both)
     return separation(runs, others)
 
 
-def _settled(
+def _choose_tests(
     runs: Runs, curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float,
     steps: Sequence[slice],
 ) -> tuple[tuple[Event, ...], int, int]:  # fmt: skip
-    """Return the events to count, how many numbers of a run they see, and how often to run."""
+    """Return the tests to count, how many numbers of a run they use, and the number of runs."""
     most, enough = effort.fresh(a_run), effort.pilot(a_run)
     n = min(_PILOT, enough)
     columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
     while True:
-        both = runs.up_to(n)
+        both = runs.pilot_runs(n)
         width = max(len(run) for side in both for run in side)
         learn, check = ([matrix(side[i::2], width) for side in both] for i in (0, 1))
         found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns)

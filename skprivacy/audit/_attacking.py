@@ -1,4 +1,4 @@
-"""Attacks on a model whose members are known: each is run and held against a claim."""
+"""Membership attacks on a model with known members, each compared with a claim."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def findings_of(
     people: People | None = None,
     verbose: int = 0,
 ) -> tuple[AttackFinding, ...]:
-    """Run attacks that have a target, and a pool if they need one; on people, if there are any.
+    """Run attacks that have a target, and a pool if they need one; on groups, if there are any.
 
-    Each result gets its share of the error probability (Bonferroni), since the verdict is a
-    statement about all of them together.
+    Each result gets an equal share of the error probability (Bonferroni), because the verdict
+    takes the strongest of them.
     """
     results: list[AttackResult] = []
     for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
         run = _of_known_members if attack._needs_members else _of_unknown_members
         results += run(attack, records, people)
-    share = alpha / len(results)
+    share = alpha / len(results)  # Bonferroni
     return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
 
 
 def together(records: Records) -> tuple[Any, NDArray[Any]]:
-    """Return members and non-members as one sample."""
+    """Return members and non-members as one sample, with their targets."""
     X_train, y_train, X_test, y_test = records
     targets = targets_of(y_train, num_samples(X_train)), targets_of(y_test, num_samples(X_test))
     return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
@@ -56,17 +56,18 @@ def _of_unknown_members(
     attack: MembershipAttack, records: Records, people: People | None
 ) -> list[AttackResult]:
     result = attack.fit(*together(records)).evaluate(*records)
-    return [result] if people is None else people.joined(result)
+    return [result] if people is None else people.join_results(result)
 
 
 def _of_known_members(
     attack: MembershipAttack, records: Records, people: People | None
 ) -> list[AttackResult]:
-    """Let an attack learn from one half of the members and non-members; judge it on the other.
+    """Train an attack on one half of the members and non-members, and evaluate it on the other.
 
-    The halves are not exchanged and judged together, which would use all records: the two attack
-    models and the records that each is judged on then depend on each other, and intervals for
-    independent records are too narrow. Records that are alike, or of one person, are in one half.
+    Exchanging the halves and joining both results would use all records. But the two attack models
+    and the records that they are evaluated on would then depend on each other, and intervals for
+    independent records would be too narrow. Equal records, and records of one group, are kept in
+    one half.
     """
     X, y = together(records)
     n_in = num_samples(records[0])
@@ -75,13 +76,13 @@ def _of_known_members(
     known = prints % np.uint64(2) == 0
     if people is not None:
         rows = np.unique(prints, return_inverse=True)[1]
-        known = hanging_together(rows, people.together) % 2 == 0
+        known = hanging_together(rows, people.all_groups) % 2 == 0
     parts = [
         np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
     ]
     if min(map(len, parts)) < 2:
         raise ValueError(
-            f"{type(attack).__name__} learns from one half of the records and is judged on the "
+            f"{type(attack).__name__} is trained on one half of the records and evaluated on the "
             f"other, but there are {int(member.sum())} members and {int((~member).sum())} "
             "non-members, too few distinct ones; expected dozens. Pass more records."
         )
@@ -91,4 +92,6 @@ def _of_known_members(
     result = attack.evaluate(
         safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
     )
-    return [result] if people is None else people.part(inside, outside - n_in).joined(result)
+    return (
+        [result] if people is None else people.select(inside, outside - n_in).join_results(result)
+    )

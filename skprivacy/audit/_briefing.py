@@ -1,4 +1,4 @@
-"""An audit in plain words, for somebody who has to decide and need not know the field."""
+"""Plain-language summary of an audit, for decision makers without a background in privacy."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from .about import About
 
 __all__ = ["briefing", "kind_in_words", "noise_in_words", "relation_in_words", "unit_in_words"]
 
-WIDE = 10.0  # an epsilon beyond which a limit hardly limits anything
+WIDE = 10.0  # an epsilon above which the limit promises hardly anything
 
 _KINDS = {
-    "proved": "Proved: the limit follows from mathematics about how the model was trained and "
-    "holds against every attack, provided that the assumptions are true and the software does "
-    "what it says.",
+    "proved": "Proved: the limit follows from mathematics about how the model was trained. It "
+    "holds against every attack, provided that the assumptions are true and the software works as "
+    "documented.",
     "random_dp": "Random DP: the limit is proved for all but a small share of possible data sets.",
     "estimate": "Estimate: nobody has shown that the limit holds.",
 }
 
 
 def unit_in_words(unit: str, about: About, *, of_labels: bool = False) -> str:
-    """Return what a claim protects: of people only where the rows are said to be people."""
+    """Return the protected unit in words; "person" only if the report says that rows are people."""
     if unit != "record":
         return f"the group of all records with one {unit}"
     what = "label" if of_labels else "record"
@@ -32,21 +32,21 @@ def _unit(report: Any, about: About) -> str:
     return unit_in_words(report.unit, about, of_labels=report.of_labels)
 
 
-def _counted(report: Any) -> str:
+def _unit_plural(report: Any) -> str:
     return "records" if report.unit == "record" else f"values of {report.unit}"
 
 
 def relation_in_words(report: Any, about: About) -> str:
-    """Return what the claim's neighbouring relation means."""
+    """Return the meaning of the claim's neighbouring relation."""
     unit, relation = _unit(report, about), report.guarantee.relation
-    public = f"How many {_counted(report)} there were counts as public."
+    public = f"The number of {_unit_plural(report)} counts as public."
     if relation == "label":
         return (
-            f"Label: the model says almost the same whichever value {unit} has. Features, and "
-            "whose record is in the data, count as public."
+            f"Label: the model says almost the same for every value of {unit}. The features, and "
+            "which records are in the data, count as public."
         )
     changed = {
-        "add_remove": f"Add-remove: the model says almost the same with {unit} more or less.",
+        "add_remove": f"Add-remove: the model says almost the same with or without {unit}.",
         "zero_out": f"Zero-out: the model says almost the same if {unit} contributes nothing. "
         + public,
         "replace_one": f"Replace-one: the model says almost the same if {unit} had any other "
@@ -56,17 +56,17 @@ def relation_in_words(report: Any, about: About) -> str:
 
 
 def kind_in_words(report: Any) -> str:
-    """Return how far the claim can be relied on."""
+    """Return how reliable the claim is."""
     if report.verdict == "VIOLATED":
         return (
-            "This is what the model says of itself. An attack refuted it: the model was not "
-            "trained as it claims, an assumption is false, or the software is wrong."
+            "This is the model's own claim. An attack refuted it: the model was not trained as it "
+            "claims, an assumption is false, or the software has an error."
         )
     return _KINDS[report.guarantee.kind]
 
 
 def noise_in_words(report: Any) -> str:
-    """Return what the arithmetic of the noise covers, as a sentence."""
+    """Return the arithmetic of the noise as a sentence."""
     words: str = report.guarantee.noise_in_words
     return f"{words[0].upper()}{words[1:]}."
 
@@ -74,8 +74,8 @@ def noise_in_words(report: Any) -> str:
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:
     """Return questions of a data officer with their answers.
 
-    **Guarantees.** Nothing is called protected that no guarantee covers, and no measurement is
-    called a proof. The share of right guesses is rounded up.
+    The answers call nothing protected without a guarantee, and no measurement a proof. The share of
+    right guesses is rounded up.
     """
     return [
         ("What is protected?", _protected(report, about)),
@@ -87,12 +87,12 @@ def briefing(report: Any, about: About) -> list[tuple[str, str]]:
 
 def _protected(report: Any, about: About) -> str:
     if not report.claims:
-        return "Nothing. The model makes no claim of privacy that holds."
+        return "Nothing. The model makes no valid claim of privacy."
     if report.verdict == "VIOLATED":
-        return f"Nothing. The model claims to protect {_unit(report, about)}, and that was refuted."
+        return f"Nothing. The model claims to protect {_unit(report, about)}, but this was refuted."
     if report.uncovered:
         return (
-            "Nothing for sure. Parts of the model read the records outside of any guarantee: "
+            "Nothing for sure. These parts of the model read the records outside of any guarantee: "
             f"{', '.join(report.uncovered)}."
         )
     unit = _unit(report, about)
@@ -102,26 +102,26 @@ def _protected(report: Any, about: About) -> str:
         "replace_one": f"The content of {unit} in the training data",
         "label": f"The value of {unit} in the training data, and nothing else of the record",
     }[report.guarantee.relation]
-    public = f" How many {_counted(report)} there were is not hidden."
+    public = f" The number of {_unit_plural(report)} is not hidden."
     counted = public if report.guarantee.relation in ("zero_out", "replace_one") else ""
     return (
-        f"{what}: within the limit below, the model hardly depends on it.{counted} What holds for "
-        "people or things in general is learned, and is not hidden from anybody."
+        f"{what}: within the limit below, the model hardly depends on it.{counted} General "
+        "patterns in the data are learned, and are not hidden from anybody."
     )
 
 
 def _unlimited(report: Any) -> bool:
-    """Return whether nothing limits what the model may tell of its records."""
+    """Return whether no valid guarantee limits the leakage of the model."""
     return not report.claims or bool(report.uncovered) or report.verdict == "VIOLATED"
 
 
 def _from_whom(report: Any) -> str:
     if _unlimited(report):
-        return "From nobody. Whoever can ask the model may learn of the records it was trained on."
+        return "From nobody. Anyone who can query the model may learn about its training records."
     return (
-        "From everybody who is handed the trained model, whatever else they know or compute. Not "
-        "from those who hold the data or trained the model, and not from readers of this document: "
-        "its figures come from the data directly."
+        "From everybody who receives the trained model, whatever else they know or compute. Not "
+        "from those who hold the data or trained the model. Not from readers of this document: its "
+        "figures come from the data directly."
     )
 
 
@@ -143,8 +143,9 @@ def _limit(report: Any, about: About) -> str:
     }.get(report.guarantee.relation, f"with or without {unit}")
     right = min(100.0, math.ceil(500 * (1 + report.guarantee.advantage_bound())) / 10)
     return (
-        f"{sure}It means: who has to guess how the model was trained, {guessed}, at even odds, "
-        f"is right in at most {right:g} of 100 cases with the model in hand; without it, in 50. "
+        f"{sure}It means: an attacker must guess how the model was trained, {guessed}, and both "
+        f"are equally likely. With the model, the guess is right in at most {right:g} of 100 "
+        "cases; without it, in 50. "
     )
 
 
@@ -153,40 +154,40 @@ def _measured(report: Any) -> str:
     attacks = "One attack was" if number == 1 else f"Attacks ({number} of them) were"
     if report.verdict == "VIOLATED":
         return (
-            f"{attacks} tried, and the claim was refuted. A true claim is called violated by "
-            f"mistake with a probability of at most {100 * report.alpha:g} %."
+            f"{attacks} tried, and the claim was refuted. The probability that an audit wrongly "
+            f"calls a true claim violated is at most {100 * report.alpha:g} %."
         )
     if report.doubt:
-        return f"{attacks} tried, but on records that cannot be what they were taken for."
+        return f"{attacks} tried, but the samples of records are not what an audit assumes."
     if not report.claims:
         return (
-            f"{attacks} tried. What they found is told below; other attacks may find more, so that "
-            "finding little proves nothing."
+            f"{attacks} tried. The results are below. Other attacks may find more, so weak results "
+            "prove nothing."
         )
     if not report.could_refute:
         return (
-            f"{attacks} tried, and none refuted the claim, as none could have done with so few "
-            "records, whatever the model tells."
+            f"{attacks} tried, and none refuted the claim. With so few records, no attack could "
+            "have refuted it."
         )
     return (
-        f"{attacks} tried, and none refuted the claim. That proves nothing by itself: another "
+        f"{attacks} tried, and none refuted the claim. This proves nothing by itself: another "
         "attack may find more."
     )
 
 
 def _decision(report: Any) -> str:
     if report.verdict == "VIOLATED":
-        return "Do not release the model as private. Have the mistake found first."
+        return "Do not release the model as private. Have the cause found first."
     if report.doubt:
-        return "Nothing yet. Have the groups of records checked and the audit repeated."
+        return "Nothing yet. Have the samples of records checked and the audit repeated."
     if not report.claims:
         return (
             "Whether everybody who may use the model may also see the data. If not, do not release "
-            "it: train it with a guarantee instead."
+            "it; have it trained with a guarantee instead."
         )
     if report.uncovered:
         return (
-            "Do not rely on the claim. Have the parts named above replaced by ones that a "
+            "Do not rely on the claim. Have the parts named above replaced by parts that a "
             "guarantee covers."
         )
     if report.guarantee.kind != "proved":
@@ -197,7 +198,7 @@ def _decision(report: Any) -> str:
             "hardly anything. Treat it as if it were unprotected, or ask for a smaller epsilon."
         )
     return (
-        "Whether this limit is small enough for these data, whether the assumptions are true, and "
-        "whether everything else that was released from the same data, added up, still is. No "
-        "audit can decide this for you."
+        "Whether this limit is small enough for these data. Whether the assumptions are true. "
+        "Whether the limit is still small enough when all other releases from the same data are "
+        "added. No audit can decide this for you."
     )

@@ -1,4 +1,4 @@
-"""Canaries, and the fair coins that put them among the training records."""
+"""Canaries for one-run audits, and the fair coins that insert them into the training records."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ __all__ = ["CanaryRun", "coin_entropy", "coin_for", "draw_canaries", "mixed", "p
 
 @dataclass(frozen=True)
 class CanaryRun:
-    """One fit with canaries, and what it shows of each."""
+    """One fit with canaries, and the score of each canary."""
 
-    canaries: str  # what kind
+    canaries: str  # kind, a key of one_run.CANARIES
     coin: str
     fitted: Any
     trained: NDArray[np.bool_]  # the coins
     scores: NDArray[np.float64]
-    sampled: bool = True  # whether records took part as the claim says, where that is seen
-    apart: bool = False  # whether each canary had a fit of its own
-    # What the fit would be accounted as at another noise multiplier, where that is known.
+    sampled: bool = True  # whether records were sampled as the claim says, where this is observed
+    apart: bool = False  # whether each canary had its own fit
+    # Event of the fit at another noise multiplier, where it is known.
     event_at: Callable[[float], Event] | None = None
 
 
 def coin_for(estimator: Any) -> str:
-    """Return what a coin must be for the guarantee that the parameters announce.
+    """Return the coin that suits the relation announced by the parameters.
 
-    **Edge cases.** Where they do not, records are replaced: every relation bounds what that tells.
+    Without an announced relation a coin replaces records: every relation bounds what that shows.
     """
     params = estimator.get_params()
     announced = {value for name, value in params.items() if name.split("__")[-1] == "relation"}
-    for name, value in params.items():  # of networks, which have no parameter for the relation
+    for name, value in params.items():  # networks have no parameter for the relation
         if name.split("__")[-1] == "n_records" and f"{name[:-9]}relation" not in params:
             announced.add("zero_out" if value is None else "add_remove")
     known = announced == {"add_remove"} or (not announced and not holds_private(estimator))
@@ -49,6 +49,7 @@ def coin_for(estimator: Any) -> str:
 
 
 def coin_entropy(random_state: int | None, of: str = "audit_one_run") -> int | None:
+    """Return a seed for canaries and coins that differs from every seed of the model."""
     if random_state is None:
         return None
     text = f"coins of skprivacy.{of}, seed {int(random_state)}"
@@ -58,10 +59,11 @@ def coin_entropy(random_state: int | None, of: str = "audit_one_run") -> int | N
 def draw_canaries(
     X: Any, y: NDArray[Any], n: int, given: tuple[Any, Any] | None, random: np.random.Generator
 ) -> tuple[NDArray[np.intp], Any, NDArray[Any]]:
-    """Return the rows that give up their place, and canaries for them with their labels."""
+    """Return the rows that canaries may replace, the canaries, and their labels."""
     if given is not None:
         rows = np.sort(random.permutation(len(y))[:n])
         return rows, as_records(given[0]), np.asarray(given[1])
+    # Nasr et al. 2021, "Adversary instantiation": records with wrong labels as canaries.
     drawn = LabelCanaries.drawn(y, n, random_state=int(random.integers(2**31)))
     return drawn.rows, safe_indexing(X, drawn.rows), drawn.other
 
@@ -70,7 +72,7 @@ def mixed(
     X: Any, y: NDArray[Any], rows: NDArray[np.intp], crafted: Any, labels: NDArray[Any],
     trained: NDArray[np.bool_], coin: str,
 ) -> tuple[Any, NDArray[Any]]:  # fmt: skip
-    """Return the training data: canaries whose coin says so stand where a record stood."""
+    """Return the training data: canaries whose coin says so replace a record."""
     place = placed(len(y), rows, trained, coin)
     return safe_indexing(concat(X, crafted), place), np.concatenate([y, labels])[place]
 
@@ -78,7 +80,8 @@ def mixed(
 def placed(
     n: int, rows: NDArray[np.intp], trained: NDArray[np.bool_], coin: str
 ) -> NDArray[np.intp]:
-    """Return who is trained on, of ``n`` records and the canaries behind them."""
+    """Return the rows to train on, of ``n`` records and the canaries appended to them."""
+    # Steinke, Nasr and Jagielski 2023: include the canaries whose coin says so.
     place = np.arange(n)
     place[rows[trained]] = n + np.flatnonzero(trained)
     return np.delete(place, rows[~trained]) if coin == "add_remove" else place

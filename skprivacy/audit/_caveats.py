@@ -1,4 +1,4 @@
-"""What a report does not show, and what its reader might mistake."""
+"""Caveats of an audit report: limits of the claim and of the measurement."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ __all__ = ["caveats_of"]
 
 
 def caveats_of(report: Any) -> list[str]:
-    """Return limitations of the claim or the measurement, in words; doubt of the records first."""
+    """Return the caveats as sentences; doubts about the samples come first."""
     found = [report.doubt] if report.doubt else []
     if report.guarantee is not None or report.charged is not None:
         found += [f"Step {name!r}: {reason}." for name, reason in report.uncovered.items()]
     if report.uncovered and report.claims:
         found.append(
-            "Because of these steps no guarantee covers the model as it would be released: "
-            "the claim would hold only if they revealed nothing about the records."
+            "Because of these steps, no guarantee covers the model as it would be released. "
+            "The claim would hold only if they revealed nothing about the records."
         )
     if report.guarantee is not None and report.unit != report.attacked:
         found.append(
-            f"The claim is for values of {report.unit}, and records were attacked one by one, as "
-            f"if nobody had several. Pass groups=(groups of members, groups of non-members)."
+            f"The claim is for values of {report.unit}, but records were attacked one by one, as "
+            "if each value had one record. Pass groups=(groups of members, groups of non-members)."
         )
     if report.reason.startswith(f"{NO_CLAIM} for "):
         found.append(
-            f"For a claim about {report.attacked}, train with groups. What a model trained "
-            "without them claims if nobody has more than k records is told by "
-            f"privacy_.group(k, unit={report.attacked!r})."
+            f"For a claim about {report.attacked}, train with groups. For a model trained without "
+            f"groups, privacy_.group(k, unit={report.attacked!r}) states the claim if no "
+            f"{report.attacked} has more than k records."
         )
     if report.not_measured:
         found.append(
@@ -43,7 +43,7 @@ def caveats_of(report: Any) -> list[str]:
             "are."
         )
     found += [*report._suspicious(), *report._too_few()]
-    refused: dict[float, str] = {}  # once for each rate, of the attack that saw most records
+    refused: dict[float, str] = {}  # one per rate, from the attack with the most records
     for point in (point for finding in report.findings for point in finding.points):
         if point["refused"]:
             refused.setdefault(point["fpr"], point["refused"])

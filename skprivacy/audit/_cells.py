@@ -1,4 +1,4 @@
-"""Leaves, fitted parameters and groups of equal predictions: where few records decide."""
+"""Leaves, fitted parameters and groups of equal predictions: figures for disclosure checks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["PredictionGroups", "leaf_sizes", "n_parameters", "prediction_groups"
 
 IntArray = NDArray[np.int64]
 
-CERTAIN = 1 - 1e-12  # a probability that single and double precision print as 1
-# What scikit-learn's predictors fit, by the attribute that holds it.
+CERTAIN = 1 - 1e-12  # a probability that prints as 1 in single and double precision
+# Attributes that hold the fitted numbers of scikit-learn's predictors.
 _FITTED = (
     "coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "theta_", "var_",
     "feature_log_prob_", "means_", "covariances_", "cluster_centers_",
@@ -27,17 +27,18 @@ _FITTED = (
 
 @dataclass(frozen=True)
 class PredictionGroups:
-    """Training records by what a model says of them.
+    """Training records grouped by the model's output for them.
 
     Attributes
     ----------
     group : ndarray of shape (n,)
-        The number of each record's group: those with equal output in single precision.
+        Group number of each record; records with equal output in single precision share one.
     sizes : ndarray of shape (n_groups,)
+        Number of records in each group.
     n_distinct : int
         Number of distinct records.
     certain : ndarray of shape (n,)
-        Whether the model gives a class a probability of 1.
+        Whether the model gives one class a probability of 1.
     """
 
     group: IntArray
@@ -47,16 +48,16 @@ class PredictionGroups:
 
     @property
     def shared(self) -> bool:
-        """Whether there are at most half as many predictions as distinct records."""
+        """Whether there are at most half as many distinct predictions as distinct records."""
         return 2 * len(self.sizes) <= self.n_distinct
 
-    def counted(self, people: Groups) -> IntArray:
-        """Return how many people are in each group, shape (n_groups,)."""
+    def count_people(self, people: Groups) -> IntArray:
+        """Return the number of people in each group of predictions, shape (n_groups,)."""
         pairs = np.unique(self.group.astype(np.int64) * people.n + people.codes)
         return np.bincount(pairs // people.n, minlength=len(self.sizes))
 
-    def disclosed(self, y: Any) -> NDArray[np.bool_]:
-        """Return which records share their prediction with others, all of one label, or have 1."""
+    def find_disclosed(self, y: Any) -> NDArray[np.bool_]:
+        """Return the records whose label the prediction reveals: an unmixed group, or 1."""
         labels = np.unique(np.asarray(y), return_inverse=True)[1]
         first = np.full(len(self.sizes), labels.max() + 1)
         last = np.full(len(self.sizes), -1)
@@ -67,7 +68,7 @@ class PredictionGroups:
 
 
 def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | None:
-    """Group records by the model's richest output; None for a model without any."""
+    """Group records by the model's most detailed output; None for a model without any."""
     output, of_classes = _output(model, X)
     if output is None:
         return None
@@ -85,7 +86,7 @@ def _output(model: Any, X: Any) -> tuple[Any, bool]:
     for name in ("predict_proba", "decision_function", "score_samples", "predict"):
         if hasattr(model, name):
             output = asked(model, name, X)
-            if isinstance(output, list):  # of several targets
+            if isinstance(output, list):  # one array per target
                 return np.concatenate([np.asarray(part) for part in output], axis=1), False
             return np.asarray(output), name == "predict_proba"
     return None, False
@@ -98,7 +99,7 @@ def leaf_sizes(parts: list[Any]) -> IntArray:
 
 
 def n_parameters(parts: list[Any]) -> int:
-    """Return the number of fitted numbers: weights, and the thresholds and values of trees."""
+    """Return the number of fitted numbers: weights, and thresholds and values of trees."""
     weights = sum(
         _size(vars(part)[name])
         for part in parts
@@ -134,7 +135,7 @@ def _sizes(nodes: Any, leaf: NDArray[np.bool_]) -> IntArray:
 
 
 def _values_of_a_leaf(nodes: Any) -> int:
-    """Return how many free numbers a leaf holds: shares of classes sum to 1."""
+    """Return the number of free numbers in a leaf: the shares of the classes sum to 1."""
     if isinstance(nodes, np.ndarray):
         return 1
     _, n_outputs, n_values = nodes.value.shape

@@ -1,4 +1,4 @@
-"""Composition of several guarantees for the same records, or the reason why there is none."""
+"""Composition of several guarantees about the same records, or the reason for none."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ __all__ = ["composed"]
 def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     """Return the joint guarantee of several releases about the same records.
 
-    ``at_delta`` is the sum of theirs, so that events with a positive failure probability keep a
-    finite epsilon. A single guarantee is returned unchanged.
-
-    Raises
-    ------
-    ValueError
-        If they hold for different relations or units, or if their deltas add up to 1 or more.
+    ``at_delta`` is the sum of the parts, so that events with a positive failure probability keep a
+    finite epsilon. A single guarantee is returned unchanged. Raises ValueError if the relations or
+    units differ, or if the deltas sum to 1 or more.
     """
     first = guarantees[0]
     if len(guarantees) == 1:
         return first
-    _agree("relations", (g.relation.replace("_", "-") for g in guarantees))
-    _agree("units", (g.unit for g in guarantees))
+    _check_equal("relations", (g.relation.replace("_", "-") for g in guarantees))
+    _check_equal("units", (g.unit for g in guarantees))
+    # Basic composition: deltas add up; the events compose to a tighter joint epsilon.
     deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
     if math.fsum(deltas) >= 1:
         raise ValueError("the deltas of the parts add up to 1 or more")
@@ -40,7 +37,7 @@ def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     )
 
 
-def _agree(what: str, values: Iterable[str]) -> None:
+def _check_equal(what: str, values: Iterable[str]) -> None:
     found = sorted(set(values))
     if len(found) > 1:
         raise ValueError(

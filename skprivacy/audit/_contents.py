@@ -1,4 +1,4 @@
-"""All that a fitted model holds: its arrays and the objects inside it, at any depth."""
+"""Arrays and objects inside a fitted model, at any depth."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from scipy import sparse
 __all__ = ["Contents", "contents_of"]
 
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
-_WORKING = ("fit", "predict", "transform", "named_parameters")  # what makes an object a part
+_WORKING = ("fit", "predict", "transform", "named_parameters")  # an object with one is a part
 
 
 @dataclass
 class Contents:
-    """What was found inside a model.
+    """Arrays and objects found inside a model.
 
     Attributes
     ----------
     arrays : list of array-like
-        Arrays, sparse matrices, tables, and nested lists of numbers as arrays; each once.
+        Arrays, sparse matrices and tables; nested lists of numbers as arrays. Each once.
     parts : list of object
-        Estimators, transformers and torch modules, outer ones before those inside them.
+        Estimators, transformers and torch modules, outer ones first.
     complete : bool
-        Whether all could be looked at.
+        Whether the whole model could be searched.
     """
 
     arrays: list[Any] = field(default_factory=list)
@@ -40,10 +40,10 @@ class Contents:
 
 
 def contents_of(model: Any) -> Contents:
-    """Return all arrays and parts of a model: those in its attributes and those in its pickle.
+    """Return all arrays and parts of a model, from its attributes and from its pickle.
 
-    Going through a pickle reaches what attributes do not: the trees of compiled classes. Nothing
-    is copied or written, and functions and classes are not entered.
+    The pickle reaches objects that attributes do not show, such as trees of compiled classes.
+    Nothing is copied or written, and functions and classes are not searched.
     """
     collector = _Collector()
     with warnings.catch_warnings():
@@ -55,24 +55,24 @@ def contents_of(model: Any) -> Contents:
     return collector.found
 
 
-class _Nowhere:
+class _NullFile:
     def write(self, data: Any) -> int:
         return len(data)
 
 
 class _Collector(pickle.Pickler):
-    """A pickler that keeps what it comes by, and writes nothing.
+    """A pickler that collects arrays and parts, and writes nothing.
 
-    **Edge cases.** An object that cannot be pickled is entered by its attributes.
+    Objects that cannot be pickled are searched by their attributes.
     """
 
     def __init__(self) -> None:
-        super().__init__(_Nowhere(), protocol=5)
+        super().__init__(_NullFile(), protocol=5)
         self.found = Contents()
-        self._seen: dict[int, Any] = {}  # keeps them alive, so that no identity is used twice
+        self._seen: dict[int, Any] = {}  # references, so that no id is reused
 
     def persistent_id(self, value: Any) -> int | None:
-        """Return a number for what need not be entered; keep what is looked for."""
+        """Collect a value if it is an array or a part; return 1 if it need not be searched."""
         if isinstance(value, _CODE):
             return 1
         if isinstance(value, (np.ndarray, pd.DataFrame, pd.Series)) or sparse.issparse(value):
@@ -94,8 +94,8 @@ class _Collector(pickle.Pickler):
             reduced = value.__reduce_ex__(5)
             if isinstance(reduced, tuple):
                 arguments, *states = reduced[1:]
-                inside += [arguments, *(_entered(state) for state in states)]
-        except Exception:  # whatever a class raises that is not made to be pickled
+                inside += [arguments, *(_as_list(state) for state in states)]
+        except Exception:  # a class without pickle support may raise anything
             pass
         return list, (inside,)
 
@@ -106,14 +106,14 @@ class _Collector(pickle.Pickler):
             self.found.arrays.append(array)
 
     def _keep_rows(self, value: Any) -> None:
-        """Keep a list of lists of numbers, a table without numpy."""
+        """Collect a list of lists of numbers as an array."""
         first = value[0] if value else None
         if isinstance(first, (list, tuple)) and first and isinstance(first[0], numbers.Real):
             try:
                 self._keep(np.array(value, dtype=float), of=value)
-            except (TypeError, ValueError):  # not of one length, or not numbers alone
+            except (TypeError, ValueError):  # lists of different lengths, or with other values
                 return
 
 
-def _entered(state: Any) -> Any:
+def _as_list(state: Any) -> Any:
     return list(state) if hasattr(state, "__next__") else state

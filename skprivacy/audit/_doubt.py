@@ -1,4 +1,4 @@
-"""Signs that the samples of an audit are not what it takes them for."""
+"""Signs that the samples of an audit are copies of each other, or were exchanged."""
 
 from __future__ import annotations
 
@@ -13,45 +13,40 @@ from ..metrics import auc_interval, clopper_pearson
 
 __all__ = ["Accuracy", "why_copied", "why_doubtful"]
 
-# How many copies of it a record has in its own sample, on average, from which intervals for
-# independent records are too narrow; up to here their slack covers it. And how much rarer copies
-# in the other sample must be for a random split to be out of the question.
+# Average number of copies of a record in its own sample, above which intervals for independent
+# records are too narrow (up to 1 their slack covers it); and the ratio of copies in the other
+# sample to copies in its own, below which no random split is possible.
 _COPIES, _RARER = 1.0, 0.1
 
 Accuracy = tuple[float, int]
 
 
 def why_copied(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
-    """Return why records are copies of one another, of which a sample has all; else nothing.
+    """Return why one sample holds copies that the other lacks, in words; empty if it does not.
 
-    Parameters
-    ----------
-    members, others : ndarray of shape (n_members,) and (n_others,)
-        Fingerprints of the records.
-
-    Notes
-    -----
-    A random split gives a record about as many copies in one sample as in the other, whatever the
-    records are. Members that were repeated on their own, or people whose records are alike, are no
-    independent records: one lucky guess counts several times.
+    ``members`` and ``others`` are fingerprints. A random split leaves a record about as many copies
+    in one sample as in the other, for any records. Members that were repeated, or groups of equal
+    records, are not independent: one lucky guess counts several times.
     """
     for who, own, other in (("members", members, others), ("non-members", others, members)):
         alike, counts = np.unique(own, return_counts=True)
         copies = float((counts * (counts - 1)).sum() / len(own))
-        met = _met(alike, counts, other)
+        met = _mean_copies(alike, counts, other)
         if copies > _COPIES and met < _RARER * copies:
             return (
-                f"Among the {who}, a record has {copies:.1f} copies on average, and one of the "
-                f"others has {met:.1f} there, as no random split leaves them. Copies are not "
-                "independent, and a claim about one record says less about several: the audit says "
-                "nothing about it. Repeat it with distinct records, or pass groups that tell whose "
-                "they are."
+                f"Among the {who}, a record has {copies:.1f} copies on average, and a record of "
+                f"the other sample has {met:.1f} copies there. No random split does this. Copies "
+                "are not independent, and a claim about one record says less about several, so the "
+                "audit says nothing about the claim. Repeat it with distinct records, or pass the "
+                "groups that the records belong to."
             )
     return ""
 
 
-def _met(alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]) -> float:
-    """Return how many copies in one sample a record of the other has on average."""
+def _mean_copies(
+    alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]
+) -> float:
+    """Return the average number of copies, in one sample, of a record of the other sample."""
     place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
     return float(np.where(alike[place] == other, counts[place], 0).mean())
 
@@ -59,23 +54,14 @@ def _met(alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np
 def why_doubtful(
     results: Sequence[AttackResult], own: Accuracy, new: Accuracy, alpha: float
 ) -> str:
-    """Return why members and non-members look exchanged; empty if they do not.
+    """Return why members and non-members look exchanged, in words; empty if they do not.
 
-    Parameters
-    ----------
-    results : sequence of AttackResult
-    own, new : (float, int)
-        Share of the members, and of the non-members, on which the model is right, and their
-        number; NaN for models that are neither right nor wrong.
-    alpha : float
-        Error probability over all signs together (Bonferroni).
-
-    Notes
-    -----
-    A model knows its own records better than new ones, or as well. If every sign points the other
-    way, the groups were exchanged or come from different populations.
+    ``own`` and ``new`` are the accuracy on members and on non-members, NaN for models without
+    classes, and their number. A model is at least as accurate on its own records as on new ones. If
+    a sign points the other way, the samples were exchanged or come from different populations.
+    ``alpha`` is the error probability over all signs (Bonferroni).
     """
-    share = alpha / (len(results) + 1)
+    share = alpha / (len(results) + 1)  # Bonferroni: one sign per attack, and one for accuracy
     signs = []
     for result in results:
         high = auc_interval(result.scores_in, result.scores_out, alpha=share)[1]
@@ -98,5 +84,5 @@ def why_doubtful(
     return (
         f"{', and '.join(signs)}. Were the members and the non-members exchanged? If not, they "
         "come from different populations. In both cases the audit says nothing about the model: "
-        "repeat it with groups from one random split."
+        "repeat it with samples from one random split."
     )

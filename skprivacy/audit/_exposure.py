@@ -1,4 +1,4 @@
-"""Who is most exposed: classes, subgroups and single records, with few false alarms."""
+"""Exposure of classes, subgroups and single records, corrected for multiple comparisons."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ Partition = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True)
 class GroupExposure:
-    """How far one attack tells the members of one group from its non-members.
+    """How well one attack separates the members of one group from its non-members.
 
     Attributes
     ----------
     by : str
-        What groups the records: "class", or the subgroups' column.
+        The grouping: "class", or the name of the subgroups' column.
     group : str
-        The group's value.
+        Value of the group.
     attack : str
+        Name of the attack.
     n_in, n_out : int
-        Number of its members and non-members.
+        Number of members and non-members in the group.
     auc, auc_low, auc_high : float
-        Area under the ROC curve and its interval; all intervals of a report hold together.
+        Area under the ROC curve, and its interval. All intervals of a report hold jointly.
     p_value : float
         Adjusted by Holm's method for all attacks and groups of a report.
     exposed : bool
-        Whether its members score above its non-members, beyond chance.
+        Whether the members score above the non-members of the group, beyond chance.
     """
 
     by: str
@@ -61,16 +62,10 @@ class GroupExposure:
 def partitions_of(
     subgroups: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any
 ) -> dict[str, Partition]:
-    """Return the groups of members and of non-members, by what groups them.
-
-    Raises
-    ------
-    ValueError
-        If the subgroups are no column of both tables and no pair of arrays, or too many.
-    """
+    """Return the groups of members and of non-members, by the name of each grouping."""
     partitions = {}
     if y_train is not None and type_of_target(y_train) in ("binary", "multiclass"):
-        partitions["class"] = (_named(y_train), _named(y_test))
+        partitions["class"] = (_as_text(y_train), _as_text(y_test))
     if subgroups is None:
         return partitions
     if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
@@ -84,12 +79,15 @@ def partitions_of(
             ) from None
     else:
         name, pair = "subgroup", _checked_pair(subgroups, X_train, X_test)
-    if len(distinct := np.unique(np.concatenate([_named(part) for part in pair]))) > MOST_SUBGROUPS:
+    if (
+        len(distinct := np.unique(np.concatenate([_as_text(part) for part in pair])))
+        > MOST_SUBGROUPS
+    ):
         raise ValueError(
             f"subgroups has {len(distinct):,} different values; expected at most {MOST_SUBGROUPS}. "
-            "Put them into classes, such as ages into decades."
+            "Merge values, such as ages into decades."
         )
-    return partitions | {name: (_named(pair[0]), _named(pair[1]))}
+    return partitions | {name: (_as_text(pair[0]), _as_text(pair[1]))}
 
 
 def group_exposures(
@@ -97,18 +95,15 @@ def group_exposures(
 ) -> tuple[GroupExposure, ...]:
     """Compare members with non-members, for every attack and every group.
 
-    First comes the group whose AUC is largest for sure, by the low ends of the intervals.
-
-    **Guarantees.** Any group is called exposed falsely with probability at most ``alpha``, and any
-    interval misses with probability at most ``alpha``, over all attacks and groups together.
-
-    **Edge cases.** Groups of fewer than five members or non-members are left out: so few show
-    nothing, and a table of them would itself disclose.
+    The probability that any group is wrongly called exposed is at most ``alpha`` over all attacks
+    and groups (Holm), and so is the probability that any interval misses (Bonferroni). Groups are
+    sorted by the lower ends of their intervals. Groups of fewer than five members or non-members
+    are left out: they show nothing, and a table of them would itself disclose.
     """
     found = []
     for result in results:
         for by, (groups_in, groups_out) in partitions.items():
-            if len(result.scores_in) != len(groups_in):  # judged on a part of the records
+            if len(result.scores_in) != len(groups_in):  # evaluated on part of the records
                 continue
             for group in np.intersect1d(groups_in, groups_out):
                 scores_in = result.scores_in[groups_in == group]
@@ -116,9 +111,11 @@ def group_exposures(
                 if min(len(scores_in), len(scores_out)) < FEWEST:
                     continue
                 found.append((by, str(group), result.attack, scores_in, scores_out))
+    # Holm 1979: adjusted p-values over all groups and attacks.
     adjusted = holm([auc_p_value(scores_in, scores_out) for *_, scores_in, scores_out in found])
     exposures = []
     for (by, group, attack, scores_in, scores_out), p_value in zip(found, adjusted, strict=True):
+        # Bonferroni: each interval gets an equal share of alpha.
         low, high = auc_interval(scores_in, scores_out, alpha=alpha / len(found))
         area, sizes = auc(scores_in, scores_out), (len(scores_in), len(scores_out))
         exposures.append(
@@ -130,13 +127,14 @@ def group_exposures(
 
 
 def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFrame:
-    """Return the members that stand out beyond chance: their rows, and the attack that shows it.
+    """Return the rows of members that stand out beyond chance, and the attack that shows each.
 
-    **Guarantees.** A share of at most ``alpha`` of them is expected to score like non-members, over
-    all attacks together: each has its part of ``alpha``.
+    At most an expected share ``alpha`` of them are false discoveries, over all attacks: each attack
+    gets an equal part of ``alpha`` (Benjamini and Hochberg).
     """
     found = []
     for result in results:
+        # Benjamini and Hochberg 1995, with an equal share of alpha for each attack.
         table = replace(result, alpha=alpha / len(results)).records()
         table = table[table["exposed"]].rename_axis("row").reset_index()
         if len(table):
@@ -164,8 +162,8 @@ def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
     return pair
 
 
-def _named(values: Any) -> NDArray[Any]:
-    """Return the values as text, so that missing ones form a group too."""
+def _as_text(values: Any) -> NDArray[Any]:
+    """Return the values as text, in which missing values form a group too."""
     flat = values.toarray().ravel() if hasattr(values, "toarray") else np.asarray(values).ravel()
     return np.array([_text(value) for value in flat.tolist()], dtype=str)
 

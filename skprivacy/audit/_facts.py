@@ -1,4 +1,4 @@
-"""What a report says of a model and its records, whatever the attacks."""
+"""Facts of a report that do not depend on the attacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["facts_of", "facts_of_people"]
 def facts_of(
     model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
 ) -> dict[str, Any]:
-    """Return what a report says of a model and its claim, whatever the attacks."""
+    """Return the fields of a report about the model, its claim and its records."""
     return {
         "model": " ".join(repr(model).split()),
         "guarantee": claim.guarantee,
@@ -34,14 +34,14 @@ def facts_of(
 
 
 def facts_of_people(people: People | None) -> dict[str, Any]:
-    """Return what is said of people, where they are the members; nothing if records are."""
+    """Return the fields of a report about groups, if groups were attacked; else none."""
     if people is None:
         return {}
     return {"n_train": people.inside.n, "n_test": people.outside.n, "attacked": people.unit}
 
 
 def _accuracy(model: Any, X: Any, y: Any) -> float:
-    """Return the share of records whose labels are all right; NaN for models without classes."""
+    """Return the share of records with all labels right; NaN for models without classes."""
     if not hasattr(model, "classes_"):
         return float("nan")
     right = np.asarray(asked(model, "predict", X)) == targets_of(y, num_samples(X))

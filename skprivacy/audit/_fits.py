@@ -1,4 +1,4 @@
-"""Independent fits of an estimator, as releases of numbers, with what they claim."""
+"""Independent fits of an estimator as releases of numbers, and the claim of these fits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,24 @@ from .claims import claim_of
 
 __all__ = ["Fits"]
 
-# What noise may be drawn from in other libraries, beside random_state. A clone has a copy of its
-# generator, which would draw the same noise in every run.
+# Sources of noise in other libraries, besides random_state. A clone copies its generator, which
+# would draw the same noise in every run.
 _SEEDS = ("seed", "random_seed")
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
-_FOREIGN = "epsilon and delta are what the parameters say, for replaced records"
+_FOREIGN = "epsilon and delta are the estimator's parameters, taken for replaced records"
 
 
 @dataclass(frozen=True)
 class Fits:
-    """Fits of clones of an estimator to a data set ``(X, y)``; each is a release of numbers.
+    """Fits of clones of an estimator to a data set ``(X, y)``; each fit is a release of numbers.
+
+    Runs are independent: a ``noise_seed`` is removed. An estimator that has one claims that nothing
+    else must be secret, so ``random_state`` and the global generators of random, numpy and torch
+    are the same in every run. Without one, ``random_state``, a ``seed`` or a generator may drive
+    the noise, and every run gets a fresh one. This is decided for each step of a pipeline; if any
+    step needs fresh seeds, the global generators are fresh too. Budgets are removed: nothing is
+    charged.
 
     Attributes
     ----------
@@ -46,20 +53,11 @@ class Fits:
     fit_params : mapping
         Further arguments of ``fit``, such as public records. They must not be private.
     stated : PrivacyGuarantee or None
-        The claim; None: the one that a fitted clone makes.
+        The claim; None takes the claim of a fitted clone.
     probes : ndarray
-        Records about which the model is asked.
+        Records for which the model is asked.
     answers : bool
-        Whether the answers of mechanisms count as released, of which the model is made.
-
-    Notes
-    -----
-    **Guarantees.** Runs are independent: a ``noise_seed`` is taken out. Where there is one, the
-    claim is that nothing else needs to be secret, so ``random_state`` and the global generators of
-    random, numpy and torch are the same in every run. Where there is none, ``random_state``, a
-    ``seed`` or a generator may drive the noise, and every run gets a fresh one; that is settled
-    for each step of a pipeline, and global generators are then fresh for all. Budgets are taken
-    out: nothing is charged.
+        Whether the answers of mechanisms, from which the model is made, count as released.
     """
 
     estimator: Any
@@ -71,9 +69,9 @@ class Fits:
     def __call__(self, data: tuple[Any, Any]) -> NDArray[np.float64]:
         """Fit once and return the released numbers; none if the fit fails.
 
-        **Edge cases.** What a signal, such as an alarm, raises inside the fit reaches the caller.
+        An error raised by a signal, such as an alarm, reaches the caller.
         """
-        with answers() as told:
+        with answers() as recorded:
             try:
                 model = self.fitted(data)
             except Exception as error:
@@ -82,29 +80,28 @@ class Fits:
                 return np.zeros(0)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            learned = numbers_of(model, self.probes, self._given)
+            learned = numbers_of(model, self.probes, self._given_params)
         return np.concatenate(
-            [*(np.ravel(one) for _, one in told), learned] if self.answers else [learned]
+            [*(np.ravel(one) for _, one in recorded), learned] if self.answers else [learned]
         )
 
     def with_answers(
         self, guarantee: PrivacyGuarantee, data: tuple[Any, Any]
     ) -> tuple[Fits, tuple[slice, ...]]:
-        """Return the same with the answers of mechanisms, if the claim is one of all of them.
+        """Return the fits with the answers of mechanisms, if the claim is for all of them.
 
-        With it comes where in a release these stand, one after the other, as one fit to ``data``
-        shows.
+        The second result is the position of each answer in a release, from one fit to ``data``.
         """
-        with answers() as told:
+        with answers() as recorded:
             self.fitted(data)
-        if not adds_up_answers(guarantee, [mechanism for mechanism, _ in told]):
+        if not adds_up_answers(guarantee, [mechanism for mechanism, _ in recorded]):
             return self, ()
-        ends = np.cumsum([0, *(np.size(one) for _, one in told)]).tolist()
+        ends = np.cumsum([0, *(np.size(one) for _, one in recorded)]).tolist()
         steps = tuple(slice(start, end) for start, end in pairwise(ends) if start < end)
         return replace(self, answers=True), steps
 
     def fitted(self, data: tuple[Any, Any]) -> Any:
-        """Return a clone that was fitted once."""
+        """Return a clone after one fit."""
         X, y = data
         with warnings.catch_warnings(), np.errstate(all="ignore"), self._public_chance():
             warnings.simplefilter("ignore")
@@ -113,13 +110,7 @@ class Fits:
             return model.fit(X, *labels, **self.fit_params)
 
     def claim(self, data: tuple[Any, Any]) -> PrivacyGuarantee:
-        """Return what is claimed.
-
-        Raises
-        ------
-        ValueError
-            If nothing is claimed that could be refuted.
-        """
+        """Return the claim; raise ValueError if there is none that could be refuted."""
         if self.stated is not None:
             return self.stated
         model = self.fitted(data)
@@ -133,7 +124,10 @@ class Fits:
                 f"estimator={kind} has {claim.reason}. Pass claim=PrivacyGuarantee(...)."
             )
         if math.isinf(found.epsilon()):
-            raise ValueError(f"estimator={kind} claims an epsilon of infinity: nothing to refute.")
+            raise ValueError(
+                f"estimator={kind} claims an epsilon of infinity, which nothing can refute. Set a "
+                "finite epsilon."
+            )
         return found
 
     def _of_parameters(self, model: Any) -> PrivacyGuarantee | None:
@@ -150,7 +144,7 @@ class Fits:
         )
 
     def at(self, epsilon: float) -> Fits | None:
-        """Return the same with another epsilon; None if it is not settled by one parameter."""
+        """Return the fits at another epsilon; None if no single parameter sets it."""
         name = self._epsilon_name
         if name is None or self.stated is not None:
             return None
@@ -160,7 +154,7 @@ class Fits:
 
     @property
     def epsilon(self) -> float | None:
-        """The epsilon among the parameters; None if there is none, or several."""
+        """The epsilon among the parameters; None if there are none or several."""
         name = self._epsilon_name
         return None if name is None else float(self.estimator.get_params()[name])
 
@@ -178,35 +172,35 @@ class Fits:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What is changed of the estimator for every run, in words."""
-        said = []
+        """Parameters that are changed for every run, in words."""
+        texts = []
         for name, value in self.estimator.get_params().items():
             last = name.split("__")[-1]
             if last == "budget" and value is not None:
-                said.append(f"{name}=None: the runs are not charged")
+                texts.append(f"{name}=None: the runs are not charged")
             if last == "noise_seed" and value is not None:
-                said.append(f"{name}=None: every run has its own noise")
+                texts.append(f"{name}=None: every run has its own noise")
             if name in self._seeds and value is not None:
-                said.append(f"{name} is fresh in every run: it may drive the noise")
-        return tuple(said)
+                texts.append(f"{name} is fresh in every run: it may drive the noise")
+        return tuple(texts)
 
     @cached_property
     def _noisy(self) -> list[str]:
-        """Where the estimators stand whose noise has a source of its own: "" is the outermost."""
+        """Paths of estimators with a noise source besides their seeds; "" is the outermost."""
         params = self.estimator.get_params()
         return [_owner(name) for name in params if name.split("__")[-1] == "noise_seed"]
 
     def _is_public(self, name: str) -> bool:
-        """Return whether a seed may be known to anybody.
+        """Return whether a seed may be public.
 
-        It may be if noise has a source of its own in the estimator that has the seed, in one around
-        it or inside it. That of a neighbour in a pipeline says nothing about its noise.
+        It may if its estimator, one around it or one inside it has a separate noise source. The
+        noise source of a neighbour in a pipeline says nothing about it.
         """
         owner = _owner(name)
         return any(_inside(owner, noisy) or _inside(noisy, owner) for noisy in self._noisy)
 
     @cached_property
-    def _given(self) -> Given:
+    def _given_params(self) -> Given:
         return given_to(self._prototype)
 
     @cached_property
@@ -223,7 +217,7 @@ class Fits:
 
     @cached_property
     def _seeds(self) -> dict[str, Any]:
-        """The parameters that need a fresh seed, or generator, for every run; with their values."""
+        """Parameters that need a fresh seed or generator in every run, with their values."""
         return {
             name: value
             for name, value in self.estimator.get_params().items()
@@ -243,7 +237,7 @@ class Fits:
 
     @contextmanager
     def _public_chance(self) -> Iterator[None]:
-        """Give global generators the same state in every run, if no noise may come from them."""
+        """Give global generators the same state in every run if they cannot drive noise."""
         if self._seeds or not self._noisy:
             yield
             return
@@ -252,7 +246,7 @@ class Fits:
 
 
 def _owner(name: str) -> str:
-    """Return where the estimator stands that has a parameter: all of the name but the last part."""
+    """Return the path of the estimator that has a parameter: the name without its last part."""
     return name.rpartition("__")[0]
 
 
@@ -261,7 +255,7 @@ def _inside(inner: str, outer: str) -> bool:
 
 
 def _fresh(value: Any) -> Any:
-    """Return a fresh generator like one that is given, or a seed for anything else."""
+    """Return a fresh generator of the given kind, or a fresh seed for any other value."""
     seed = secrets.randbelow(2**31)
     if isinstance(value, np.random.Generator):
         return np.random.default_rng(seed)

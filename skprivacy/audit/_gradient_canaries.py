@@ -1,4 +1,7 @@
-"""Gradient canaries: which networks they can be put into, and a fit with them."""
+"""Gradient canaries for DP-SGD: the check that a network allows them, and a fit with them.
+
+Nasr et al. 2023 ("Tight auditing"); Steinke, Nasr and Jagielski 2023.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +31,21 @@ if TYPE_CHECKING:
 __all__ = ["SEEN", "bound_on_noise", "check_gradient_canaries", "run_with_gradients"]
 
 SEEN = (
-    "the claim holds for gradients of any direction, and for the sums of all steps together, as "
-    "what is accounted for: real records may show less, and so may the final weights alone"
+    "the claim holds for gradients of any direction and for the sums of all steps together, as it "
+    "is accounted for: real records may leak less, and so may the final weights alone"
 )
-_BUT_FOR_NOISE = "the training is the claimed one, but for the size of its noise"
-_FARTHEST = 16.0  # times less noise than is claimed
-_NEVER = 1e-6  # the probability of a false alarm about the sampling
+_BUT_FOR_NOISE = "the training is the claimed one, except for the size of its noise"
+_FARTHEST = 16.0  # largest tested ratio of claimed noise to actual noise
+_NEVER = 1e-6  # probability of a false alarm about the sampling
 
 
 def check_gradient_canaries(network: Any, X: Any) -> None:
-    """Refuse what gradient canaries cannot be put into, before anything is trained."""
+    """Raise TypeError or ValueError for networks and records that allow no gradient canaries."""
     name = type(network).__name__
     if not hasattr(network, "_training"):
         raise TypeError(
-            f"canaries='gradient' needs a network that is trained by private gradient descent, "
-            f"such as DPSGDClassifier or DPSGDRegressor, by itself; got {name}. Leave canaries "
+            f"canaries='gradient' needs a network trained by private gradient descent, such as "
+            f"DPSGDClassifier or DPSGDRegressor, outside of a pipeline; got {name}. Leave canaries "
             "out, or pass records."
         )
     network._validate_params()
@@ -54,18 +57,18 @@ def check_gradient_canaries(network: Any, X: Any) -> None:
         "noise": (network.noise in SCORED_NOISE, f"one of {list(SCORED_NOISE)}"),
         "clipping": (
             network.clipping != "per-layer",
-            "'flat', 'automatic' or 'adaptive': 'per-layer' lets a canary, which is in one weight, "
-            "show a part of what a record may",
+            "'flat', 'automatic' or 'adaptive': with 'per-layer' a canary, which is in one weight, "
+            "shows only part of what a record can",
         ),
-        "augment": (network.augment is None, "None: canaries are not to be changed"),
-        "distributed": (network.distributed is None, "None: one process sees all sums"),
+        "augment": (network.augment is None, "None: canaries must not be changed"),
+        "distributed": (network.distributed is None, "None: one process must see all sums"),
     }
     for parameter, (fits, expected) in wanted.items():
         if not fits:
             raise ValueError(
-                f"canaries='gradient' cannot be put into {name} with "
+                f"canaries='gradient' does not work for {name} with "
                 f"{parameter}={getattr(network, parameter)!r}; it must be {expected}. Audit a "
-                "clone with that, or leave canaries out."
+                "clone with that value, or leave canaries out."
             )
     if sparse.issparse(X) or np.ndim(X) != 2 or not num_samples(X):
         raise ValueError(
@@ -78,11 +81,12 @@ def check_gradient_canaries(network: Any, X: Any) -> None:
 def run_with_gradients(
     network: Any, X: Any, y: NDArray[Any], n_canaries: int, random: np.random.Generator
 ) -> CanaryRun:
-    """Fit a clone once, on all records and the canaries whose coin says so."""
+    """Fit a clone once, on all records and on the canaries whose coin says so."""
     from ..neural_network._training.canaries import CanaryCode, CanaryTraining
 
     code = CanaryCode.beyond(np.asarray(X.iloc[:, 0] if isinstance(X, pd.DataFrame) else X[:, 0]))
     coin = "zero_out" if network.n_records is None else "add_remove"
+    # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5
     rows: Any = code.rows(trained, X.shape[1])
     if coin == "add_remove":
@@ -119,9 +123,9 @@ def run_with_gradients(
 def bound_on_noise(
     counts: tuple[int, int, int], guarantee: PrivacyGuarantee, run: CanaryRun, alpha: float
 ) -> GuessBound:
-    """Return the epsilon of the claimed training with the most noise that is refuted.
+    """Return the epsilon of the claimed training with the least noise that is still refuted.
 
-    **Edge cases.** Noise below a sixteenth of what is claimed is not tried.
+    Noise below a sixteenth of the claimed noise is not tried.
     """
     claimed, event_at = run.fitted.noise_multiplier_, run.event_at
     assert event_at is not None
@@ -129,7 +133,7 @@ def bound_on_noise(
     def at(share: float) -> PrivacyGuarantee:
         return replace(guarantee, event=event_at(claimed / share))
 
-    def is_refuted(share: float) -> bool:  # of the claimed signal to noise
+    def is_refuted(share: float) -> bool:  # share: ratio of claimed noise to the noise tried
         if share == 0 or share > _FARTHEST:
             return share == 0 and refutes(*counts, line(0.0, 0.0), alpha)
         return refutes(*counts, inverse_curve(at(share), run.coin), alpha)

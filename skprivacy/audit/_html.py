@@ -1,4 +1,4 @@
-"""What the pages of reports have in common, and their figures."""
+"""Figures and rendering shared by the HTML reports."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ..display import MembershipRocDisplay
 
 __all__ = ["NARROW", "SHOWN_GROUPS", "bare", "embed", "groups_figure", "render", "roc_figure"]
 
-SHOWN_GROUPS = 20  # the report shows the most exposed; the tables for computers have all
+SHOWN_GROUPS = 20  # the page shows the most exposed ones; data frames and JSON have all
 _LAST_LABELS = {
     "shows its epsilon": "shows its epsilon",
     "chance": "guessing",
     "guarantee": "ceiling",
 }
-_ENTRY = 0.17  # inches of an entry of a legend
-NARROW = (5.0, 4.4)  # inches: letters stay readable on a screen of 400 pixels
+_ENTRY = 0.17  # height of a legend entry, in inches
+NARROW = (5.0, 4.4)  # inches: text stays readable on a screen of 400 pixels
 
 
 def render(template: str, **context: Any) -> str:
-    """Render a template; all values except embedded images are escaped."""
+    """Render a template with all values escaped, except embedded images."""
     return _pages.render(template, shown_groups=SHOWN_GROUPS, **context)
 
 
 def roc_figure(report: Any) -> Markup:
     """Draw the ROC curves of all attacks, and the ceiling of the claim, on one pair of axes.
 
-    It speaks the words of the table. Diamonds mark the tests that show each attack's epsilon.
+    Diamonds mark the tests that show each attack's epsilon.
     """
     from matplotlib.figure import Figure  # slow to import, and attacks do not need it
 
@@ -62,7 +62,7 @@ def roc_figure(report: Any) -> Markup:
 
 
 def _mark(ax: Any, place: tuple[float, float], color: Any) -> None:
-    """Mark a test whose rates lie within the axes, or on their edge."""
+    """Mark a test in the axes, or on their edge if its rates lie outside."""
     (low_x, high_x), (low_y, high_y) = ax.get_xlim(), ax.get_ylim()
     x, y = min(max(place[0], low_x), high_x), min(max(place[1], low_y), high_y)
     style = {"markersize": 9, "markerfacecolor": "none", "markeredgewidth": 1.8}
@@ -70,7 +70,7 @@ def _mark(ax: Any, place: tuple[float, float], color: Any) -> None:
 
 
 def groups_figure(exposures: Sequence[Any]) -> Markup:
-    """Draw the AUC of each group with its interval; empty for a single group."""
+    """Draw the AUC of each group with its interval; empty for fewer than two groups."""
     from matplotlib.figure import Figure
 
     shown = exposures[:SHOWN_GROUPS]
@@ -99,9 +99,9 @@ def _short(name: str, longest: int = 26) -> str:
 
 
 def _one_label_each(ax: Any) -> None:
-    """Show each label once, at the end those that belong to no attack, in the table's words.
+    """Show each legend label once, in the table's words; labels that belong to no attack last.
 
-    Under the axes: names of attacks on people are long, and would cover the curves.
+    The legend is below the axes: long names of attacks would cover the curves.
     """
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))

@@ -1,4 +1,7 @@
-"""Neighbouring data sets that show most of what a private fit may tell of one record."""
+"""Worst-case neighbouring data sets for empirical privacy tests.
+
+Jagielski et al. 2020 and Nasr et al. 2021 use such crafted records.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from ..accounting import PrivacyGuarantee
 __all__ = ["Agreed", "Pair", "Public", "default_records", "neighbours"]
 
 _N_DEFAULT = 24
-_FAR = (2.0, 10.0, 1e3)  # how far outside the bounds outliers lie, in half-widths
+_FAR = (2.0, 10.0, 1e3)  # distances of outliers from the middle of the bounds, in half-widths
 _FAR_TARGET = 1e6
-# So many records so near the middle push a linear model as far as a few extreme ones, and curve
-# its loss less: one record more moves its minimum nearly as far as any can.
+# _MANY records at the share _FAINT of the way from the middle to the extreme record push a linear
+# model as far as a few extreme ones, and curve its loss less: one further record then moves the
+# minimum nearly as far as any record can.
 _MANY, _FAINT = 4_000, 0.0125
 
 
@@ -33,16 +37,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Public:
-    """What the parameters of an estimator say of the records: ranges and labels.
+    """Public ranges and labels of the records, from the parameters of an estimator.
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (n_features,)
-    targets : tuple
-        Labels that a record may have, as scalars or rows; for regression the ends of the range.
-        Empty without labels.
-    numbers : bool
-        Whether targets are numbers of a range, beyond which a record may lie.
+    ``targets`` are the labels that a record may have, as scalars or rows; for regression the ends
+    of the range; empty without labels. ``numbers`` is True if targets are a range of numbers, which
+    a record may exceed.
     """
 
     low: NDArray[np.float64]
@@ -51,8 +50,10 @@ class Public:
     numbers: bool
 
     @classmethod
-    def of(cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None) -> Public:
-        """Read the parameters; what they do not say is taken from the records, if there are any."""
+    def from_estimator(
+        cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None
+    ) -> Public:
+        """Read the parameters; facts that they lack are taken from the records, if given."""
         params = _last_named(estimator.get_params())
         low, high = _bounds(params, X)
         if y is not None and y.ndim == 2:
@@ -83,8 +84,8 @@ class Public:
             self.numbers and not min(self.targets) <= target <= max(self.targets)
         )
 
-    def other(self, target: Any) -> Any:
-        """Return a target as different as can be."""
+    def other_target(self, target: Any) -> Any:
+        """Return a target that differs from the given one as much as possible."""
         for option in self.targets:
             if not np.array_equal(option, target):
                 return option
@@ -93,21 +94,16 @@ class Public:
 
 @dataclass(frozen=True)
 class Agreed:
-    """In what neighbours are alike, because the claim takes it for public though data say it.
+    """Facts in which neighbours must agree: the claim calls them public, but a fit reads them off.
 
-    Attributes
-    ----------
-    labels : bool
-        Which labels there are.
-    ranges : bool
-        Between which numbers features and targets lie.
+    ``labels``: the set of labels. ``ranges``: the ranges of features and targets.
     """
 
     labels: bool = False
     ranges: bool = False
 
     @classmethod
-    def of(cls, guarantee: PrivacyGuarantee) -> Agreed:
+    def from_guarantee(cls, guarantee: PrivacyGuarantee) -> Agreed:
         """Read the assumptions about facts that a fit takes from the data."""
         taken = [text for text in guarantee.assumptions if "read off" in text or "reads" in text]
         return cls(
@@ -115,10 +111,10 @@ class Agreed:
             ranges=any("bounds" in text or "schema" in text for text in taken),
         )
 
-    def among(
+    def show_facts(
         self, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
     ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
-        """Return the records with some, in the place of the first, that say all of it."""
+        """Return the records with the first ones replaced, so that they show all public facts."""
         targets = public.targets if y is not None and (self.labels or public.numbers) else ()
         if not (self.labels or self.ranges):
             return X, y
@@ -136,7 +132,7 @@ _NOTHING = Agreed()
 
 
 def _last_named(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters by the last part of their names; those of the outermost step win."""
+    """Return parameters by the last part of their names; outer steps take precedence."""
     by_depth = sorted(params.items(), key=lambda item: -item[0].count("__"))
     return {name.split("__")[-1]: value for name, value in by_depth if value is not None}
 
@@ -171,30 +167,19 @@ def neighbours(
 ) -> Iterator[Pair]:  # fmt: skip
     """Yield pairs of data sets that differ by one step of ``relation``.
 
-    Parameters
-    ----------
-    relation : {"add_remove", "zero_out", "replace_one", "label"}
-    X, y : records of shape (n, n_features) and (n,), y None without labels
-        One record takes the place of the last; under add_remove it comes behind it.
-    public : Public
-    erased : bool
-        Whether a record that is zeroed out leaves an empty place. Otherwise missing values stand
-        there, which count for nothing.
-    agreed : Agreed
-        In what neighbours are alike under the claim.
-
-    Notes
-    -----
-    **Edge cases.** Without labels, and under "label" without two labels, there are fewer pairs.
+    The record in question replaces the last record of X; under add_remove it is appended. With
+    ``erased``, a record that is zeroed out leaves an empty place. Otherwise a record of missing
+    values replaces it, which contributes nothing. There are fewer pairs without labels, and under
+    "label" with a single label.
     """
     if relation == "label":
-        yield from _each_label(*agreed.among(X, y, public), public)
+        yield from _each_label(*agreed.show_facts(X, y, public), public)
     for of_record, x, target in _records(X, y, public):
         if agreed.ranges and not public.holds(x, target):
             continue
-        for of_others, others, labels in _others(X, y, x, target, public, relation):
+        for of_others, others, labels in _other_records(X, y, x, target, public, relation):
             name = f"{of_record} among {of_others}"
-            others, labels = agreed.among(others, labels, public)
+            others, labels = agreed.show_facts(others, labels, public)
             here = (np.vstack([others, x]), _behind(labels, target))
             if relation == "add_remove" or (relation == "zero_out" and erased):
                 yield Pair(name, here, (others, labels))
@@ -203,22 +188,22 @@ def neighbours(
             if relation == "zero_out":
                 there, label = np.full_like(x, np.nan), _null(y, public)
             elif relation == "label":
-                label = public.other(target)
+                label = public.other_target(target)
                 if np.array_equal(label, target):
                     continue
             else:
                 there = 2 * public.middle - x
-                label = None if target is None else public.other(target)
+                label = None if target is None else public.other_target(target)
             yield Pair(name, here, (np.vstack([others, there]), _behind(labels, label)))
 
 
 def _each_label(X: NDArray[np.float64], y: NDArray[Any] | None, public: Public) -> Iterator[Pair]:
-    """Yield pairs that differ in one label: reports have places, and one may be without noise."""
+    """Yield pairs that differ in one label, for each position: one may lack noise."""
     if y is None:
         return
     for i, own in enumerate(y):
         changed = y.copy()
-        changed[i] = public.other(own)
+        changed[i] = public.other_target(own)
         if not np.array_equal(changed, y):
             yield Pair(f"the label of record {i} of the data", (X, y), (X, changed))
 
@@ -230,7 +215,7 @@ def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:
 
 
 def _null(y: NDArray[Any] | None, public: Public) -> Any:
-    """Return a target for a record that counts for nothing: the one that tells least."""
+    """Return the target of a record that contributes nothing: the one that reveals least."""
     if y is None:
         return None
     if public.numbers:
@@ -241,14 +226,14 @@ def _null(y: NDArray[Any] | None, public: Public) -> Any:
 def _records(
     X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
 ) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
-    """Yield records, with a name and a target."""
+    """Yield extreme records: a name, the features and a target."""
     first, own = X[-1], None if y is None else y[-1]
     half = np.where(public.high > public.low, (public.high - public.low) / 2, 1.0)
     turns = np.where(np.arange(len(half)) % 2, -1.0, 1.0)
     if own is None:
         yield "a record of the data", first, own
     else:
-        yield "a mislabelled record", first, public.other(own)
+        yield "a mislabelled record", first, public.other_target(own)
     ends = public.targets[:2] if public.targets else (None,)
     for target in ends:
         shown = "" if target is None else f" of target {np.asarray(target).tolist()!r}"
@@ -264,18 +249,18 @@ def _records(
         yield "a target below its range", public.high.copy(), np.float64(-_FAR_TARGET)
 
 
-def _others(
+def _other_records(
     X: NDArray[np.float64], y: NDArray[Any] | None, x: NDArray[np.float64], target: Any,
     public: Public, relation: str,
 ) -> Iterator[tuple[str, NDArray[np.float64], NDArray[Any] | None]]:  # fmt: skip
-    """Yield what the rest of the records may be: the data, copies that oppose, blank ones."""
+    """Yield the other records: the data, copies with another target, or blank records."""
     n = len(X) - (relation != "add_remove")
     yield "the data", X[:n], None if y is None else y[:n]
     if target is not None:
-        other = np.asarray([public.other(target)], dtype=np.asarray(y).dtype)
+        other = np.asarray([public.other_target(target)], dtype=np.asarray(y).dtype)
         near = np.clip(x, public.low, public.high)
         yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
-        if relation == "add_remove":  # else the claim may be one of so many records
+        if relation == "add_remove":  # a claim for another relation may fix the number of records
             faint = public.middle + _FAINT * (near - public.middle)
             opposed = np.repeat(other, _MANY, axis=0)
             yield "many faint copies with another target", np.tile(faint, (_MANY, 1)), opposed

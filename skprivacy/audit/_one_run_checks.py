@@ -1,4 +1,4 @@
-"""What an audit of one run asks of its arguments, before anything is trained."""
+"""Checks of the arguments of a one-run audit, before any training."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def check_one_run(
     estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
     score: Any, alpha: Any, random_state: Any,
 ) -> None:  # fmt: skip
+    """Raise TypeError or ValueError for arguments that an audit of one run cannot use."""
     if not hasattr(estimator, "fit"):
-        raise TypeError(f"estimator={estimator!r} must be an estimator to be fitted.")
+        raise TypeError(f"estimator={estimator!r} must be an estimator with fit.")
     if holds_private_labels(estimator):
         raise ValueError(
-            f"estimator={type(estimator).__name__} protects labels alone, of which canaries tell "
+            f"estimator={type(estimator).__name__} protects labels alone, so canary records show "
             "nothing. Use audit, which flips labels by coins."
         )
     check_consistent_length(X, y)
@@ -38,7 +39,7 @@ def check_one_run(
     if n_guesses is not None and not (is_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
         raise ValueError(
             f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
-            "or None for what suits the claim."
+            "or None for the number that suits the claim."
         )
     check_alpha(alpha)
     if random_state is not None and not is_whole(random_state):
@@ -56,7 +57,7 @@ def _check_gradients(estimator: Any, X: Any, n_canaries: Any, canaries: str, sco
     if score is not None:
         raise ValueError(
             f"score={score!r} scores records, but canaries='gradient' are scored by the noisy sums "
-            "of all steps. Leave it out."
+            "of all steps. Leave score out."
         )
     if not is_whole(n_canaries) or n_canaries < _FEWEST:
         raise ValueError(f"n_canaries={n_canaries!r} must be a whole number, at least {_FEWEST}.")
@@ -68,8 +69,8 @@ def _check_records(
 ) -> None:
     if not is_classifier(estimator) and (score is None or canaries is None):
         raise TypeError(
-            f"estimator={type(estimator).__name__} is no classifier, so that it has no labels to "
-            "get wrong. Pass canaries=(X_canaries, y_canaries) and score, or a classifier."
+            f"estimator={type(estimator).__name__} must be a classifier, for canaries with wrong "
+            "labels. Pass canaries=(X_canaries, y_canaries) and score, or a classifier."
         )
     if y.ndim != 1:
         raise ValueError(f"y must have one label for each record; got shape {y.shape}.")
@@ -86,5 +87,5 @@ def _check_records(
     ):
         raise ValueError(
             f"canaries must be (X_canaries, y_canaries) with n_canaries={n_canaries} records. Pass "
-            "as many as n_canaries says."
+            "as many as n_canaries."
         )

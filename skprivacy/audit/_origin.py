@@ -1,4 +1,4 @@
-"""Where on the curve of an attack its epsilon comes from, in words and as a point."""
+"""The test that shows an attack's epsilon, in words and as a point of its ROC curve."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from ..metrics._evidence import Evidence
 
 __all__ = ["UPSIDE_DOWN", "origin_in_words", "origin_point"]
 
-UPSIDE_DOWN = ", once its scores are read upside down"
+UPSIDE_DOWN = ", with its scores reversed"
 
 
 def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None:
-    """Return a false positive and a true positive rate, to be marked in a plot of the ROC curve.
+    """Return the false and the true positive rate to mark in a plot; None if there are none.
 
-    **Guarantees.** They bound the rates of the test that refutes the largest epsilon. The test
-    saw one half of the records, so the point lies beside the curve of all of them.
-
-    **Edge cases.** None if epsilon is 0, or comes from the area under the curve.
+    They bound the rates of the test that refutes the largest epsilon. The test uses one half of the
+    records, so the point lies beside the curve of all records. There is no point if epsilon is 0,
+    or comes from the area under the curve.
     """
     rates = evidence.strongest(delta)
     if rates is None:
@@ -24,27 +23,27 @@ def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None
 
 
 def origin_in_words(evidence: Evidence, delta: float) -> str:
-    """Return what the attack did to show its epsilon; empty if it showed none."""
+    """Return the test that shows the attack's epsilon, in words; empty if epsilon is 0."""
     if not evidence.epsilon(delta) > 0:
         return ""
     rates = evidence.strongest(delta)
     if rates is None:
-        told = f"the area under its whole curve is at least {evidence.area:.3g}"
-        return f"{told}{UPSIDE_DOWN}" if evidence.mirrored else told
+        text = f"the area under its whole curve is at least {evidence.area:.3g}"
+        return f"{text}{UPSIDE_DOWN}" if evidence.mirrored else text
     tpr, fpr, reverse = rates
     by_high = tpr - delta > 0 and (tpr - delta) * (1 - tpr) >= (1 - fpr - delta) * fpr
     share, wrong = (tpr, fpr) if by_high else (1 - fpr, 1 - tpr)
     if by_high != reverse:
-        told = (
+        text = (
             f"it finds at least {_percent(share)} of the members at no more than "
             f"{_percent(wrong)} false alarms"
         )
     else:
-        told = (
+        text = (
             f"it clears at least {_percent(share)} of the other records of having been used, and "
             f"at most {_percent(wrong)} of the members with them"
         )
-    return f"{told}{UPSIDE_DOWN}" if reverse else told
+    return f"{text}{UPSIDE_DOWN}" if reverse else text
 
 
 def _percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""An audit as a page."""
+"""HTML page of an audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["page"]
 
 
 def page(report: Any, about: About, *, records: bool) -> str:
-    """Return the page of an audit; with ``records``, it names the rows of exposed records."""
+    """Return the page of an audit; with ``records``, it lists the rows of exposed records."""
     exposed = report.exposed_records()
     return _html.render(
         "audit.html",

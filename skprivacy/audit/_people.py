@@ -1,4 +1,4 @@
-"""People in an audit: members are people, and so is whoever a claim is held against."""
+"""Membership of whole groups: joined scores, group sizes and the claim for groups."""
 
 from __future__ import annotations
 
@@ -19,26 +19,20 @@ __all__ = ["People", "claim_for"]
 
 @dataclass(frozen=True)
 class People:
-    """Whose record each member's and each non-member's is.
-
-    Parameters
-    ----------
-    inside, outside : Groups
-        Nobody is in both.
-    """
+    """Groups of the members' records and of the non-members' records; no group is in both."""
 
     inside: Groups
     outside: Groups
 
     @classmethod
-    def of(cls, groups: Any, n_train: int, n_test: int) -> People:
-        """Return the people of a pair: the groups of members, and those of non-members."""
+    def from_pair(cls, groups: Any, n_train: int, n_test: int) -> People:
+        """Return the groups from a pair (groups of members, groups of non-members)."""
         lengths = (n_train, n_test)
         fits = isinstance(groups, (tuple, list)) and len(groups) == 2
         if not fits or tuple(map(np.size, groups)) != lengths:
             raise ValueError(
-                "groups must be a pair, as (groups of members, groups of non-members), with a "
-                f"value for each of the {n_train} and {n_test} records."
+                "groups must be a pair (groups of members, groups of non-members), with one value "
+                f"for each of the {n_train} and {n_test} records."
             )
         people = cls(*parted(*groups))
         if min(people.inside.n, people.outside.n) < 2:
@@ -50,23 +44,17 @@ class People:
 
     @property
     def unit(self) -> str:
-        """What they are called."""
+        """Name of the groups' column."""
         return self.inside.unit
 
     @property
-    def together(self) -> Groups:
-        """The people of all records, the members' first."""
+    def all_groups(self) -> Groups:
+        """The groups of all records, members first."""
         codes = np.r_[self.inside.codes, self.inside.n + self.outside.codes]
         return Groups(codes, self.inside.n + self.outside.n, self.unit)
 
-    def divided(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the value of each person among members and non-members, from those of records.
-
-        Raises
-        ------
-        ValueError
-            If somebody's records have several: who has all of them has no one group.
-        """
+    def group_values(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the value of each group; raise ValueError if a group's records have several."""
         of_people, n_several = [], 0
         for groups, found in zip((self.inside, self.outside), values, strict=True):
             first = found[np.unique(groups.codes, return_index=True)[1]]
@@ -74,28 +62,28 @@ class People:
             of_people.append(first)
         if n_several:
             raise ValueError(
-                f"subgroups by {by!r} part the records of {n_several} values of {self.unit}, who "
-                "are attacked with all of their records. Pass what is the same in all records of "
-                f"each {self.unit}, or leave out subgroups."
+                f"subgroups by {by!r} differ within {n_several} values of {self.unit}, which are "
+                "attacked as a whole. Pass subgroups that are equal in all records of each "
+                f"{self.unit}, or leave subgroups out."
             )
         return of_people[0], of_people[1]
 
-    def part(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> People:
-        """Return the people of some records."""
-        return People(_of(self.inside, rows_in), _of(self.outside, rows_out))
+    def select(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> People:
+        """Return the groups of some records."""
+        return People(_select_groups(self.inside, rows_in), _select_groups(self.outside, rows_out))
 
-    def joined(self, result: AttackResult) -> list[AttackResult]:
-        """Return what an attack on records tells of people, in each way of joining their scores."""
-        whose, n_in = pd.Series(self.together.codes, name=self.unit), len(self.inside.codes)
+    def join_results(self, result: AttackResult) -> list[AttackResult]:
+        """Return the results of an attack for groups, one per way of joining scores."""
+        whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
         return [result.joined(whose[:n_in], whose[n_in:], how) for how in JOINS]
 
-    def sharing(self, shared: NDArray[np.bool_]) -> int:
-        """Return how many non-members have a record among some of the non-members' records."""
+    def count_shared(self, shared: NDArray[np.bool_]) -> int:
+        """Return the number of non-member groups that have one of the marked records."""
         return len(np.unique(self.outside.codes[shared]))
 
 
 def claim_for(people: People, claim: Claim) -> Claim:
-    """Return the claim for people: none if what is guaranteed is about something else."""
+    """Return the claim for groups; none if the guarantee protects another unit."""
     guarantee = claim.guarantee
     if guarantee is None or guarantee.unit == people.unit:
         return claim
@@ -103,11 +91,11 @@ def claim_for(people: People, claim: Claim) -> Claim:
     return replace(
         claim,
         guarantee=None,
-        charged=None,  # the reason says what it is, and it is no cost of a search
+        charged=None,  # already named in the reason, and not the cost of a search
         reason=f"{NO_CLAIM} for {people.unit}: {guarantee!r} is about {protects}",
     )
 
 
-def _of(groups: Groups, rows: NDArray[Any]) -> Groups:
+def _select_groups(groups: Groups, rows: NDArray[Any]) -> Groups:
     codes = pd.factorize(groups.codes[rows])[0]
     return Groups(codes.astype(np.int64), int(codes.max(initial=-1)) + 1, groups.unit)

@@ -1,4 +1,4 @@
-"""Values that JSON can represent, and models that a line can hold."""
+"""Conversion of values to JSON, and of a model's text to one line."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 __all__ = ["brief", "plain"]
 
-_LONGEST = 120  # characters; bounds of many columns fill pages
+_LONGEST = 120  # characters; the bounds of many columns would fill pages
 
 
 def plain(value: Any) -> Any:
-    """Return the value with None for numbers that JSON cannot represent."""
+    """Return the value with None in place of numbers that JSON lacks."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -22,5 +22,5 @@ def plain(value: Any) -> Any:
 
 
 def brief(model: str) -> str:
-    """Return the text of a model, cut where it is too long for a line."""
+    """Return the text of a model, cut to the length of a line."""
     return model if len(model) <= _LONGEST else f"{model[: _LONGEST - 3]}..."

@@ -20,18 +20,18 @@ def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
 
 def holds_private(value: Any) -> bool:
     """Return whether a value is or contains a private estimator, fitted or not."""
-    return _found(value, set(), _is_private)
+    return _contains(value, set(), _is_private)
 
 
 def holds_private_labels(value: Any) -> bool:
-    """Return whether a value is or contains an estimator of ours that protects labels alone."""
-    return _found(value, set(), lambda estimator: getattr(estimator, "_protects_labels", False))
+    """Return whether a value is or contains an estimator of ours that protects labels only."""
+    return _contains(value, set(), lambda estimator: getattr(estimator, "_protects_labels", False))
 
 
 def looks_private(estimator: Any) -> bool:
-    """Return whether an estimator has an epsilon that may be one of privacy.
+    """Return whether an estimator has an epsilon that may be a privacy parameter.
 
-    scikit-learn's, as of SVR and HuberRegressor, are about something else.
+    In scikit-learn's estimators, such as SVR and HuberRegressor, epsilon means something else.
     """
     return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
 
@@ -42,18 +42,18 @@ def _is_private(estimator: Any) -> bool:
     return (ours and keeps) or guarantee_in(estimator) is not None
 
 
-def _found(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
+def _contains(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
     if isinstance(value, (list, tuple, set)):
-        return any(_found(item, seen, is_it) for item in value)
+        return any(_contains(item, seen, is_it) for item in value)
     if isinstance(value, dict):
-        return any(_found(item, seen, is_it) for item in value.values())
+        return any(_contains(item, seen, is_it) for item in value.values())
     if isinstance(value, np.ndarray):
-        return value.dtype == object and any(_found(item, seen, is_it) for item in value.flat)
-    if id(value) in seen or isinstance(value, type) or not _estimates(value):
+        return value.dtype == object and any(_contains(item, seen, is_it) for item in value.flat)
+    if id(value) in seen or isinstance(value, type) or not _is_estimator(value):
         return False
     seen.add(id(value))
-    return is_it(value) or _found(getattr(value, "__dict__", {}), seen, is_it)
+    return is_it(value) or _contains(getattr(value, "__dict__", {}), seen, is_it)
 
 
-def _estimates(value: Any) -> bool:
+def _is_estimator(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))

@@ -1,4 +1,4 @@
-"""The claimed trade-off curve as a whole, against what an attack shows."""
+"""Test of the whole claimed trade-off curve against an attack's evidence."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Float64Array = NDArray[np.float64]
 
 
 def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
-    """Return whether a guarantee bounds epsilon at all."""
+    """Return whether a guarantee has a finite epsilon."""
     return guarantee is not None and math.isfinite(guarantee.epsilon())
 
 
 def curve_of(guarantee: PrivacyGuarantee | None) -> Callable[[Float64Array], Float64Array] | None:
-    """Return the highest true positive rates that a claim allows, quickly and slightly too low.
+    """Return chords of the highest true positive rates that a claim allows.
 
-    It serves to choose what is tested. The curve is concave, so chords lie below it.
+    They serve to choose the tests quickly. The curve is concave, so chords lie slightly below it.
     """
     if guarantee is None or not _bounds_anything(guarantee):
         return None
@@ -37,10 +37,10 @@ def curve_of(guarantee: PrivacyGuarantee | None) -> Callable[[Float64Array], Flo
 
 
 def refutation(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> str:
-    """Return how the evidence contradicts the claimed curve; empty if it does not.
+    """Return how the evidence contradicts the claimed curve, in words; empty if it does not.
 
-    **Guarantees.** All bounds of the evidence hold at once, so a true claim is refuted with at most
-    the error probability of the evidence, however many points of the curve are looked at.
+    All bounds of the evidence hold jointly. So a true claim is refuted with at most the error
+    probability of the evidence, for any number of compared points of the curve.
     """
     if guarantee is None or not _bounds_anything(guarantee):
         return ""

@@ -1,4 +1,4 @@
-"""The numbers that a fitted model holds and answers with, as one vector."""
+"""All numbers that a fitted model releases, learned attributes and answers, as one vector."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from ._alarms import is_alarm
 
 __all__ = ["Given", "adds_up_answers", "given_to", "numbers_of"]
 
-# Of a kind of estimator and the name of a parameter: what it was given before the fit, as bytes.
+# Values of each parameter before the fit, as bytes, by class and parameter name.
 Given = Mapping[tuple[type, str], frozenset[bytes]]
 
-# Their cost is that of everything that the mechanism answers.
-_TELLING_ALL = (
+# Events of mechanisms whose cost covers everything that the mechanism answers.
+_COVERING_ALL = (
     DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
     MatrixFactorization, RandomizedResponseEvent,
 )  # fmt: skip
-# What is public by itself, or costs too much for what an event and its epsilon say as well.
+# Attributes that are public, or are costly to read and repeat an event and its epsilon.
 _PUBLIC = {"privacy_", "n_features_in_", "accountant", "random_state", "seed", "random_seed"}
 _ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
 _MOST = 20_000  # numbers of a model
 _DEPTH = 8
-_BITS = 1000  # of whole numbers that a float holds
-# Code, and generators, whose states tell no more than what was drawn from them.
+_BITS = 1000  # of whole numbers that a float can hold
+# Code, and generators: their states reveal no more than the numbers drawn from them.
 _SKIPPED = (
     type, ModuleType, BuiltinFunctionType, np.random.RandomState, np.random.Generator,
     random.Random,
@@ -56,28 +56,28 @@ _SKIPPED = (
 
 
 def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
-    """Return whether a claim is one of all answers of mechanisms, released together.
+    """Return whether a claim covers all answers of mechanisms, released together.
 
-    It is if it adds up the very events of those that answered in a fit, or events that always cost
-    what the whole answer does. That of votes is of the winners alone, that of a private selection
-    of the best run.
+    It does if it sums the events of exactly the mechanisms that answered in a fit, or only events
+    whose cost always covers the whole answer. The event of a vote covers the winners only, and that
+    of a private selection covers the best run only.
     """
 
-    def tells_all(event: Event) -> bool:
+    def covers_all(event: Event) -> bool:
         inner = event.event if isinstance(event, PoissonSampled) else event
-        return isinstance(inner, _TELLING_ALL)
+        return isinstance(inner, _COVERING_ALL)
 
     claimed = flatten(guarantee.event)
-    return all(map(tells_all, claimed)) or claimed == Counter(m.event for m in mechanisms)
+    return all(map(covers_all, claimed)) or claimed == Counter(m.event for m in mechanisms)
 
 
 def given_to(model: Any) -> Given:
-    """Return the parameters of an estimator, and of those inside them, before it is fitted."""
+    """Return the parameters of an estimator, and of those inside it, before the fit."""
     params = model.get_params() if hasattr(model, "get_params") else {}
     given: dict[tuple[type, str], set[bytes]] = {}
     for part in [model, *params.values()]:
         for name, value in _params(part).items():
-            given.setdefault((type(part), name), set()).add(_content(value, {}, _DEPTH))
+            given.setdefault((type(part), name), set()).add(_as_bytes(value, {}, _DEPTH))
     return {place: frozenset(contents) for place, contents in given.items()}
 
 
@@ -86,40 +86,39 @@ def _params(value: Any) -> dict[str, Any]:
     return {} if plain else value.get_params(deep=False)
 
 
-def _content(value: Any, given: Given, depth: int) -> bytes:
+def _as_bytes(value: Any, given: Given, depth: int) -> bytes:
     return b"".join(part.tobytes() for part in _walk(value, {}, depth, given))
 
 
 def numbers_of(model: Any, probes: Any, given: Given | None = None) -> NDArray[np.float64]:
-    """Return all numbers that a model learned, and its answers about some records.
+    """Return all numbers that a model learned, and its answers for the probe records.
 
-    Parameters are public as :func:`given_to` says they were given. A fit may change them: that of a
-    pipeline fits its steps, which are parameters. Others, of estimators that a fit makes, are
-    skipped.
+    Parameters with the values in ``given`` are public and skipped. A fit may change a parameter, as
+    a pipeline fits its steps. Parameters of estimators that the fit itself made are skipped too.
+    All other attributes are read, private ones included, and the pickle of other objects: a
+    recipient of the model has them all. The order is the same for all models of one kind.
 
-    **Guarantees.** The order is the same for models of one kind. Attributes are read, private ones
-    too, and what a pickle holds of anything else: whoever has the model has them.
-
-    **Edge cases.** Text counts by its length and a digest. Answers are left out if all of them
-    raise, and what is beyond some 20,000 numbers.
+    Text counts by its length and a checksum. There are no answers if all methods raise. Numbers
+    beyond the first 20,000 are dropped.
     """
     learned = list(_walk(model, {}, _DEPTH, given or {}))
     return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]
 
 
 def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
-    """Return the most telling answers that the model gives."""
+    """Return the answers of the most detailed prediction method that works."""
     for name in _ANSWERS:
         try:
-            said = getattr(model, name)(probes)
-        except Exception as error:  # there is no such answer, or none about these records
+            output = getattr(model, name)(probes)
+        except Exception as error:  # the model lacks this method, or cannot answer these records
             if is_alarm(error):
                 raise
             continue
-        said = np.asarray(said.toarray() if sparse.issparse(said) else said)
-        if said.dtype.kind not in "biuf":
-            said = np.searchsorted(np.asarray(getattr(model, "classes_", np.unique(said))), said)
-        return said.astype(float).ravel()
+        output = np.asarray(output.toarray() if sparse.issparse(output) else output)
+        if output.dtype.kind not in "biuf":
+            classes = np.asarray(getattr(model, "classes_", np.unique(output)))
+            output = np.searchsorted(classes, output)
+        return output.astype(float).ravel()
     return np.zeros(0)
 
 
@@ -137,13 +136,13 @@ def _walk(
     elif _is_tensor(value):
         yield value.detach().cpu().double().numpy().ravel()
     elif depth and id(value) not in seen:
-        seen[id(value)] = value  # kept: of what is gone, another object may get the id
-        for part in _parts(value, given, depth):
+        seen[id(value)] = value  # a reference, so that no other object gets this id
+        for part in _components(value, given, depth):
             yield from _walk(part, seen, depth - 1, given)
 
 
 def _digits(value: Any) -> NDArray[np.float64]:
-    """Return a scalar as numbers; of text, and of what no float holds, its size and a digest."""
+    """Return a scalar as numbers; text and huge integers as a size and a checksum."""
     if isinstance(value, (str, bytes)):
         text = value.encode(errors="surrogatepass") if isinstance(value, str) else value
         return np.array([len(text), zlib.crc32(text)], float)
@@ -159,8 +158,8 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _parts(value: Any, given: Given, depth: int) -> list[Any]:
-    """Return what a value is made of; nothing for what holds no data, or keeps it to itself."""
+def _components(value: Any, given: Given, depth: int) -> list[Any]:
+    """Return the components of a value; empty for values without data, or without access to it."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -171,8 +170,8 @@ def _parts(value: Any, given: Given, depth: int) -> list[Any]:
         return value.ravel().tolist()
     if callable(getattr(value, "state_dict", None)):
         return list(value.state_dict().values())
-    if isinstance(value, FunctionType):  # what it was made with; its module has nothing of a fit
-        return [*(cell.cell_contents for cell in value.__closure__ or () if _filled(cell))]
+    if isinstance(value, FunctionType):  # its closure; its module holds nothing of a fit
+        return [*(cell.cell_contents for cell in value.__closure__ or () if _has_value(cell))]
     if isinstance(value, MethodType):
         return [value.__self__]
     if isinstance(value, partial):
@@ -180,24 +179,24 @@ def _parts(value: Any, given: Given, depth: int) -> list[Any]:
     if isinstance(value, _SKIPPED):
         return []
     if not hasattr(value, "__dict__"):
-        return _pickled(value)
+        return _pickle_components(value)
     held = vars(value)
-    skipped = _PUBLIC | _as_given(value, given, depth - 1)
-    # Arrays before models and lists, whose sizes may differ from run to run: so they keep places.
+    skipped = _PUBLIC | _unchanged_params(value, given, depth - 1)
+    # Numbers first: the sizes of models and lists may differ between runs and would shift them.
     return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
 
 
-def _as_given(value: Any, given: Given, depth: int) -> set[str]:
-    """Return the parameters that a fit did not change, or of which nobody knows."""
+def _unchanged_params(value: Any, given: Given, depth: int) -> set[str]:
+    """Return the parameters that the fit did not change, or whose earlier value is unknown."""
     places = {name: (type(value), name) for name in _params(value) if hasattr(value, "fit")}
     return {
         name
         for name, place in places.items()
-        if place not in given or _content(vars(value).get(name), given, depth) in given[place]
+        if place not in given or _as_bytes(vars(value).get(name), given, depth) in given[place]
     }
 
 
-def _filled(cell: Any) -> bool:
+def _has_value(cell: Any) -> bool:
     """Return whether a cell of a closure has a value yet."""
     try:
         return cell.cell_contents is not cell
@@ -205,8 +204,8 @@ def _filled(cell: Any) -> bool:
         return False
 
 
-def _pickled(value: Any) -> list[Any]:
-    """Return what a pickle of a value would hold; nothing if it refuses."""
+def _pickle_components(value: Any) -> list[Any]:
+    """Return the contents of a value's pickle; empty if it cannot be pickled."""
     try:
         _, *held = value.__reduce_ex__(4)
         return [part if isinstance(part, (tuple, dict)) else list(part) for part in held if part]

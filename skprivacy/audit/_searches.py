@@ -1,4 +1,4 @@
-"""Joint cost of all fits of a search over private estimators, from their parameters."""
+"""Joint cost of all fits of a hyperparameter search over private estimators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUESTED = (
     "assumptions but those listed here, which are the best model's"
 )
 _CHOICE = "the choice of the candidate reveals nothing about the records (no guarantee covers it)"
-# These change the statement, not its epsilon: in which relation, of whom, and whom it trusts.
+# Parameters that change the guarantee's relation, unit, or trusted parties, but not its epsilon.
 _STATED_BY = (
     "relation", "n_records", "noise_seed", "noise", "unit", "server", "n_untrusted",
 )  # fmt: skip
@@ -34,18 +34,10 @@ _STATED_BY = (
 def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
     """Return the joint cost of all fits of a search: each candidate on each fold, and the refit.
 
-    Parameters
-    ----------
-    search : fitted search
-    refitted : PrivacyGuarantee or None
-        The guarantee of ``best_estimator_`` alone.
-
-    Returns
-    -------
-    PrivacyGuarantee or None
-        A sum, of kind "estimate" because the choice leaks too. None if it cannot be determined:
-        only estimators of this library, bare or in pipelines, column transformers and unions, are
-        known to keep to their parameters.
+    ``refitted`` is the guarantee of ``best_estimator_``. The result is a sum, of kind "estimate"
+    because the choice of the candidate leaks too. None if the cost cannot be determined: only
+    estimators of this library, bare or in pipelines, column transformers and unions, are known to
+    keep to their parameters.
     """
     if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
         return known
@@ -68,7 +60,7 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
                 at_delta=delta or None,
                 kind="estimate",
                 assumptions=(*refitted.assumptions, _REQUESTED, _CHOICE),
-                # other parameters may mean another mechanism
+                # Other parameters may select another mechanism.
                 arithmetic=weakest_arithmetic((refitted.arithmetic, UNSPECIFIED)),
             )
         )
@@ -79,12 +71,12 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
 
 
 def _counts_its_fits(search: Any) -> bool:
-    """Return whether a search is scikit-learn's; a subclass may fit more than it reports."""
+    """Return whether a search is scikit-learn's; a subclass may fit more often than it reports."""
     return is_search(search) and type(search).__module__.startswith("sklearn.")
 
 
 def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
-    """Return the events that a candidate's parameters request; empty if they do not say."""
+    """Return the events that a candidate's parameters request; empty if they are unknown."""
     requested = {name: leaf for name, leaf in _leaves(candidate) if holds_private(leaf)}
     if {name: type(leaf) for name, leaf in requested.items()} != {
         name: type(leaf) for name, leaf in fitted.items()
@@ -101,7 +93,7 @@ def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
 
 
 def _keeps_to_parameters(leaf: Any) -> bool:
-    """Return whether a fitted estimator of this library guarantees what its parameters request."""
+    """Return whether a fitted estimator of this library guarantees the requested epsilon."""
     guarantee = guarantee_in(leaf)
     if guarantee is None or not type(leaf).__module__.startswith("skprivacy."):
         return False

@@ -1,4 +1,4 @@
-"""Training records that a model carries inside it, found without knowing the model."""
+"""Search for training records inside a model's arrays, without knowledge of its class."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ __all__ = ["StoredRecords", "stored_records"]
 Digests = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-# Models that predict from the records themselves, whatever form they keep them in.
+# Models that predict from the training records themselves, in whatever form they keep them.
 IN_CONTEXT = ("TabPFNClassifier", "TabPFNRegressor", "TabICLClassifier", "TabICLRegressor")
-# Records that nobody has, made to learn how often such rows stand in an array by chance.
+# Artificial rows that estimate how often such rows are in an array by chance.
 MOST_STRANGERS = 1000
 FEWEST_STRANGERS = 20
 MOST_NUMBERS = 10**7
-RARE = 1e-5  # how likely a row is to be a record by chance, where it was never seen to be one
-SURE = 1e-4  # error probability at which an array is taken to hold records
+RARE = 1e-5  # assumed chance that a random row is a record, if none of the artificial rows is one
+SURE = 1e-4  # error probability of the decision that an array holds records
 
 
 @dataclass(frozen=True)
 class StoredRecords:
-    """How many training records stand in a model, and where.
+    """Training records found in a model.
 
     Attributes
     ----------
     n_train : int
         Number of training records found.
     places : tuple of str
-        The attributes that hold them, as far as they are known.
+        Attributes that hold them, as far as known.
     in_context : str
-        The class that is known to carry records, in whatever form; empty without one.
+        Class that is known to carry records in any form; empty if there is none.
     """
 
     n_train: int
@@ -53,30 +53,19 @@ class StoredRecords:
 
 
 def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) -> StoredRecords:
-    """Count the training records that stand in the arrays of a model.
+    """Count the training records in the arrays of a model.
 
-    Parameters
-    ----------
-    contents : Contents
-    X_train, X_new : array-like of shape (n_train, n_features) and (n_new, n_features)
-        ``X_new`` may be None.
-    common : int
-        A row that so many records share identifies none of them and is not counted.
+    Rows are compared in single precision: as given, and as every pipeline, transformer and bagging
+    inside the model passes them on. Three kinds of rows are not counted: rows that at least
+    ``common`` records share, which identify none of them; rows of equal numbers, such as zeros,
+    which arrays hold for other reasons; and single whole numbers.
 
-    Notes
-    -----
-    Rows are compared in single precision, as they are given and as every pipeline, transformer and
-    bagging inside the model shows them to what follows. A row of equal numbers, such as zeros, is
-    not counted: arrays hold such rows for other reasons.
-
-    Small whole numbers stand in arrays by chance: counts, codes, the children of a tree's nodes. So
-    an array counts only if training records stand in it more often than strangers do: new records,
-    and rows with each number from another training record.
-
-    **Edge cases.** A record that is a single whole number is not looked for. Records that are kept
-    in another form, such as compressed or encrypted, are not found.
+    Small whole numbers are in arrays by chance: counts, codes, the children of a tree's nodes. So
+    an array counts only if it holds training records more often than strangers: new records, and
+    rows in which each number comes from another training record. Compressed or encrypted records
+    are not found.
     """
-    known = _Digested(contents.arrays)
+    known = _RowDigests(contents.arrays)
     new_views = iter(()) if X_new is None else tables(X_new, contents.parts)
     train = np.zeros(num_samples(X_train), bool)
     places: dict[str, None] = {}
@@ -84,7 +73,7 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
     for number, view in enumerate(tables(X_train, contents.parts)):
         new = next(new_views, None)
         numbers_alone |= number == 0 and _is_one_whole_number(view)
-        arrays = known.like(view)
+        arrays = known.arrays_like(view)
         if not arrays or (numbers_alone and view.shape[1] == 1):
             continue
         table = _Table(view, _digest(view))
@@ -93,9 +82,9 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
             for array, digests in arrays
             if (inside := np.isin(table.digests, digests)).any()
         ]
-        if not found:  # as in most models: nothing is there to be explained
+        if not found:  # as in most models
             continue
-        identifying, chance = table.identifying(common), table.chance(new)
+        identifying, chance = table.find_identifying(common), table.chance(new)
         for array, digests, inside in found:
             hits = identifying & inside
             if hits.any() and not chance.explains(table, identifying, hits, digests):
@@ -108,7 +97,7 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
 
 @dataclass(frozen=True)
 class _Table:
-    """Records as a part of the model sees them, with a fingerprint of each."""
+    """Records as one part of the model sees them, with a fingerprint of each."""
 
     rows: Any
     digests: Digests
@@ -117,8 +106,8 @@ class _Table:
     def width(self) -> int:
         return int(self.rows.shape[1])
 
-    def identifying(self, common: int) -> Mask:
-        """Return which rows fewer than ``common`` records share, and whose numbers differ."""
+    def find_identifying(self, common: int) -> Mask:
+        """Return the rows that fewer than ``common`` records share, and whose numbers differ."""
         _, group, counts = np.unique(self.digests, return_inverse=True, return_counts=True)
         rare = counts[group] < common
         if sparse.issparse(self.rows):
@@ -128,13 +117,13 @@ class _Table:
         return rare & (self.rows != self.rows[:, :1]).any(axis=1)
 
     def chance(self, new: Any) -> _Chance:
-        """Return what is known of rows that might be records of this kind."""
+        """Return the rows that look like records of this table and are none."""
         rng = np.random.default_rng(0)
         n = min(MOST_STRANGERS, max(MOST_NUMBERS // self.width, 1))
         drawn = self.rows[rng.integers(0, len(self.digests), n)]
         drawn = drawn.toarray() if sparse.issparse(drawn) else drawn
         other = np.take_along_axis(drawn, rng.integers(0, n, drawn.shape), axis=0)
-        if self.width == 1 and drawn.dtype != object:  # there is nothing to combine
+        if self.width == 1 and drawn.dtype != object:  # no other columns to mix: use averages
             other = (drawn + other) / 2
         mixed = _digest(other)
         likely = np.isin(mixed, self.digests)
@@ -146,18 +135,18 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Chance:
-    """Rows that might be records and are not, and how likely a row of this kind is one."""
+    """Rows that look like records but are none, and the chance that such a row is a record."""
 
     strangers: Digests
     likely: float
 
     def explains(self, table: _Table, identifying: Mask, hits: Mask, digests: Digests) -> bool:
-        """Return whether an array may hold these rows without holding records.
+        """Return whether chance explains that an array holds these rows.
 
-        It does not if the array holds records above all, more than such rows happen to be, and
-        hardly any strangers; or if far more of the records than of the strangers stand in it. Where
-        every possible row is a record, there are no strangers, and an array of records must hold
-        most of them.
+        Chance is rejected in two cases. Either the array holds mainly records, more than random
+        rows would be, and hardly any strangers (binomial test). Or a far larger share of the
+        records than of the strangers is in it (Clopper-Pearson intervals). If every possible row is
+        a record, there are no strangers, and an array of records must hold most of them.
         """
         n, found = int(identifying.sum()), int(hits.sum())
         if len(self.strangers) < FEWEST_STRANGERS:
@@ -172,14 +161,14 @@ class _Chance:
 
 
 def _is_one_whole_number(view: Any) -> bool:
-    """Return whether a record is a whole number and no more: every array of counts holds such."""
+    """Return whether a record is a single whole number: every array of counts holds such rows."""
     if view.shape[1] > 1 or sparse.issparse(view) or view.dtype == object:
         return False
     return bool((view == np.round(view)).all())
 
 
-class _Digested:
-    """The rows of arrays, cut to the width of the records that are looked for."""
+class _RowDigests:
+    """Fingerprints of the arrays' rows, cut to the width of the records."""
 
     def __init__(self, arrays: list[Any]) -> None:
         self._values = [
@@ -187,15 +176,15 @@ class _Digested:
         ]
         self._cut: dict[tuple[int, bool], list[tuple[Any, Digests]]] = {}
 
-    def like(self, view: Any) -> list[tuple[Any, Digests]]:
+    def arrays_like(self, view: Any) -> list[tuple[Any, Digests]]:
         """Return each array that can be read as rows like those of a view, with their digests.
 
-        Arrays of one row are put together: a record may have each an array of its own.
+        Arrays of one row are joined, because a model may hold one array per record.
         """
         width, text = int(view.shape[1]), view.dtype == object
         if (width, text) not in self._cut:
             held = [(array, v) for array, v in self._values if (v.dtype == object) is text]
-            cut = [(array, _digest(rows)) for array, v in held for rows in _cut(v, width)]
+            cut = [(array, _digest(rows)) for array, v in held for rows in _as_rows(v, width)]
             several = [(array, digests) for array, digests in cut if len(digests) > 1]
             single = [digests for _, digests in cut if len(digests) == 1]
             united = np.unique(np.concatenate(single)) if single else np.zeros(0, np.uint64)
@@ -204,7 +193,7 @@ class _Digested:
 
 
 def _values(array: Any) -> Any:
-    """Return an array that may hold records; None for one that cannot."""
+    """Return an array that may hold records; None otherwise."""
     if isinstance(array, (pd.DataFrame, pd.Series)):
         return as_table(array.to_frame() if isinstance(array, pd.Series) else array)
     if sparse.issparse(array):
@@ -213,7 +202,7 @@ def _values(array: Any) -> Any:
     return array if array.dtype.kind in kinds and array.size else None
 
 
-def _cut(values: Any, width: int) -> Iterator[Any]:
+def _as_rows(values: Any, width: int) -> Iterator[Any]:
     if sparse.issparse(values):
         if values.shape[1] == width:
             yield sparse.csr_matrix(values)
@@ -227,7 +216,7 @@ def _cut(values: Any, width: int) -> Iterator[Any]:
 
 
 def _digest(rows: Any) -> Digests:
-    """Return a fingerprint of each row, the same for a sparse row and a dense one."""
+    """Return a fingerprint of each row, the same for sparse and dense rows."""
     if sparse.issparse(rows):
         parts = [rows[i : i + 1000].toarray() for i in range(0, max(rows.shape[0], 1), 1000)]
         return np.concatenate([_digest(part) for part in parts])
@@ -237,7 +226,7 @@ def _digest(rows: Any) -> Digests:
 
 
 def _places(array: Any, parts: list[Any]) -> list[str]:
-    """Return the attributes that hold an array; the parts alone if none holds it directly."""
+    """Return the attributes that hold an array directly; empty if there are none."""
     return [
         f"{type(part).__name__}.{name}"
         for part in parts

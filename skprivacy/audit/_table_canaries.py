@@ -1,4 +1,4 @@
-"""Canaries for noisy tables: where they are put, and what the tables tell of each."""
+"""Canaries for a synthesizer's noisy tables, and their scores from tables or synthetic records."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["Mixture", "by_rows", "by_tables", "spread"]
 Facts = dict[str, Bounded | Categories]
 Floats = NDArray[np.float64]
 
-# Deviations of a table's noise; where a model is farther from a table, that is its own error.
+# Clip in deviations of a table's noise: larger ones are errors of the model, not noise.
 _CLIPPED = 3.0
 
 
 def spread(facts: Facts, types: Any, n: int, random: np.random.Generator) -> pd.DataFrame:
     """Return records whose values are spread evenly over public ranges and categories.
 
-    The values of each column are shuffled by themselves, so that canaries share few cells of any
-    table, and lie where real records are rare.
+    Each column is shuffled separately, so that canaries share few cells of any table, and lie where
+    real records are rare.
     """
     return pd.DataFrame({c: _values(fact, types[c], n, random) for c, fact in facts.items()})
 
@@ -48,17 +48,10 @@ def _values(
 
 @dataclass(frozen=True)
 class Mixture:
-    """Records of which some gave up their place for canaries, as coins decide.
+    """Records, of which coins replaced some by canaries.
 
-    Parameters
-    ----------
-    records : DataFrame of shape (n + n_canaries, n_columns)
-        Canaries last.
-    rows : ndarray of shape (n_canaries,)
-        The records that gave up their place.
-    trained : ndarray of bool of shape (n_canaries,)
-        The coins.
-    coin : {"add_remove", "replace_one"}
+    ``records`` holds the canaries last. ``rows`` are the records that canaries may replace,
+    ``trained`` the coins.
     """
 
     records: pd.DataFrame
@@ -67,17 +60,18 @@ class Mixture:
     coin: str
 
     @classmethod
-    def drawn(
+    def draw(
         cls, X: pd.DataFrame, facts: Facts, n_canaries: int, coin: str, random: np.random.Generator
     ) -> Mixture:
-        """Draw canaries, whose places they take, and coins."""
+        """Draw canaries, the rows that they may replace, and the coins."""
         rows = np.sort(random.permutation(len(X))[:n_canaries])
         crafted = spread(facts, X.dtypes, n_canaries, random)[list(X.columns)]
         plain = {c: t for c, t in X.dtypes.items() if not isinstance(t, pd.CategoricalDtype)}
         both = pd.concat([X.astype(object), crafted.astype(object)], ignore_index=True)
         return cls(both.astype(plain), rows, random.random(n_canaries) < 0.5, coin)
 
-    def training(self) -> pd.DataFrame:
+    def training_table(self) -> pd.DataFrame:
+        """Return the table to fit."""
         place = placed(self._n, self.rows, self.trained, self.coin)
         return self.records.iloc[place].reset_index(drop=True)
 
@@ -87,12 +81,12 @@ class Mixture:
 
     @property
     def expected(self) -> float:
-        """How many records take part, as who does not know the coins expects."""
+        """Expected number of records in the fit, for an attacker who does not know the coins."""
         kept = self._n - len(self.rows)
         return kept + len(self.rows) * (0.5 if self.coin == "add_remove" else 1.0)
 
-    def shown(self, cells: sparse.csr_matrix) -> tuple[Floats, sparse.csr_matrix]:
-        """Return the counts without canaries, and what each would change, given all cells."""
+    def counts_and_changes(self, cells: sparse.csr_matrix) -> tuple[Floats, sparse.csr_matrix]:
+        """Return the counts without canaries, and the change by each canary."""
         before, canaries = cells[: self._n], cells[self._n :]
         counts = np.asarray(before.sum(axis=0)).ravel()
         given_up = before[self.rows]
@@ -102,16 +96,16 @@ class Mixture:
 
 
 def by_tables(fitted: PrivateSynthesizer, mixture: Mixture) -> Floats:
-    """Return what all noisy tables say for each canary, to who knows all else but the coins.
+    """Return the score of each canary from the noisy tables, for an attacker with all other data.
 
-    **Guarantees.** They are a function of the tables and of what coins do not touch.
+    Scores depend only on the tables and on records that no coin touches.
     """
     noisy = [measurement.table.ravel() for measurement in fitted.measurements_]
     return _scores(fitted, mixture, noisy, np.inf)
 
 
 def by_rows(fitted: PrivateSynthesizer, mixture: Mixture, synthetic: pd.DataFrame) -> Floats:
-    """Return what synthetic records say, to who counts them as the tables were counted."""
+    """Return the score of each canary from synthetic records, counted in the same tables."""
     share = mixture.expected / len(synthetic)
     drawn = [np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells(fitted, synthetic)]
     return _scores(fitted, mixture, drawn, _CLIPPED)
@@ -120,26 +114,27 @@ def by_rows(fitted: PrivateSynthesizer, mixture: Mixture, synthetic: pd.DataFram
 def _scores(
     fitted: PrivateSynthesizer, mixture: Mixture, seen: Sequence[Floats], clipped: float
 ) -> Floats:
-    """Return the best linear estimates of the coins, the middle being 0.
+    """Return the best linear estimates of the coins, centred at 0.
 
-    The coins have variance 1/4 each, and the noise is that of the tables.
+    Each coin has variance 1/4. The noise is that of the tables.
     """
     n = len(mixture.rows)
     gram, signal = np.zeros((n, n)), np.zeros(n)
     for measurement, cells, table in zip(
         fitted.measurements_, _cells(fitted, mixture.records), seen, strict=True
     ):
-        counts, changes = mixture.shown(cells)
+        counts, changes = mixture.counts_and_changes(cells)
         std = max(float(np.max(measurement.std)), 1e-6)
         expected = counts + np.asarray(changes.sum(axis=0)).ravel() / 2
         off = np.clip((table - expected) / std, -clipped, clipped)
         gram += (changes @ changes.T).toarray() / std**2
         signal += changes @ off / std
+    # Linear minimum mean squared error estimate, for coins of variance 1/4 and independent noise.
     return np.asarray(np.linalg.solve(4 * np.eye(n) + gram, signal), dtype=np.float64)
 
 
 def _cells(fitted: PrivateSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
-    """Return which cell of each noisy table a record counts in; none if it is left out."""
+    """Return the cell of each noisy table that counts each record; none for excluded records."""
     domain = fitted.domain_
     codes, kept = domain.encoded([frame[name] for name in domain.names])
     binned = np.column_stack([own[codes[:, c]] for c, own in enumerate(fitted.bins_)])

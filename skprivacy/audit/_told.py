@@ -1,4 +1,4 @@
-"""An audit as lines of text."""
+"""Plain-text form of an audit report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _accuracy(report: Any) -> list[str]:
 
 
 def in_words(report: Any) -> str:
-    """Return the verdict, the claim, what was measured and all caveats."""
+    """Return the verdict, the claim, the measurements and all caveats as text."""
     shown = report.guarantee if report.claims else report.charged if report.cost_of_search else None
     assumed = () if shown is None else shown.assumptions
     first = [report.doubt] if report.doubt else [] if report.could_refute else report._too_few()
@@ -57,7 +57,7 @@ def in_words(report: Any) -> str:
         if worst.exposed
     ]
     if report.disclosure is not None and report.disclosure.flagged:
-        lines.append("  signs of disclosure, which by themselves prove no leak:")
+        lines.append("  signs of disclosure, which do not prove a leak:")
         found = [check for check in report.disclosure.checks if check.flagged]
         lines += [f"    {check.name}: {check.says}" for check in found]
     lines += [f"  ! {caveat}" for caveat in report.caveats if caveat not in first]

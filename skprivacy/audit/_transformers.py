@@ -1,4 +1,4 @@
-"""Transformers that learn nothing from the private records and transform each row separately."""
+"""Transformers that learn nothing from private records and transform each record separately."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ __all__ = [
     "why_uncovered",
 ]
 
-# They learn nothing except the number of columns, without functions of a user's, such as an
-# analyzer of texts. Matched by exact type.
+# They learn only the number of columns, unless they hold a user's function, such as an analyzer of
+# texts. Matched by exact type.
 _ROW_BY_ROW = {
     AdditiveChi2Sampler,
     Binarizer,
@@ -54,7 +54,7 @@ _ROW_BY_ROW = {
     PolynomialFeatures,
 }
 
-# They learn from features alone, whatever y is passed. Matched by exact type.
+# They learn from features alone and ignore y. Matched by exact type.
 _IGNORE_LABELS = {
     FastICA,
     IncrementalPCA,
@@ -92,35 +92,29 @@ def is_covered(step: Any) -> bool:
 
 
 def _is_function(value: Any) -> bool:
-    """Return whether it is one of a user's, who may have looked at records: no type is."""
+    """Return whether a value is a user's function, which may hold private records."""
     return callable(value) and not isinstance(value, type)
 
 
 def is_stateless(step: Any) -> bool:
-    """Return whether a transformer's tags say that it needs no fit, without further claims."""
+    """Return whether a transformer's tags say that it needs no fit, and nothing else covers it."""
     if not hasattr(step, "transform") or not hasattr(step, "__sklearn_tags__"):
         return False
     return not hasattr(step, "data_independent_") and not get_tags(step).requires_fit
 
 
 def needs_public_records(step: Any) -> bool:
-    """Return whether a fitted transformer is meant to have learned from public records alone."""
+    """Return whether a fitted transformer declares that it learned from public records only."""
     return bool(getattr(step, "needs_public_records_", False))
 
 
 def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
-    """Try whether a stateless transformer computes each record by itself.
+    """Test whether a stateless transformer computes each record by itself.
 
-    It is tried on ``rows``: transforming them together, both as fitted on the private data and by a
-    fresh clone, must give the same values as transforming each record alone.
-
-    Returns
-    -------
-    gap : str
-        The reason why it is not assumed; empty if no values of a record depend on other records.
-    exact : bool
-        Whether the values are equal to the last bit. Products round a row by its place among the
-        other rows.
+    Transforming ``rows`` together, both as fitted on the private data and by a fresh clone, must
+    give the same values as transforming each record alone. Returns the gap, which is empty if no
+    value depends on other records, and whether the values agree to the last bit: products round a
+    row by its position among the other rows.
     """
     kind, n = type(step).__name__, num_samples(rows)
     try:

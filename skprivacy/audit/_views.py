@@ -1,4 +1,4 @@
-"""Records as the parts of a model see them: what pipelines and ensembles pass on."""
+"""Records as each part of a model sees them, inside pipelines and ensembles."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ._contents import contents_of
 
 __all__ = ["as_table", "tables"]
 
-MOST_VIEWS = 200  # a bagging of columns shows each of its parts another table
+MOST_VIEWS = 200  # a bagging of columns shows each of its parts a different table
 
 
 def tables(X: Any, parts: list[Any]) -> Iterator[Any]:
-    """Yield the records as they are, and as the parts of a model show them to one another."""
+    """Yield the records as given, and as the parts of a model pass them to each other."""
     seen: dict[int, Any] = {}
     for view in _views(as_records(X), parts):
         if id(view) not in seen and (table := as_table(view)) is not None:
@@ -38,13 +38,13 @@ def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
     for part in parts:
         if id(part) in entered:
             continue
-        inside: list[tuple[Any, Any]] = []  # what is shown, and to what
+        inside: list[tuple[Any, Any]] = []  # pairs: a view, and the part that sees it
         if isinstance(part, Pipeline):
             inside = list(_steps(part, X))
         elif getattr(part, "estimators_features_", None) is not None:
             inside = list(_columns(part, X))
         elif hasattr(part, "transform") and not hasattr(part, "predict"):
-            inside = [(view, None) for view in _tried(part, X)]
+            inside = [(view, None) for view in _try_transform(part, X)]
         if inside:
             entered |= {id(inner) for inner in contents_of(part).parts}
         for view, inner in inside:
@@ -57,7 +57,7 @@ def _steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:
         if step is None or isinstance(step, str):
             continue
         yield X, step
-        if not (after := _tried(step, X)):
+        if not (after := _try_transform(step, X)):
             return
         [X] = after
     yield X, None
@@ -72,12 +72,12 @@ def _columns(bagging: Any, X: Any) -> Iterator[tuple[Any, Any]]:
             yield (X if every else table[:, columns]), part
 
 
-def _tried(step: Any, view: Any) -> list[Any]:
+def _try_transform(step: Any, view: Any) -> list[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             after = step.transform(view)
-    except Exception as error:  # a step that was made for other columns, or is not fitted
+    except Exception as error:  # a step for other columns, or one that is not fitted
         if is_alarm(error):
             raise
         return []
@@ -85,7 +85,7 @@ def _tried(step: Any, view: Any) -> list[Any]:
 
 
 def as_table(view: Any) -> Any:
-    """Return records as an array of two dimensions or a CSR matrix; None if they are neither."""
+    """Return records as a two-dimensional array or CSR matrix; None if they are neither."""
     if sparse.issparse(view):
         return sparse.csr_matrix(view)
     if isinstance(view, pd.DataFrame):

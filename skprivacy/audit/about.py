@@ -1,4 +1,4 @@
-"""What a document says of itself: whose data, made when, by whom and how."""
+"""Facts that a report states about itself: data, date, author, command and versions."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _PACKAGES = ("numpy", "scikit-learn", "torch")
 
 @dataclass(frozen=True)
 class About:
-    """Facts that a report states about itself, beside what was measured.
+    """Facts that a report states about itself, next to its measurements.
 
     Parameters
     ----------
     data : str, default=""
         Name of the data set.
     author : str, default=""
-        Who answers for the report.
+        Person or office responsible for the report.
     command : str, default=""
-        How it was made.
+        Command that made it.
     date : datetime.date, default=None
         None means today.
     record : str, default="record"
-        What one row is: "person", if each row is another person.
+        Meaning of one row: "person" if each row is a different person.
     schema_digest, ledger_digest : str, default=""
-        SHA-256 of the data's schema and of the ledger's last line, by which they are recognised.
+        SHA-256 of the data's schema, and of the last line of the ledger.
     seeds : mapping of str to int, default=None
-        Seeds of public chance, such as of splits; never those of private noise.
+        Seeds of public randomness, such as splits; never the seed of private noise.
 
     Examples
     --------
@@ -60,17 +60,17 @@ class About:
             if not isinstance(value := getattr(self, name), str):
                 raise TypeError(f"{name}={value!r} must be a string.")
         if not self.record:
-            raise ValueError("record='' must say what one row is, such as 'record' or 'person'.")
+            raise ValueError("record='' must name one row, such as 'record' or 'person'.")
         if self.date is not None and not isinstance(self.date, Date):
             raise TypeError(f"date={self.date!r} must be a datetime.date, or None for today.")
 
     def facts(self) -> dict[str, str]:
-        """Return what is known, by its name, in the order of the page.
+        """Return the known facts by name, in the order of the page.
 
         Returns
         -------
         dict of str
-            Without what is not known.
+            Without unknown facts.
         """
         seeds = ", ".join(f"{name} {seed}" for name, seed in (self.seeds or {}).items())
         known = {
@@ -81,7 +81,7 @@ class About:
             "Versions": ", ".join(f"{name} {found}" for name, found in versions().items()),
             "Schema, SHA-256": self.schema_digest,
             "Ledger, SHA-256": self.ledger_digest,
-            "Seeds of public chance": seeds,
+            "Public seeds": seeds,
         }
         return {name: value for name, value in known.items() if value}
 
@@ -91,7 +91,7 @@ class About:
         Returns
         -------
         dict
-            All attributes, and the versions in use.
+            All attributes, and the versions of the packages in use.
         """
         return {
             "data": self.data,
@@ -107,14 +107,14 @@ class About:
 
 
 def known(about: About | None) -> About:
-    """Return what is known of a run, which may be nothing; TypeError for anything else."""
+    """Return ``about``, or an empty About for None; raise TypeError for anything else."""
     if not (about is None or isinstance(about, About)):
         raise TypeError(f"about={about!r} must be an About, or None.")
     return about or About()
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that shape a result: of torch only where it is in use."""
+    """Return the versions that affect a result; torch only if it was imported."""
     found = {"skprivacy": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         if name == "torch" and name not in sys.modules:

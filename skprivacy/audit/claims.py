@@ -1,4 +1,4 @@
-"""The privacy claim of a fitted model, including its wrappers."""
+"""Privacy claim of a fitted model: the composition of its private steps, through all wrappers."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = ["CHOSEN", "NO_CLAIM", "Claim", "claim_of", "total"]
 
 NO_CLAIM = "no claim"
 CHOSEN = "no claim: chosen by unprotected scores"
-_TRIED = 20  # number of records on which a stateless step is tried
+_TRIED = 20  # number of records on which a stateless step is tested
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of a fitted model; returned by :func:`claim_of`.
+    """The privacy claim of a fitted model; returned by :func:`claim_of`.
 
     Attributes
     ----------
@@ -53,10 +53,10 @@ class Claim:
     reason : str
         Why there is no guarantee, beginning with "no claim"; empty if there is one.
     uncovered : dict
-        The steps that read private data outside any guarantee, by name, with the reason. The names
-        of nested steps are separated by dots.
+        Steps that read private data outside any guarantee, by name, with the reason. Dots separate
+        the names of nested steps.
     charged : PrivacyGuarantee or None
-        Joint cost of all fits: for a search those of every candidate and fold, otherwise
+        Joint cost of all fits. For a search: every candidate on every fold; otherwise equal to
         ``guarantee``. None if it is not known.
     """
 
@@ -81,25 +81,25 @@ class _Part:
     assumption: str = ""
     gap: str = ""  # why no guarantee covers this step
     if_frozen: str = ""  # the assumption that fills the gap if the step was fitted beforehand
-    refusal: str = ""  # why nothing that contains this part has a guarantee
-    ignores_labels: bool = False  # whether a step with a gap learns from features alone
-    disguised: bool = False  # whether it may pass for a protection, which it is not
+    refusal: str = ""  # why no model that contains this part has a guarantee
+    ignores_labels: bool = False  # whether a step with a gap learns from features only
+    disguised: bool = False  # whether users may mistake it for a privacy protection
 
 
 def claim_of(model: Any, X: Any = None) -> Claim:
-    """Return the claim of a fitted model, composed of all of its private steps.
+    """Return the claim of a fitted model, composed over all of its private steps.
 
     Parameters
     ----------
     model : fitted estimator
-        Bare or wrapped, to any depth.
+        A model, wrapped to any depth.
     X : array-like or DataFrame of shape (n_samples, n_features), default=None
-        Records on which user-defined stateless steps are tried: all together and one by one.
+        Records on which stateless steps of other libraries are tested: together and one by one.
 
     Returns
     -------
     Claim
-        With the reason where there is no guarantee.
+        The claim, or the reason why there is none.
 
     Raises
     ------
@@ -108,27 +108,33 @@ def claim_of(model: Any, X: Any = None) -> Claim:
 
     Notes
     -----
-    **Guarantees.** The claimed epsilon is at least that of all private steps together: in
-    ``Pipeline``, ``ColumnTransformer`` and ``FeatureUnion``, in the meta-estimators that train
-    each part once on all records (``VotingClassifier``, ``VotingRegressor``,
+    **Guarantees.** The claimed epsilon is at least the composed epsilon of all private steps, in
+    these wrappers: ``Pipeline``, ``ColumnTransformer`` and ``FeatureUnion``; the meta-estimators
+    that train each part once on all records (``VotingClassifier``, ``VotingRegressor``,
     ``OneVsRestClassifier``, ``MultiOutputClassifier``, ``MultiOutputRegressor``,
-    ``SmoothedClassifier``), and in ``FrozenEstimator``. Any other model with a private part makes
-    no claim: a search chooses by unprotected scores, bagging repeats records, stacking and
+    ``SmoothedClassifier``); and ``FrozenEstimator``. Any other model with a private part makes no
+    claim: a search chooses by unprotected scores, bagging repeats records, stacking and
     calibration fit more than the private parts. There is no claim either if the relations or units
     of the parts differ.
 
-    **Edge cases.** A transformer is covered if its ``data_independent_`` is true, which of a class
-    of somebody else's, such as a subclass of SchemaTransformer, is an assumption; if it has a
-    ``privacy_``; or if it is a scikit-learn transformer that treats each record by itself. Any
-    other that needs no fit is tried on up to 20 records, and the guarantee lists the assumption,
-    which also says that it holds nothing learned: a function may know a mean of private records,
-    and only of a method of an estimator, as ``scaler.transform``, this is found out. The assumption
-    names rounding if records that are transformed together differ in any bit from single ones, as
-    in matrix products. The guarantee lists an assumption, too, for an encoder in a
-    ``FrozenEstimator`` that says, by ``needs_public_records_``, that it learns from public records.
-    A step that is not covered makes the guarantee one of kind "estimate", which assumes that the
-    step reveals nothing about the records. Under ``relation="label"``, where features are public,
-    scikit-learn's unsupervised transformers are covered too.
+    **Edge cases.** A transformer is covered in three cases:
+
+    - its ``data_independent_`` is true; for a third-party class, such as a subclass of
+      SchemaTransformer, this is listed as an assumption;
+    - it has a ``privacy_``;
+    - it is a scikit-learn transformer that treats each record by itself.
+
+    Any other transformer that needs no fit is tested on up to 20 records. The guarantee then lists
+    the assumption that it treats each record by itself and holds nothing learned from the data.
+    A function may hold a mean of private records; only a method of an estimator, such as
+    ``scaler.transform``, is detected. The assumption names rounding if records transformed
+    together differ in any bit from records transformed alone, as in matrix products.
+
+    An encoder in a ``FrozenEstimator`` that declares ``needs_public_records_`` adds the assumption
+    that it learned from public records. A step that is not covered turns the guarantee into kind
+    "estimate", which assumes that the step reveals nothing about the records. Under
+    ``relation="label"``, where features are public, scikit-learn's unsupervised transformers are
+    covered too.
 
     Examples
     --------
@@ -148,7 +154,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     if not hasattr(model, "fit"):
         raise TypeError(f"model={model!r} must be a fitted estimator.")
     check_is_fitted(model)
-    rows = None if X is None else _attempted(lambda: _spread(X))
+    rows = None if X is None else _try_compute(lambda: _sample_rows(X))
     parts = list(_parts(model, "", rows, last=True))
     made = [part.guarantee for part in parts if part.guarantee is not None]
     of_labels = bool(made) and all(guarantee.relation == "label" for guarantee in made)
@@ -168,17 +174,17 @@ def claim_of(model: Any, X: Any = None) -> Claim:
             if part.guarantee or part.refusal
         ]
     )
-    told = holds_private(model) or any(part.disguised for part in parts)
+    expects_claim = holds_private(model) or any(part.disguised for part in parts)
     return Claim(
-        _under(whole.guarantee, assumptions, bool(uncovered)),
-        whole.reason if whole.guarantee is not None or told else NO_CLAIM,
+        _with_assumptions(whole.guarantee, assumptions, bool(uncovered)),
+        whole.reason if whole.guarantee is not None or expects_claim else NO_CLAIM,
         uncovered,
-        _under(whole.charged, assumptions, bool(uncovered)),
+        _with_assumptions(whole.charged, assumptions, bool(uncovered)),
     )
 
 
 def total(claims: Sequence[Claim]) -> Claim:
-    """Return the joint claim of several models, or of several parts of one."""
+    """Return the joint claim of several models, or of several parts of one model."""
     refused = [claim.reason for claim in claims if claim.guarantee is None]
     reason = refused[0] if refused else "" if claims else NO_CLAIM
     guarantee, charged = None, None
@@ -193,10 +199,10 @@ def total(claims: Sequence[Claim]) -> Claim:
     return Claim(guarantee, reason, uncovered, charged)
 
 
-def _under(
+def _with_assumptions(
     guarantee: PrivacyGuarantee | None, assumptions: Iterable[str], gaps: bool
 ) -> PrivacyGuarantee | None:
-    """Return the guarantee with further assumptions; with gaps, it is only an estimate."""
+    """Return the guarantee with further assumptions; gaps turn it into an estimate."""
     if guarantee is None:
         return None
     united = tuple(dict.fromkeys([*guarantee.assumptions, *assumptions]))
@@ -204,10 +210,10 @@ def _under(
 
 
 def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    """Yield the parts that matter for the claim; ``last`` is false for preprocessing steps."""
+    """Yield the parts that determine the claim; ``last`` is False for preprocessing steps."""
     if type(model) is FrozenEstimator:
         parts = _parts(model.estimator, name, rows, last)
-        # What was fitted along with a private part saw the private records.
+        # A step that was fitted together with a private part has seen the private records.
         yield from parts if holds_private(model.estimator) else map(_fitted_beforehand, parts)
         return
     if model is None or isinstance(model, str):  # "passthrough" and "drop"
@@ -225,13 +231,13 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield _leaf(model, name, rows, last)
     elif on_its_word(model):
         step = f"step {name!r} ({type(model).__name__})" if name else type(model).__name__
-        yield _Part(name, assumption=f"{step} is independent of the records, as it says")
+        yield _Part(name, assumption=f"{step} is independent of the records, as it declares")
 
 
 def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     kind = type(model).__name__
     if isinstance(model, OutputDefence):
-        why = f"{NO_CLAIM}: {kind} changes what is shown, and proves nothing"
+        why = f"{NO_CLAIM}: {kind} changes what the model shows, but proves nothing"
         return _Part(name, refusal=why, disguised=True)
     if holds_private(model):
         return _Part(
@@ -241,18 +247,18 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
         )
     if is_stateless(model):
         if any(of_frozen_parts(model.get_params(deep=False), "add_remove")):
-            return _Part(name or kind, gap=f"{kind} holds what was fitted outside the guarantee")
+            return _Part(name or kind, gap=f"{kind} holds parts fitted outside the guarantee")
         n = 0 if rows is None else num_samples(rows)
         gap, exact = try_record_by_record(model, rows) if n > 1 else ("", True)
         if gap:
             return _Part(name or kind, gap=gap)
         tried = f"tried on {n} records" if n > 1 else "not tried"
         step = f"step {name!r}" if name else kind
-        rounding = "" if exact else ", and its rounding, which differs beside others, tells nothing"
+        rounding = "" if exact else ", and its rounding, which depends on others, leaks nothing"
         alone = f"treats each record by itself ({tried}), and holds nothing learned from others"
         return _Part(name, assumption=f"{step} {alone}{rounding}")
     if last and looks_private(model):
-        why = f"{NO_CLAIM}: {kind} has an epsilon and states no guarantee (privacy_)"
+        why = f"{NO_CLAIM}: {kind} has an epsilon but states no guarantee (privacy_)"
         return _Part(name, refusal=f"{why}; verify_privacy tests it", disguised=True)
     if last:
         return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
@@ -267,22 +273,22 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
 
 
 def _schema_is_public(step: Any) -> str:
-    """Return the assumption of a step whose schema was read off data."""
+    """Return the assumption of a step whose schema was read off the data."""
     schema = getattr(step, "schema_", None)
     return "; ".join(schema.assumptions) if isinstance(schema, Schema) else ""
 
 
 def _fitted_beforehand(part: _Part) -> _Part:
-    """Return a part of a frozen model: on what it was fitted is only known from the user."""
+    """Return a part of a frozen model; only the user knows on which data it was fitted."""
     return replace(part, gap="", assumption=part.if_frozen) if part.if_frozen else part
 
 
 def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     *before, (final, predictor) = model.steps
     for step, part in before:
-        yield from _parts(part, _below(name, step), rows, last=False)
-        rows = _passed(part, rows)
-    yield from _parts(predictor, _below(name, final), rows, last)
+        yield from _parts(part, _join_names(name, step), rows, last=False)
+        rows = _transform_rows(part, rows)
+    yield from _parts(predictor, _join_names(name, final), rows, last)
 
 
 def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
@@ -294,28 +300,28 @@ def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     else:
         yield _Part(name, gap="its columns are selected by a function of the private data")
     for part, step, columns in model.transformers_:
-        yield from _parts(step, _below(name, part), _chosen(rows, columns), last=False)
+        yield from _parts(step, _join_names(name, part), _select_columns(rows, columns), last=False)
 
 
 def _union(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     for part, step in model.transformer_list:
-        yield from _parts(step, _below(name, part), rows, last=False)
+        yield from _parts(step, _join_names(name, part), rows, last=False)
 
 
 def _voting(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     yield _Part(name, assumption=_labels_public(model))
     for part, step in model.named_estimators_.items():
-        yield from _parts(step, _below(name, part), rows, last=True)
+        yield from _parts(step, _join_names(name, part), rows, last=True)
 
 
-def _one_a_target(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+def _one_per_target(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     yield _Part(name, assumption=_labels_public(model))
     for number, step in enumerate(model.estimators_):
-        yield from _parts(step, _below(name, str(number)), rows, last=True)
+        yield from _parts(step, _join_names(name, str(number)), rows, last=True)
 
 
 def _smoothed(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
-    yield from _parts(model.estimator_, _below(name, "estimator"), rows, last)
+    yield from _parts(model.estimator_, _join_names(name, "estimator"), rows, last)
 
 
 def _labels_public(model: Any) -> str:
@@ -332,40 +338,40 @@ _OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
     FeatureUnion: _union,
     VotingClassifier: _voting,
     VotingRegressor: _voting,
-    OneVsRestClassifier: _one_a_target,
-    MultiOutputClassifier: _one_a_target,
-    MultiOutputRegressor: _one_a_target,
+    OneVsRestClassifier: _one_per_target,
+    MultiOutputClassifier: _one_per_target,
+    MultiOutputRegressor: _one_per_target,
     SmoothedClassifier: _smoothed,
 }
 
 
-def _below(name: str, part: str) -> str:
+def _join_names(name: str, part: str) -> str:
     return f"{name}.{part}" if name else str(part)
 
 
-def _spread(X: Any) -> Any:
+def _sample_rows(X: Any) -> Any:
     """Return up to ``_TRIED`` records spread evenly over X."""
     n = num_samples(X)
     return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
 
 
-def _passed(step: Any, rows: Any) -> Any:
+def _transform_rows(step: Any, rows: Any) -> Any:
     """Return rows as transformed by a fitted step; None if the step fails on them."""
     if rows is None or step is None or isinstance(step, str):
         return rows
-    return _attempted(lambda: step.transform(rows))
+    return _try_compute(lambda: step.transform(rows))
 
 
-def _chosen(rows: Any, columns: Any) -> Any:
-    return None if rows is None else _attempted(lambda: safe_indexing(rows, columns, axis=1))
+def _select_columns(rows: Any, columns: Any) -> Any:
+    return None if rows is None else _try_compute(lambda: safe_indexing(rows, columns, axis=1))
 
 
-def _attempted(compute: Callable[[], Any]) -> Any:
+def _try_compute(compute: Callable[[], Any]) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return compute()
-    except Exception as error:  # a step that fails on few records: later steps are "not tried"
+    except Exception as error:  # a step may fail on few records: later steps are "not tried"
         if is_alarm(error):
             raise
         return None

@@ -1,4 +1,4 @@
-"""Checks of a fitted model in seconds: what its structure may disclose, without attacking it."""
+"""Structural disclosure checks of a fitted model, in seconds and without attacks."""
 
 from __future__ import annotations
 
@@ -28,36 +28,37 @@ from .claims import claim_of
 __all__ = ["DisclosureCheck", "DisclosureReport", "check_disclosure"]
 
 SIGNS = (
-    "These are signs: to find one does not prove a leak, and to find none does not prove privacy. "
+    "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "
     "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
 )
 
 _AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
 _MEANING = {
-    "stored records": "records that stand in the model itself",
-    "smallest leaf": "the fewest records that decide an end of a tree",
-    "k-anonymity": "the fewest records that get the same answer",
-    "class disclosure": "records whose label the answer gives away",
-    "degrees of freedom": "records beyond the numbers fitted to them",
-    "error gap": "how much more often it is right on its own records",
+    "stored records": "training records that the model contains",
+    "smallest leaf": "the fewest records in a leaf of a tree",
+    "k-anonymity": "the fewest records with the same prediction",
+    "class disclosure": "records whose prediction reveals their label",
+    "degrees of freedom": "records minus fitted parameters",
+    "error gap": "how much more often the model is right on training records",
 }
 
 
 @dataclass(frozen=True)
 class DisclosureCheck:
-    """One sign, looked for in a model.
+    """Result of one disclosure check.
 
     Attributes
     ----------
     name : str
+        Name of the check.
     flagged : bool or None
-        Whether the sign was found; None if the model does not allow the check.
+        Whether the sign was found; None if the check does not apply to the model.
     value : float or None
-        The figure that was compared with the threshold.
+        The figure compared with the threshold.
     threshold : float
-        The least that is wanted of leaves, predictions and degrees of freedom; of others the most.
+        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
     says : str
-        What was found, or why the check does not apply, in words.
+        The result, or why the check does not apply, in words.
     """
 
     name: str
@@ -68,7 +69,7 @@ class DisclosureCheck:
 
     @property
     def meaning(self) -> str:
-        """What the figure is, in a few words."""
+        """What the figure counts, in a few words."""
         return _MEANING[self.name]
 
     @property
@@ -88,7 +89,7 @@ class DisclosureReport:
         The model and its parameters.
     checks : tuple of DisclosureCheck
     claim : str
-        The privacy that the model claims, in words; the checks do not test it.
+        The privacy that the model claims, in words. The checks do not test it.
     n_train : int
         Number of training records.
     """
@@ -100,7 +101,7 @@ class DisclosureReport:
 
     @property
     def flagged(self) -> tuple[str, ...]:
-        """Names of the signs that were found."""
+        """Names of the checks that found their sign."""
         return tuple(check.name for check in self.checks if check.flagged)
 
     def __getitem__(self, name: str) -> DisclosureCheck:
@@ -120,12 +121,12 @@ class DisclosureReport:
         return pd.DataFrame([asdict(check) for check in self.checks])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the checks as JSON-serialisable values; they name no record.
+        """Return the checks as JSON-serialisable values. They name no record.
 
         Returns
         -------
         dict
-            For JSON.
+            Values for JSON.
         """
         return plain(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
 
@@ -166,39 +167,40 @@ def check_disclosure(
     max_gap: float = 0.1,
     groups: Any = None,
 ) -> DisclosureReport:
-    """Look for signs that a fitted model discloses training records, without attacking it.
+    """Check a fitted model for signs that it discloses training records, without attacking it.
 
-    Nothing is trained, so this takes seconds where an audit trains shadow models. Official
-    statistics check tables in the same way before they are released.
+    Nothing is trained, so this takes seconds, while an audit trains shadow models. Official
+    statistics check tables for the same signs before a release.
 
     Parameters
     ----------
     model : fitted estimator or torch module
-        Any: pipelines, searches, ensembles and other wrappers are looked into.
+        Any model. Pipelines, searches, ensembles and other wrappers are searched.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         All records that the model was trained on. ``y_train`` may be None; class disclosure and the
         error gap are then not checked.
     X_new, y_new : array-like of shape (n_new, n_features) and (n_new,), default=None
-        Records of the same population that it was not trained on, for the error gap. They also
-        show which arrays hold rows of this kind by chance.
+        Records of the same population that the model was not trained on, for the error gap. They
+        also show which arrays hold such rows by chance.
     min_records : int, default=10
         The fewest records that may share a leaf or a prediction. A row of features that this many
-        training records share does not identify anybody. Statistical offices ask for 3 to 10
-        records behind a published cell; this is the cautious end.
+        training records share identifies nobody. Statistical offices ask for 3 to 10 records behind
+        a published cell; the default is the cautious end.
     min_degrees_of_freedom : int, default=10
-        The fewest residual degrees of freedom: with none left, the fitted numbers may determine the
+        The fewest residual degrees of freedom. Without any, the fitted parameters may determine the
         records. 10 is common in research data centres.
     max_gap : float, default=0.1
-        The largest error gap. It is the advantage over guessing of an attacker who calls a record a
-        member if its error is small.
+        The largest error gap. The gap is the advantage over guessing of an attacker who calls a
+        record a member if its error is small.
     groups : array-like of shape (n_train,), default=None
-        Whose record each of ``X_train`` is, for people with several. Then k-anonymity counts
-        people, and so do degrees of freedom: twenty records of one patient hide nobody.
+        Group of each record of ``X_train``, where groups, such as patients, have several records.
+        Then k-anonymity and degrees of freedom count groups: twenty records of one patient hide
+        nobody.
 
     Returns
     -------
     DisclosureReport
-        With a check for each sign.
+        The report, with one result per check.
 
     Raises
     ------
@@ -212,25 +214,27 @@ def check_disclosure(
     **The checks.**
 
     - *stored records*: rows of ``X_train`` inside the model, as in nearest neighbours, support
-      vectors and Gaussian processes. They are searched for in all arrays that the model holds, so
-      that a class nobody knows is found too. Who gets such a model gets the records.
-    - *smallest leaf*: the fewest records in a leaf of any tree. The leaf's value tells of them.
+      vectors and Gaussian processes. All arrays of the model are searched, so unknown classes are
+      covered too. The recipient of such a model receives the records.
+    - *smallest leaf*: the fewest records in a leaf of any tree. The value of the leaf depends on
+      these records only.
     - *k-anonymity*: the fewest records with the same prediction (Samarati and Sweeney 1998).
-    - *class disclosure*: records whose prediction tells the label for certain: all who share it
-      have one label, or a probability is 1.
+    - *class disclosure*: records whose prediction reveals the label for certain: either all records
+      with this prediction have one label, or a probability is 1.
     - *degrees of freedom*: records minus fitted parameters.
-    - *error gap*: how much more often the error of training records is small (at most their mean
-      error) than that of new ones; for classifiers, the difference in accuracy (Yeom et al. 2018).
+    - *error gap*: how much more often the error of a training record is small (at most their mean
+      error) than the error of a new one; for classifiers, the difference in accuracy (Yeom et al.
+      2018).
 
-    **Guarantees.** None. A flag proves no leak: whoever sees only a model's answers does not see
-    records inside it. No flag proves no privacy. A model that claims a guarantee is reported as
-    such, and the claim is not tested; :func:`~skprivacy.audit.audit` tests it. The checks read
-    private data, so their figures are not private.
+    **Guarantees.** None. A flag proves no leak: a user who sees only the answers of a model does
+    not see records inside it. The absence of flags proves no privacy. The report states the model's
+    own claim but does not test it; :func:`~skprivacy.audit.audit` does. The checks read private
+    data, so their figures are not private.
 
     **Edge cases.** Predictions that vary from record to record, such as those of a linear model,
     form no groups, and k-anonymity does not apply. Trees and parameters are counted in
-    scikit-learn's models and torch modules, not in those of other libraries. Records are found as
-    they are given, and as pipelines and transformers inside the model transform them; other forms
+    scikit-learn's models and torch modules, not in those of other libraries. Records are found in
+    their given form and as transformed by pipelines and transformers inside the model; other forms
     are not found. Leaves of a forest count the distinct records of their bootstrap sample.
 
     References
@@ -250,11 +254,11 @@ def check_disclosure(
     >>> X, y = make_classification(200, random_state=0)
     >>> report = check_disclosure(KNeighborsClassifier().fit(X, y), X, y)
     >>> report["stored records"].says
-    '200 of 200 training records stand in KNeighborsClassifier._fit_X'
+    '200 of 200 training records are stored in KNeighborsClassifier._fit_X'
     >>> report["smallest leaf"].flagged is None
     True
     """
-    trainable = hasattr(model, "fit")  # a bare torch module is not
+    trainable = hasattr(model, "fit")  # a bare torch module has no fit
     if not (trainable or hasattr(model, "predict") or callable(model)):
         raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
@@ -291,16 +295,16 @@ def _stored(
     found, n = stored_records(contents, X_train, X_new, min_records), num_samples(X_train)
     where = f" in {', '.join(found.places)}" if found.places else ""
     if found.n_train:
-        says = f"{found.n_train:,} of {n:,} training records stand{where or ' in the model'}"
+        says = f"{found.n_train:,} of {n:,} training records are stored{where or ' in the model'}"
     elif found.in_context:
-        says = f"{found.in_context} predicts from the training records and carries them"
+        says = f"{found.in_context} predicts from the training records and contains them"
     else:
         says = "no training record was found in the model's arrays"
     if not contents.complete:
-        says += "; the model is nested too deeply to be searched wholly"
+        says += "; the model is nested too deeply for a complete search"
     flagged = bool(found.n_train or found.in_context)
     if flagged and hides_records:
-        says += ", which a true claim rules out unless they are public or there by chance"
+        says += ", which a true claim rules out unless they are public or coincidences"
     known = flagged or contents.complete
     return DisclosureCheck("stored records", flagged if known else None, found.n_train, 0, says)
 
@@ -308,7 +312,7 @@ def _stored(
 def _smallest_leaf(sizes: Any, min_records: int) -> DisclosureCheck:
     name = "smallest leaf"
     if not len(sizes):
-        return _not_applied(name, min_records, "the model has no trees of scikit-learn")
+        return _not_applied(name, min_records, "the model has no scikit-learn trees")
     small = int((sizes < min_records).sum())
     return DisclosureCheck(
         name,
@@ -328,7 +332,8 @@ def _k_anonymity(
         return _not_applied(name, min_records, "the model predicts nothing")
     if not (has_leaves or groups.shared):
         return _not_applied(name, min_records, "predictions vary from record to record")
-    sizes = groups.counted(people)
+    sizes = groups.count_people(people)
+    # Samarati and Sweeney 1998: k is the size of the smallest group.
     k = int(sizes.min())
     few = int(groups.sizes[sizes < min_records].sum())
     of = "" if people.unit == "record" else f" of {people.unit}"
@@ -341,10 +346,10 @@ def _k_anonymity(
 def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> DisclosureCheck:
     name = "class disclosure"
     if y is None or groups is None or np.ndim(y) != 1 or not hasattr(model, "predict_proba"):
-        return _not_applied(name, 0, "it needs one label a record and predict_proba")
-    told = int(groups.disclosed(y).sum())
-    says = f"the prediction of {told:,} of {len(groups.group):,} records tells their class"
-    return DisclosureCheck(name, told > 0, told, 0, f"{says} for certain")
+        return _not_applied(name, 0, "it needs one label per record and predict_proba")
+    n_disclosed = int(groups.find_disclosed(y).sum())
+    says = f"the prediction of {n_disclosed:,} of {len(groups.group):,} records reveals their class"
+    return DisclosureCheck(name, n_disclosed > 0, n_disclosed, 0, f"{says} for certain")
 
 
 def _degrees_of_freedom(
@@ -358,7 +363,7 @@ def _degrees_of_freedom(
     says = f"{n:,} {counted} minus {parameters:,} fitted numbers leave {left:,}"
     if left < least:
         says += "; so many could hold every record"
-        says += ", but a claim that is true limits what they tell" if private else ""
+        says += ", but a true claim limits what they reveal" if private else ""
     return DisclosureCheck(name, left < least, left, least, says)
 
 
@@ -372,6 +377,8 @@ def _error_gap(
         return _not_applied(name, largest, "the model predicts no labels")
     own = _errors("y_train", model, X_train, y_train)
     new = _errors("y_new", model, X_new, y_new)
+    # Yeom et al. 2018, attack by a threshold: a record is a member if its error is at most the
+    # mean training error. Its advantage is the true minus the false positive rate.
     few, others = own <= own.mean(), new <= own.mean()
     gap = float(few.mean() - others.mean())
     low = clopper_pearson(int(few.sum()), len(few))[0]
@@ -388,10 +395,10 @@ def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
     predicted, true = np.asarray(asked(model, "predict", X)), np.asarray(y)
     if predicted.size != true.size:
         raise ValueError(
-            f"{name} has shape {true.shape}, and the model predicts {predicted.shape}. Pass what "
-            "it predicts, for each record."
+            f"{name} has shape {true.shape}, but the model predicts {predicted.shape}. Pass one "
+            "target in this form for each record."
         )
-    true = true.reshape(predicted.shape)  # a column of labels is as good as a row of them
+    true = true.reshape(predicted.shape)  # a column of labels is accepted like a row
     if hasattr(model, "classes_"):
         return (predicted != true).astype(float)
     return (predicted.astype(float) - true) ** 2
@@ -403,9 +410,9 @@ def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
 
 def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
     if num_samples(as_records(X_train, "X_train")) < 1:
-        raise ValueError("X_train has no records; pass those that the model was trained on.")
+        raise ValueError("X_train has no records. Pass the records that the model was trained on.")
     if X_new is None and y_new is not None:
-        raise ValueError("y_new was given without X_new; pass the records of these labels too.")
+        raise ValueError("y_new was given without X_new. Pass the records of these labels too.")
     for part, X, y in (("train", X_train, y_train), ("new", X_new, y_new)):
         if X is None or y is None:
             continue

@@ -1,4 +1,4 @@
-"""What one attack shows, compared with the claimed guarantee."""
+"""Result of one attack, compared with the claimed guarantee."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class AttackFinding:
     Attributes
     ----------
     result : AttackResult
-        The scores and all figures derived from them.
+        The scores, and all figures derived from them.
     epsilon_lower_bound : float
-        The largest epsilon refuted by this attack at the delta of the claim, corrected for the
+        The largest epsilon that this attack refutes at the delta of the claim, corrected for the
         number of attacks.
     refutation : str
-        How it contradicts the claimed trade-off curve, from the same bounds; empty if it does not.
+        How the attack contradicts the claimed trade-off curve, in words; empty if it does not.
     points : tuple of dict
         For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
         ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
         without a claim).
     shown_by : str
-        What the attack did to show its epsilon, which may lie far from all reported points.
+        The test that shows the epsilon, in words. It may lie far from the reported points.
     shown_at : tuple of (float, float) or None
-        Bounds on the false and the true positive rate of the test that shows it; None if none does.
+        Bounds on the false and the true positive rate of this test; None if there is none.
     """
 
     result: AttackResult
@@ -58,7 +58,7 @@ class AttackFinding:
         guarantee : PrivacyGuarantee or None
             The claim; None if there is none.
         alpha : float
-            Error probability of the intervals.
+            Error probability of the reported intervals.
         corrected : float
             Error probability of the epsilon lower bound and of the refutation together.
         """
@@ -115,6 +115,6 @@ def claimed_delta(guarantee: Any) -> float:
 
 
 def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
-    """Return what the scores show, at the delta of the claim and against its whole curve."""
+    """Return the evidence of the scores, at the delta of the claim and against its whole curve."""
     curve = curve_of(guarantee)
     return gather(scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve)

@@ -1,4 +1,4 @@
-"""Audits of guarantees that protect labels alone: about them, and never about membership."""
+"""Audit of guarantees that protect labels only; it says nothing about membership."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ __all__ = [
 FEWEST = 100  # training records, a quarter of which are canaries
 NOT_MEMBERSHIP = (
     "a guarantee of relation='label' protects labels alone and says nothing about membership, so "
-    "that no membership attack can confirm or refute it"
+    "no membership attack can confirm or refute it"
 )
 
 
 def protects_labels(claim: Claim) -> bool:
-    """Return whether a claim is one of labels, also where only the charges say so."""
+    """Return whether a claim, or its charges, protects labels only."""
     return any(g is not None and g.relation == "label" for g in (claim.guarantee, claim.charged))
 
 
 @dataclass(frozen=True, repr=False)
 class LabelAuditReport(AuditReport):
-    """The claimed privacy of labels compared with what a model tells of them.
+    """Claimed privacy of labels compared with the labels that an attack inferred.
 
-    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of
-    the model is trained on labels of which fair coins have flipped some, and an attack guesses the
-    coins. "Violated" is said of labels; on membership there is no verdict. What is measured is
-    what :class:`AuditReport` has, with canaries of true labels for members, and of flipped ones
-    for others.
+    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of the
+    model is trained on labels of which fair coins flipped some, and an attack guesses the coins.
+    "VIOLATED" refers to labels; there is no verdict on membership. The fields are those of
+    :class:`AuditReport`: canaries with true labels count as members, canaries with flipped labels
+    as non-members.
 
     Attributes
     ----------
@@ -65,16 +65,16 @@ class LabelAuditReport(AuditReport):
     not_measured : tuple of str
         Empty.
     why_not_measured : str
-        Without meaning.
+        Unused.
     attacked : str
-        "record", or the name of the ``groups``: one coin then decides on all labels of a person,
-        and the evidence of all her records is added up.
+        "record", or the name of the ``groups``. One coin then decides about all labels of a group,
+        and the evidence of its records is added up.
     disclosure : None
-        Features are public, and so is who is in the table.
+        Features and membership are public under a guarantee of labels.
     exposures : tuple
         Empty.
     copied : str
-        Empty: coins decide on labels one by one, whatever the features.
+        Empty: coins flip labels independently, even for records with equal features.
     """
 
     of_labels: ClassVar[bool] = True
@@ -95,17 +95,17 @@ class LabelAuditReport(AuditReport):
 
     @property
     def could_refute(self) -> bool:
-        """Whether there were canaries enough that right guesses would have refuted the claim."""
+        """Whether right guesses of all canaries would have refuted the claim."""
         return not self.claims or self.epsilon_within_reach > self.claimed_epsilon
 
     @property
     def doubt(self) -> str:
-        """Empty: there are no groups of records that might have been exchanged."""
+        """Empty: there are no two samples that could have been exchanged."""
         return ""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Nothing of the records: coins are fair, whatever they are."""
+        """Empty: the coins are fair by construction, for any records."""
         return ()
 
     @property
@@ -127,13 +127,7 @@ class LabelAuditReport(AuditReport):
 
 
 def label_attack(attacks: Any, random_state: Any) -> LabelInferenceAttack:
-    """Return the attack on labels; refuse any other.
-
-    Raises
-    ------
-    ValueError
-        If an attack on membership is given.
-    """
+    """Return the attack on labels; raise ValueError for attacks on membership."""
     if attacks is None:
         return LabelInferenceAttack(random_state=random_state)
     given = [attacks] if isinstance(attacks, LabelInferenceAttack) else list(attacks)
@@ -167,7 +161,7 @@ def audited_labels(
 def _finding(
     result: LabelInferenceResult, guarantee: PrivacyGuarantee | None, alpha: float
 ) -> AttackFinding:
-    """Return what was found, with the bound that guesses of coins give: exact in one run."""
+    """Return the finding, with the exact one-run bound from guesses of coins."""
     found = AttackFinding.of(result, guarantee, alpha, alpha)
     delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
     bound = found.result.epsilon_lower_bound(delta, alpha)
@@ -181,8 +175,8 @@ def guessed_labels(
 ) -> LabelInferenceResult:  # fmt: skip
     """Train a clone of a model on labels with canaries, and guess their coins.
 
-    The coins are thrown afresh unless the attack has a seed, and so is the model's own noise. With
-    ``groups``, those of ``X_train``, each person has a coin, and the clone is told of them.
+    Coins are drawn afresh unless the attack has a seed, and so is the noise of the model. With
+    ``groups``, those of ``X_train``, each group has one coin, and the clone is fitted with them.
     """
     n = num_samples(X_train) if groups is None else groups.n
     if n < FEWEST:
@@ -192,6 +186,7 @@ def guessed_labels(
             "Pass more records."
         )
     random = check_random_state(attack.random_state)
+    # Steinke, Nasr and Jagielski 2023, one run: a fair coin flips the label of each canary.
     canaries = LabelCanaries.drawn(
         y_train,
         min(attack.n_canaries, n // 4),

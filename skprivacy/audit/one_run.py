@@ -1,4 +1,8 @@
-"""One training run with canaries: fair coins put them in, and an attacker guesses the coins."""
+"""Audit of one training run with canaries: fair coins insert them, an attack guesses the coins.
+
+Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024. Start at
+:func:`audit_one_run`.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +42,12 @@ __all__ = ["COINS", "OneRunReport", "audit_one_run", "judged"]
 
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 
-_LEAST = 1e-12  # probabilities below are as good as it
+_LEAST = 1e-12  # lower clip of probabilities
 _NOT_SAMPLED = (
-    "  sampling: records did not take part by coins of their own, which the claim is accounted "
-    "for with"
+    "  sampling: records were not sampled by independent coins, as the claim assumes they are"
 )
-_DELTA = 1e-5  # for models without a claim, and beside pure ones
-_TOO_FEW = "  too few canaries: with all guesses right, no leak could have refuted the claim"
+_DELTA = 1e-5  # for models without a claim, and for bounds beside a pure claim
+_TOO_FEW = "  too few canaries: even with all guesses right, the claim would not be refuted"
 COINS = {
     "add_remove": "a canary was in the training data, or was not",
     "replace_one": "a canary was in the training data, or a record of the data in its place",
@@ -53,51 +56,51 @@ COINS = {
 CANARIES = {
     "mislabelled": "records of the data with wrong labels",
     "crafted": "records as they were given",
-    "gradient": "long gradients in one weight each, looked for in the noisy sums of all steps",
-    "tables": "records spread over the schema, looked for in the noisy tables",
-    "rows": "records spread over the schema, looked for in synthetic records",
+    "gradient": "long gradients in one weight each, searched for in the noisy sums of all steps",
+    "tables": "records spread over the schema, searched for in the noisy tables",
+    "rows": "records spread over the schema, searched for in the synthetic records",
 }
 
 
 @dataclass(frozen=True, repr=False)
 class OneRunReport:
-    """The claimed privacy of a model compared with how well coins of canaries were guessed.
+    """Claimed privacy of a model compared with guesses of the canaries' coins.
 
-    Returned by :func:`audit_one_run`, and in a :class:`SynthesizerAudit` for all its runs together.
+    Returned by :func:`audit_one_run`. A :class:`SynthesizerAudit` holds one for all of its fits.
 
     Attributes
     ----------
     model : str
         The model and its parameters.
     fitted : estimator
-        The model that was trained, WITH canaries.
+        The trained model, WITH canaries.
     claim : Claim
-        What it claims.
+        Its claim.
     canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
-        What the canaries were, and where they were looked for.
+        Kind of canary, and where the attack searched for it.
     coin : {"add_remove", "replace_one", "zero_out"}
-        The neighbouring relation that one coin makes: whether a canary was in the training data or
-        not at all, or was there instead of another record, or of one that contributes nothing.
+        The neighbouring relation between the two outcomes of a coin: a canary was in the training
+        data, or it was absent, replaced by another record, or by one that contributes nothing.
     right, guesses, n_canaries : int
-        How many guesses were right, of how many, and the number of coins.
+        Number of right guesses, of all guesses, and of coins.
     refuted : bool
         Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
     sampled : bool
-        False if records were seen to take part in another way than by the coins of their own that
-        the claim is accounted for with. Looked at with gradient canaries alone.
+        False if the observed sampling of records differs from the independent coins that the claim
+        assumes. Tested with gradient canaries only.
     within_reach : bool
-        Whether the claim would have been refuted had all guesses been right.
+        Whether the claim would have been refuted if all guesses had been right.
     untested : str
-        Why the coins say nothing about the claim; empty if they do.
+        Why the coins cannot test the claim; empty if they can.
     bounds : tuple of GuessBound
-        Lower bounds on epsilon under the relation ``coin``, each with its assumptions. Each
-        exceeds the truth with probability ``alpha`` at most, by itself.
+        Lower bounds on epsilon under the relation ``coin``, each with its assumptions. Each bound
+        by itself exceeds the true epsilon with probability ``alpha`` at most.
     alpha : float
         Error probability of the verdict.
     scores : ndarray of shape (n_canaries,)
-        Higher means trained on.
+        Score of each canary; higher means trained on.
     trained : ndarray of bool of shape (n_canaries,)
-        The coins.
+        The coins: whether each canary was trained on.
     """
 
     model: str
@@ -129,12 +132,12 @@ class OneRunReport:
 
     @property
     def epsilon_lower_bound(self) -> float:
-        """The bound that assumes nothing of the mechanism, under the relation ``coin``."""
+        """The bound that assumes nothing about the mechanism, under the relation ``coin``."""
         return self.bounds[0].epsilon
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must be true for the verdict's error probability."""
+        """Assumptions under which the verdict has its error probability."""
         made = ["coins are fair, and training saw no more of them than the records"]
         if self.canaries == "gradient":
             made.append(SEEN)
@@ -142,8 +145,8 @@ class OneRunReport:
             made += self.claim.guarantee.assumptions
             if self._steps == 2:
                 made.append(
-                    f"the claim, for {self.claim.guarantee.relation}, was taken twice: what a coin "
-                    "exchanges is two steps apart"
+                    f"the claim, for {self.claim.guarantee.relation}, was applied twice: the two "
+                    "outcomes of a coin are two steps apart"
                 )
         return tuple(made)
 
@@ -181,78 +184,83 @@ def audit_one_run(
     alpha: float = 0.05,
     random_state: int | None = None,
 ) -> OneRunReport:
-    """Train an estimator once, with canaries among the records, and guess which it was trained on.
+    """Train an estimator once, with canaries, and guess which canaries it was trained on.
 
-    A fair coin for each canary says whether it takes the place of a record of ``X``. Otherwise the
-    record is left out, or stays where the estimator's guarantee takes the number of records for
-    public, or is one for records that are replaced.
+    A fair coin for each canary decides whether it takes the place of a record of ``X``. If not, the
+    record is left out. It stays instead if the guarantee treats the number of records as public or
+    is one for replaced records.
 
-    With ``canaries="gradient"``, a network is audited by all that its training releases: canaries
-    are records more, with a long gradient in one weight each, and are looked for in the noisy sum
-    of every step. That shows about as much as there is to see.
+    With ``canaries="gradient"``, the attacker sees every noisy sum of a network's training.
+    Canaries are then additional records, each with a long gradient in one weight. This shows nearly
+    all the leakage that the training has.
 
     Parameters
     ----------
     estimator : classifier or pipeline
-        A clone is fitted ONCE, with its own seeds, and charges its budget as any fit does.
+        Estimator whose clone is fitted ONCE, with its own seeds. The fit charges its budget.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
         Training records.
     n_canaries : int, default=1000
-        From 20 to half the number of records, or to the number of weights for gradients. More show
-        more, and make the model worse. Below epsilon 2 it takes thousands to see half of it.
+        From 20 to half the number of records; for gradients, to the number of weights. More
+        canaries show more leakage, but make the model worse. At a true epsilon below 2, it takes
+        thousands to show half of it.
     canaries : tuple (X_canaries, y_canaries) or "gradient", default=None
-        Crafted canaries, in the form of X and y. ``None``: records of X with wrong labels.
-        ``"gradient"``: for :class:`~skprivacy.neural_network.DPSGDClassifier` and
-        :class:`~skprivacy.neural_network.DPSGDRegressor`, by themselves, with Poisson samples.
+        Crafted canaries, in the form of X and y. ``None`` takes records of X with wrong labels.
+        ``"gradient"`` is for :class:`~skprivacy.neural_network.DPSGDClassifier` and
+        :class:`~skprivacy.neural_network.DPSGDRegressor` outside of pipelines, with Poisson
+        sampling.
     n_guesses : int, default=None
-        How many coins to guess. ``None``: what would refute the claimed curve most surely were it
-        false; about ``5 sqrt(n_canaries)`` without a claim.
+        Number of coins to guess. ``None`` takes the number that most surely refutes the claimed
+        curve if it is false; about ``5 sqrt(n_canaries)`` without a claim.
     score : callable, default=None
-        ``score(model, X_canaries, y_canaries)`` returns a number for each canary, higher if the
-        model seems trained on it; it may look inside. ``None``: the log odds of the canary's label.
+        ``score(model, X_canaries, y_canaries)`` returns one number per canary, higher if the model
+        seems trained on it. It may inspect the model. ``None`` takes the log odds of the canary's
+        label.
     independent_canaries : bool, default=False
-        Whether to add the product bound, which holds only if canaries do not interfere. With
-        gradients, of which each has a weight of its own, it is always there.
+        Whether to add the product bound, which holds only if canaries do not interfere. It is
+        always added for gradient canaries, each of which has its own weight.
     alpha : float, default=0.05
         Error probability: a true claim is called violated with at most this probability.
     random_state : int or None, default=None
-        Seed of canaries and coins. ``None``: fresh. Whoever fits must not know it.
+        Seed of canaries and coins. ``None`` draws them afresh. The party that trains the model must
+        not know it.
 
     Returns
     -------
     OneRunReport
-        With the model that was trained.
+        The report, with the trained model.
 
     Raises
     ------
     TypeError
-        If the estimator is not a classifier and there is no ``score`` and no ``canaries``; or is
-        not a network, for gradients.
+        If the estimator is not a classifier and ``score`` or ``canaries`` is missing, or, for
+        gradients, is not a network.
     ValueError
-        If the estimator protects labels alone, which :func:`audit` is for, a parameter is out
-        of range, or the network's noise, clipping or augmentation are not made for gradient
-        canaries. Raised before anything is trained or charged.
+        If the estimator protects labels only (use :func:`audit`), a parameter is out of range, or
+        the network's noise, clipping or augmentation does not allow gradient canaries. Raised
+        before any training or charge.
 
     Notes
     -----
     **Guarantees.** A true claim is called violated with probability ``alpha`` at most, however
-    canaries and records interfere: only the coins are random. The number of guesses is settled by
-    the claimed curve, before the coins are looked at. Audits are not private: the report holds the
-    scores. The model was trained on canaries and is not for use.
+    canaries and records interfere: only the coins are random. The number of guesses is chosen by
+    the claimed curve, before the coins are used. Audits are not private: the report holds the
+    scores. The model was trained on canaries; do not use it.
 
-    Gradient canaries go through the network's own sampling, clipping, noise and release. Who looks
-    for them sees every noisy sum, and knows the records that are no canaries, their sampling, and
-    which weight is whose; neither the coins nor the sampling of canaries. The claim, which is
-    accounted for all sums together and for whatever gradients, holds against this attacker: if it
-    is refuted, what the training releases is not what its epsilon was computed for, even where the
-    final weights alone tell less. How often records took part is compared with the coins that they
-    are said to have, too, which raises the error probability of the verdict by one in a million.
+    Gradient canaries pass through the network's own sampling, clipping, noise and release. The
+    attacker sees every noisy sum, and knows all other records, their sampling, and the weight of
+    each canary, but neither the coins nor the sampling of canaries. The claim covers this attacker,
+    because it is accounted for all sums together and for any gradients. If it is refuted, the
+    training does not release what its epsilon was computed for, even if the final weights alone
+    leak less. The audit also tests the observed sampling of records against the claimed coins; this
+    adds one in a million to the error probability of the verdict.
 
     **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
-    by replacing: under ``zero_out`` that is two steps, so the claim is taken twice. A gradient
-    canary that is left out is a record that contributes nothing, which is one step. Claims whose
-    relation is known only after the fit, for units other than records, or for labels, may turn out
-    to be untestable by these coins; the verdict says so, and nothing is refuted.
+    by replacing records. Under ``zero_out`` a replacement is two steps, so the claim is applied
+    twice. A gradient canary that is left out is a record that contributes nothing, which is one
+    step. These coins may turn out unable to test a claim whose relation is known only after the
+    fit, or a claim for labels or for units other than records. The verdict then says so, and
+    nothing is refuted.
 
     References
     ----------
@@ -276,7 +284,7 @@ def audit_one_run(
     X, y = as_records(X), np.asarray(y)
     flag("independent_canaries", independent_canaries)
     check_one_run(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
-    # A stream of its own: with the seed of the model itself, its samples could follow the coins.
+    # A separate stream: if the model had the same seed, its sampling could follow the coins.
     random = np.random.default_rng(coin_entropy(random_state))
     if isinstance(canaries, str):
         run = run_with_gradients(estimator, X, y, n_canaries, random)
@@ -285,15 +293,15 @@ def audit_one_run(
 
     return judged(
         " ".join(repr(estimator).split()), run, claim_of(run.fitted, X), alpha, random,
-        n_guesses=n_guesses, apart=independent_canaries,
+        n_guesses=n_guesses, independent=independent_canaries,
     )  # fmt: skip
 
 
 def judged(
     model: str, run: CanaryRun, claim: Claim, alpha: float, random: np.random.Generator, *,
-    n_guesses: int | None = None, apart: bool = False,
+    n_guesses: int | None = None, independent: bool = False,
 ) -> OneRunReport:  # fmt: skip
-    """Guess coins by scores, and hold the right guesses against a claim."""
+    """Guess coins by scores, and test the claim by the number of right guesses."""
     untested = _untested(claim, run.coin)
     guarantee = None if untested else claim.guarantee
     curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
@@ -301,10 +309,13 @@ def judged(
     if run.apart:
         right = int(np.sum(guessed_in_turn(run.scores) == run.trained))
     else:
+        # Steinke, Nasr and Jagielski 2023, guesses: the coins of the most extreme scores; abstain
+        # on the others.
         guesses = n_guesses or _guesses(n_canaries, curve, alpha)
         chosen, guess = guessed(run.scores, guesses, random)
         right = int(np.sum(guess == run.trained[chosen]))
 
+    # Mahloujifar, Melis and Chaudhuri 2024: test the number of right guesses against the curve.
     def refuted(count: int) -> bool:
         if curve is not None and run.apart:
             return refutes_apart(count, n_canaries, curve, alpha)
@@ -323,7 +334,7 @@ def judged(
         sampled=run.sampled,
         within_reach=refuted(guesses),
         untested=untested,
-        bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, apart),
+        bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, independent),
         alpha=float(alpha),
         scores=run.scores,
         trained=run.trained,
@@ -336,6 +347,7 @@ def _run_with_records(
 ) -> CanaryRun:  # fmt: skip
     coin = coin_for(estimator)
     rows, crafted, labels = draw_canaries(X, y, n_canaries, given, random)
+    # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5
     fitted = clone(estimator).fit(*mixed(X, y, rows, crafted, labels, trained, coin))
     return CanaryRun(
@@ -343,12 +355,12 @@ def _run_with_records(
         coin=coin,
         fitted=fitted,
         trained=trained,
-        scores=_scored(score, fitted, crafted, labels),
+        scores=_call_score(score, fitted, crafted, labels),
     )
 
 
 def _untested(claim: Claim, coin: str) -> str:
-    """Return why the coins say nothing about a claim, beginning with "no claim"; else nothing."""
+    """Return why the coins cannot test a claim, beginning with "no claim"; empty if they can."""
     guarantee = claim.guarantee
     if guarantee is None:
         return claim.reason
@@ -372,14 +384,16 @@ def _bounds(
     guarantee: PrivacyGuarantee | None,
     run: CanaryRun,
     alpha: float,
-    apart: bool,
+    independent: bool,
 ) -> tuple[GuessBound, ...]:
     delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
     first = bound_from_guesses(*counts, bound="approximate", delta=delta, alpha=alpha)
     if run.apart:
-        alone = bound_from_guesses(*counts, bound="product", delta=delta or _DELTA, alpha=alpha)
-        return first, replace(alone, assumptions=BOUNDS["gaussian"])
-    kinds = ["gaussian", *(["product"] if apart or run.canaries == "gradient" else [])]
+        # With one canary per fit, right guesses are independent, and the product bound is exact.
+        exact = bound_from_guesses(*counts, bound="product", delta=delta or _DELTA, alpha=alpha)
+        return first, replace(exact, assumptions=BOUNDS["gaussian"])
+    is_product = independent or run.canaries == "gradient"
+    kinds = ["gaussian", *(["product"] if is_product else [])]
     rest = [
         bound_from_guesses(*counts, bound=kind, delta=delta or _DELTA, alpha=alpha)
         for kind in kinds
@@ -390,7 +404,7 @@ def _bounds(
 
 
 def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how much the model believes each label; all it says may be the label."""
+    """Return the log odds of each label, or whether a model without probabilities predicts it."""
     if not hasattr(model, "predict_proba"):
         return np.asarray(asked(model, "predict", X) == y, dtype=float)
     classes = class_list(model.classes_, y)
@@ -398,7 +412,7 @@ def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     return np.log(np.maximum(own, _LEAST)) - np.log(np.maximum(1 - own, _LEAST))
 
 
-def _scored(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+def _call_score(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     scores = np.asarray(score(model, X, y), dtype=float)
     if scores.shape != y.shape or not np.isfinite(scores).all():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""An audit from tables of probabilities alone: no model, no records."""
+"""Audit from tables of predicted probabilities alone, without the model or the records."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import sequence
 from ..accounting import ApproxDP, PrivacyGuarantee
@@ -35,14 +36,15 @@ from .runner import check_attacks, check_verbose, wants_pool
 __all__ = ["audit_predictions"]
 
 NO_SHADOWS = (
-    "There are no predictions of shadow models, which say what is usual for each record. The "
-    "attacks that were run need none and are weaker. Pass shadow_probas and shadow_trained, in a "
-    "shell --shadows."
+    "There are no predictions of shadow models to show what is usual for each record. The attacks "
+    "that were run need none and are weaker. Pass shadow_probas and shadow_trained, or --shadows "
+    "on the command line."
 )
-# Standard deviations that a fair draw of halves does not reach: once in 10^9 shadow models.
+# Standard deviations that a random half does not exceed: once in 10^9 shadow models.
 _BEYOND_CHANCE = 6.1
 
 
+@fill_docs
 def audit_predictions(
     proba_in: ArrayLike,
     y_in: ArrayLike,
@@ -59,62 +61,61 @@ def audit_predictions(
     verbose: int = 0,
     groups: Any = None,
 ) -> AuditReport:
-    """Audit a model of which only predictions are at hand, from any language.
+    """Audit a model, of any programming language, of which only predictions are available.
 
     Parameters
     ----------
     proba_in : array-like of shape (n_in, n_classes)
-        The model's probabilities for records that it was trained on. A DataFrame's columns name the
-        classes.
+        The model's probabilities for records that it was trained on. The columns of a DataFrame
+        name the classes.
     y_in : array-like of shape (n_in,)
-        Their true classes.
+        True classes of these records.
     proba_out, y_out : array-like of shape (n_out, n_classes) and (n_out,)
         The same for records of the same population that it was not trained on.
     shadow_probas : array-like of shape (n_shadows, n_in + n_out, n_classes), default=None
-        Probabilities by models that were trained like it: for its members, then for the others.
-        None leaves the attacks that need none, which are weaker.
+        Probabilities from models that were trained like the audited one: first for its members,
+        then for the others. None runs only the attacks that need none, which are weaker.
     shadow_trained : array-like of bool of shape (n_shadows, n_in + n_out), default=None
-        Which of these models was trained on which record. Take a random half of all records for
-        one, whoever is a member, and the other half for the next. Models that were trained on none
-        of them (all False) will do as well, for weaker attacks.
+        Which of these models was trained on which record. Train one on a random half of all
+        records, regardless of membership, and the next on the other half. Models trained on none
+        of the records (all False) also work, for weaker attacks.
     classes : array-like of shape (n_classes,), default=None
-        The class of each column. None: the names of a DataFrame's columns, or else the sorted
-        labels if there are as many, or else 0, 1, ...
+        The class of each column. None takes the column names of a DataFrame, or the sorted labels
+        if there are as many, or 0, 1, ...
     epsilon, delta : float, default=None and 0.0
-        The claim to test. None: there is none.
+        The claim to test. None means that there is no claim.
     attacks : iterable of MembershipAttack, default=None
-        Attacks without a target. None means the loss threshold, and with shadow models
-        :class:`~skprivacy.attacks.StrongestAttack`, without them
-        :class:`~skprivacy.attacks.SupervisedAttack`, which learns from one half of the members and
-        non-members and is judged on the other.
-    alpha : float, default=0.05
-        Error probability: a true claim is reported as violated with at most this probability, over
-        all attacks together.
+        Attacks without a target. None runs the loss threshold and a second attack. With shadow
+        models it is :class:`~skprivacy.attacks.StrongestAttack`; without them it is
+        :class:`~skprivacy.attacks.SupervisedAttack`, which is trained on one half of the records
+        and evaluated on the other.
+    %(verdict_alpha)s
     verbose : int, default=0
         Whether to show a progress bar.
     groups : (array-like, array-like), default=None
-        Whose record each row of ``proba_in`` and of ``proba_out`` is, for people with several
-        records. Then members are people, as in :func:`~skprivacy.audit.audit`; the claim is taken
-        as one for them, and each shadow model has all records of a person or none.
+        Group of each row of ``proba_in`` and of ``proba_out``, where groups, such as people, have
+        several records. Membership is then decided for whole groups, as in
+        :func:`~skprivacy.audit.audit`; the claim counts as one for groups, and each shadow model
+        was trained on all records of a group or on none.
 
     Returns
     -------
     AuditReport
-        What was not measured, and why, is among its caveats.
+        The report. Its caveats state what was not measured, and why.
 
     Raises
     ------
     ValueError
-        If tables are no probabilities of records and classes, labels are unknown, who is a member
-        can be told from ``shadow_trained``, or a shadow model has some of a person's records.
+        If tables are not probabilities of records and classes, labels are unknown,
+        ``shadow_trained`` depends on membership, or a shadow model was trained on some but not all
+        records of a group.
 
     Notes
     -----
     **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
-    which refutes a claim and never confirms one. The claim is taken as given and is marked as an
-    estimate. A true one is reported as violated with at most the probability ``alpha`` if, given
-    the model, records are independent, and if the shadow models were trained without regard to
-    who its members are.
+    which can refute a claim but never confirm one. The claim is taken as given and marked as an
+    estimate. A true one is reported as violated with probability ``alpha`` at most, if records are
+    independent given the model, and if the shadow models were trained regardless of membership.
 
     Examples
     --------
@@ -136,16 +137,16 @@ def audit_predictions(
         _check_group(name, table, label, names)
     n_in = len(inside)
     everything = np.concatenate([inside, outside])
-    X = np.arange(float(len(everything)))  # no table: what stands beside a record means nothing
+    X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
     records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
-    people = None if groups is None else People.of(groups, n_in, len(outside))
+    people = None if groups is None else People.from_pair(groups, n_in, len(outside))
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
     model = PredictionTable(Listed(fingerprints(X)), everything, names)
     unit = "record" if people is None else people.unit
     claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta, unit))
     chosen = [
         clone(attack).set_params(target=model)
-        for attack in (_usual(pool) if attacks is None else check_attacks(attacks))
+        for attack in (_default_attacks(pool) if attacks is None else check_attacks(attacks))
     ]
     served = [attack for attack in chosen if wants_pool(attack)]
     if served and pool is None:
@@ -169,7 +170,7 @@ def audit_predictions(
     )
 
 
-def _usual(pool: ShadowPool | None) -> list[MembershipAttack]:
+def _default_attacks(pool: ShadowPool | None) -> list[MembershipAttack]:
     if pool is None:
         return [LossThreshold(), SupervisedAttack()]
     trained = pool.masks_
@@ -191,7 +192,7 @@ def _classes(classes: Any, proba: Any, labels: tuple[Any, Any]) -> NDArray[Any]:
         return named
     try:
         known = np.unique(np.concatenate([np.ravel(part) for part in labels]))
-    except (TypeError, ValueError, RuntimeError):  # of tensors and matrices, too
+    except (TypeError, ValueError, RuntimeError):  # also raised for tensors and matrices
         raise TypeError("y_in and y_out must be labels of one type.") from None
     return known if len(known) == n_classes else np.arange(n_classes)
 
@@ -242,36 +243,37 @@ def _pool(
     if tables.shape[1:] != (len(X), len(classes)):
         raise ValueError(
             f"shadow_probas has shape {tables.shape}; expected (n_shadows, {len(X)}, "
-            f"{len(classes)}): for all members and then all non-members, with the columns of "
+            f"{len(classes)}): first all members, then all non-members, with the columns of "
             "proba_in."
         )
     if len(tables) < 2:
-        raise ValueError("shadow_probas must be of at least 2 models; got 1. Train more.")
+        raise ValueError("shadow_probas has 1 model; at least 2 are needed. Train more.")
     inside = check_trained("shadow_trained", trained, tables.shape[:2])
     if people is None:
         _check_drawn_blindly(inside, n_in)
     else:
-        _check_drawn_blindly(_of_people(inside, people.together), people.inside.n)
+        _check_drawn_blindly(_groups_trained_on(inside, people.all_groups), people.inside.n)
     return ShadowPool.from_predictions(X, tables, inside, classes)
 
 
-def _of_people(trained: NDArray[np.bool_], people: Groups) -> NDArray[np.bool_]:
-    """Return which models were trained on each person; refuse those that have some of her rows."""
+def _groups_trained_on(trained: NDArray[np.bool_], people: Groups) -> NDArray[np.bool_]:
+    """Return which models were trained on each group; raise ValueError for parts of a group."""
     counted = np.stack([np.bincount(people.codes, row, people.n) for row in trained])
     some = (counted > 0) & (counted < people.sizes())
     if some.any():
         raise ValueError(
-            f"shadow_trained gives {int(some.sum())} times some records of a {people.unit} to a "
-            "model and others not, so that neither in nor out is known of her. Draw halves of "
-            f"{people.unit}, not of records, or leave groups out to audit single records."
+            f"shadow_trained gives a shadow model only some records of a {people.unit}, in "
+            f"{int(some.sum())} cases. Draw halves of {people.unit}, not of records, or leave "
+            "groups out to audit single records."
         )
     return counted > 0
 
 
 def _check_drawn_blindly(trained: NDArray[np.bool_], n_in: int) -> None:
-    """Refuse shadow models whose training records tell who the target's members are.
+    """Raise ValueError if the training records of shadow models depend on membership.
 
-    What is compared with such models differs between members and non-members by that alone.
+    Scores that compare the target with such models differ between members and non-members for that
+    reason alone.
     """
     for number, row in enumerate(trained):
         shares = row[:n_in].mean(), row[n_in:].mean()
@@ -279,8 +281,8 @@ def _check_drawn_blindly(trained: NDArray[np.bool_], n_in: int) -> None:
         spread = math.sqrt(share * (1 - share) * n / (n_in * (n - n_in)))
         if spread and abs(shares[0] - shares[1]) > _BEYOND_CHANCE * spread:
             raise ValueError(
-                f"shadow_trained tells who is a member: shadow model {number} was trained on "
+                f"shadow_trained depends on membership: shadow model {number} was trained on "
                 f"{100 * shares[0]:.0f} % of the members and {100 * shares[1]:.0f} % of the "
-                "others, which no random half of all records is. Draw the records of each shadow "
-                "model from members and non-members alike, or use models trained on neither."
+                "others, which no random half gives. Draw the records of each shadow model from "
+                "members and non-members alike, or use models trained on neither."
             )

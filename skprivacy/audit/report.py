@@ -1,4 +1,4 @@
-"""Results of an audit, as a table, as plain values and as a printable page."""
+"""Report of a privacy audit: verdict, tables, JSON and a printable page."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .finding import AttackFinding, claimed_delta, evidence_against
 
 __all__ = ["AuditReport"]
 
-FEW = 100  # with fewer members or non-members, the report states what could have been found
+FEW = 100  # with fewer members or non-members, the report states the largest epsilon it could show
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The claimed privacy of a model compared with the measured leakage.
+    """Claimed privacy of a model compared with the leakage that attacks measured.
 
     Returned by :func:`~skprivacy.audit.audit`.
 
@@ -43,39 +43,40 @@ class AuditReport:
     model : str
         The model and its parameters.
     guarantee : PrivacyGuarantee or None
-        Its claim, for all private steps together; of kind "estimate" if a step is not covered.
+        Claim of all private steps together; of kind "estimate" if a step is not covered.
     findings : tuple of AttackFinding
         One for each attack.
     reason : str
-        Why it makes no claim, beginning with "no claim"; empty if it makes one.
+        Why the model makes no claim, beginning with "no claim"; empty if it makes one.
     uncovered : dict
         Steps of a pipeline that read private data outside the guarantee, with the reason.
     charged : PrivacyGuarantee or None
-        Joint cost of all fits, including those of a search's candidates; None if it is not known.
+        Joint cost of all fits, including the candidates of a search; None if it is not known.
     n_train, n_test : int
-        Number of members and of non-members: of records, or of people if these were attacked.
+        Number of members and of non-members, in the unit of ``attacked``.
     train_accuracy, test_accuracy : float
-        Accuracy of the model on both; NaN for models that predict no classes.
+        Accuracy on members and on non-members; NaN for models that predict no classes.
     majority_share : float
-        Share of the most frequent class among the non-members: the accuracy of a constant.
+        Share of the most frequent class among the non-members: the accuracy of always guessing it.
     alpha : float
         Error probability of the verdict and of each interval.
     n_shadows : int
         Number of shadow models trained for the audit.
     n_shared : int
-        Number of non-members with the features of a member.
+        Number of non-members whose features equal those of a member.
     not_measured : tuple of str
-        Attacks that were left out.
+        Attacks that were not run.
     why_not_measured : str
-        Why they were, in words.
+        Why they were not run, in words.
     disclosure : DisclosureReport or None
-        What :func:`~skprivacy.audit.check_disclosure` found; None if it was not asked.
+        Result of :func:`~skprivacy.audit.check_disclosure`; None if that check was not run.
     exposures : tuple of GroupExposure
-        How far each attack tells the members of each class and subgroup, most exposed first.
+        How well each attack separates members from non-members within each class and subgroup,
+        most exposed first.
     attacked : str
-        What members are: "record", or the name of the ``groups`` that the audit was given.
+        Unit of membership: "record", or the name of the ``groups`` passed to the audit.
     copied : str
-        Why the records are no independent ones; empty if nothing shows it.
+        Why the records are not independent of each other; empty if nothing suggests it.
     """
 
     model: str
@@ -99,11 +100,11 @@ class AuditReport:
     attacked: str = "record"
     copied: str = ""
 
-    of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
+    of_labels: ClassVar[bool] = False  # whether attacks guess labels instead of membership
 
     @property
     def epsilon_lower_bound(self) -> float:
-        """Largest epsilon that an attack refutes: a lower bound on what the model leaks."""
+        """Largest epsilon that any attack refutes: a lower bound on the leakage of the model."""
         return max(finding.epsilon_lower_bound for finding in self.findings)
 
     @property
@@ -113,12 +114,12 @@ class AuditReport:
 
     @property
     def unit(self) -> str:
-        """Unit that the claim protects: "record", or the column whose values group the records."""
+        """Protected unit: "record", or the column whose values group the records."""
         return "record" if self.guarantee is None else str(self.guarantee.unit)
 
     @property
     def _members(self) -> str:
-        """What members are, in the plural."""
+        """The attacked unit, in the plural."""
         return "records" if self.attacked == "record" else f"values of {self.attacked}"
 
     @property
@@ -130,12 +131,12 @@ class AuditReport:
 
     @property
     def epsilon_within_reach(self) -> float:
-        """Value of ``epsilon_lower_bound`` if an attack were perfect: the largest possible one."""
+        """Largest ``epsilon_lower_bound`` possible with this many records: of a perfect attack."""
         return self._best_evidence().epsilon(self.claimed_delta)
 
     @property
     def could_refute(self) -> bool:
-        """Whether there were records enough that a perfect attack would have refuted the claim."""
+        """Whether a perfect attack on this many records would have refuted the claim."""
         if not self.claims or self.epsilon_within_reach > self.claimed_epsilon:
             return True
         return bool(refutation(self._best_evidence(), self.guarantee))
@@ -146,7 +147,7 @@ class AuditReport:
 
     @property
     def claimed_epsilon(self) -> float:
-        """The claimed epsilon; infinity without a claim."""
+        """The claimed epsilon; infinite without a claim."""
         return math.inf if self.guarantee is None else float(self.guarantee.epsilon())
 
     @property
@@ -163,8 +164,8 @@ class AuditReport:
     def verdict(self) -> str:
         """ "consistent", "VIOLATED", "DOUBTFUL", "no claim", or "no claim: " and the reason.
 
-        "consistent" means only that no attack refuted the claim; "DOUBTFUL" that members
-        look like non-members, or records are copies of one another (see ``doubt``).
+        "consistent" means only that no attack refuted the claim. "DOUBTFUL" means that members
+        score below non-members, or that records are copies of each other (see ``doubt``).
         """
         if not self.claims:
             return self.reason or NO_CLAIM
@@ -183,20 +184,20 @@ class AuditReport:
         Returns
         -------
         bool
-            False where there is no claim, or records are copies of one another.
+            False if there is no claim, or if records are copies of each other.
         """
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
         return self.claims and not self.copied and (beyond or bool(finding.refutation))
 
     @property
     def refutations(self) -> list[str]:
-        """How attacks contradict the claimed trade-off curve, in words."""
+        """Each contradiction of the claimed trade-off curve, in words."""
         found = [] if self.copied else self.findings
         return [f"{f.result.attack}: {f.refutation}" for f in found if f.refutation]
 
     @property
     def doubt(self) -> str:
-        """Why the samples are no random ones: exchanged, by AUC or accuracy, or full of copies."""
+        """Why the samples cannot be random: exchanged, by AUC or accuracy, or full of copies."""
         if self.copied:
             return self.copied
         own, new = (self.train_accuracy, self.n_train), (self.test_accuracy, self.n_test)
@@ -204,7 +205,7 @@ class AuditReport:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the measured epsilon, and so the verdict, rest on."""
+        """Assumptions of the measured epsilon, and so of the verdict."""
         return (
             f"{self._members} are independent given the model, and those in the training data and "
             "the others were drawn from one population",
@@ -216,7 +217,7 @@ class AuditReport:
         return caveats_of(self)
 
     def _suspicious(self) -> list[str]:
-        """Explain attacks above a ceiling, which are visible in the report but refute nothing."""
+        """Explain attacks above the ceiling; they appear in the report but refute nothing."""
         above = [
             finding.result.attack
             for finding in self.findings
@@ -231,7 +232,7 @@ class AuditReport:
         ]
 
     def _too_few(self) -> list[str]:
-        """State it if the audit had too few records to detect a leak."""
+        """Warn if the audit had too few records to detect a leak."""
         few = min(self.n_train, self.n_test) < FEW
         if self.verdict == "VIOLATED" or (self.could_refute and not few):
             return []
@@ -248,20 +249,19 @@ class AuditReport:
     def by_group(self) -> pd.DataFrame:
         """Return one row per class or subgroup and attack, the most exposed first.
 
-        Over all rows together, any group is called ``exposed`` falsely with probability at most
-        ``alpha`` (Holm), and any interval misses with probability at most ``alpha`` (Bonferroni).
+        Over all rows together, the probability that any group is wrongly marked ``exposed`` is at
+        most ``alpha`` (Holm), and so is the probability that any interval misses (Bonferroni).
 
         Returns
         -------
         DataFrame
-            With the attributes of :class:`GroupExposure` as columns; empty if no group was looked
-            at.
+            One column per attribute of :class:`GroupExposure`; empty if no groups were compared.
         """
         return pd.DataFrame([asdict(exposure) for exposure in self.exposures])
 
     @property
     def most_exposed(self) -> list[GroupExposure]:
-        """Each class and subgroup under the attack that exposes it most; the worst first."""
+        """The attack that exposes each class or subgroup most; the most exposed group first."""
         strongest: dict[tuple[str, str], GroupExposure] = {}
         for exposure in self.exposures:
             strongest.setdefault((exposure.by, exposure.group), exposure)
@@ -270,11 +270,12 @@ class AuditReport:
     def exposed_records(self) -> pd.DataFrame:
         """Return the training records that stand out beyond chance, by their row in ``X_train``.
 
-        If people were attacked: their numbers, from 0 in order of appearance in ``X_train``.
+        If the audit was given ``groups``, rows are group numbers, from 0 in order of appearance in
+        ``X_train``. An expected share of at most ``alpha`` of the rows are false discoveries:
+        they score like non-members (Benjamini and Hochberg).
 
-        A share of at most ``alpha`` of them is expected to score like non-members (Benjamini and
-        Hochberg). Who reads this learns who is in the data: forms of the report that are handed on
-        name no record unless they are asked to.
+        **The result discloses who is in the data.** Other forms of the report name no record
+        unless ``records=True``.
 
         Returns
         -------
@@ -283,7 +284,7 @@ class AuditReport:
             :meth:`~skprivacy.attacks.AttackResult.records`; the most exposed first.
         """
         found = [] if self.of_labels else [finding.result for finding in self.findings]
-        # attacks that learned from known members were judged on the others alone
+        # Attacks trained on known members are evaluated on the other members alone.
         results = [result for result in found if len(result.scores_in) == self.n_train]
         return exposed_records(results, self.alpha)
 
@@ -322,18 +323,16 @@ class AuditReport:
     def to_dict(self, *, records: bool = False) -> dict[str, Any]:
         """Return the findings as JSON-serialisable values, without the scores of records.
 
-        With ``records=True`` it names the rows of the exposed records: it is then as private as
-        they are.
-
         Parameters
         ----------
         records : bool, default=False
-            Whether to name the rows of exposed records.
+            Whether to include the rows of exposed records. The result then discloses who is in
+            the data.
 
         Returns
         -------
         dict
-            For JSON.
+            Values for JSON.
         """
         flag("records", records)
         exposed = self.exposed_records()
@@ -377,16 +376,16 @@ class AuditReport:
         about: About | None = None,
         records: bool = False,
     ) -> str:
-        """Return :meth:`to_dict` and what it is about as JSON.
+        """Return :meth:`to_dict` and the facts in ``about`` as JSON.
 
         Parameters
         ----------
         path : str or PathLike, default=None
-            Where to write it, in UTF-8; it must end in .json. None writes nothing.
+            File to write, in UTF-8; it must end in .json. None writes nothing.
         about : About, default=None
             Data set, author, command and digests.
         records : bool, default=False
-            Whether to name the rows of exposed records: it then tells who is in the data.
+            Whether to include the rows of exposed records, which discloses who is in the data.
 
         Returns
         -------
@@ -412,16 +411,16 @@ class AuditReport:
         Parameters
         ----------
         path : str or PathLike, default=None
-            Where to write it, in UTF-8; it must end in .html. None writes nothing.
+            File to write, in UTF-8; it must end in .html. None writes nothing.
         about : About, default=None
             Data set, author, command and digests, for the first page.
         records : bool, default=False
-            Whether to name the rows of exposed records: the page then tells who is in the data.
+            Whether to list the rows of exposed records, which discloses who is in the data.
 
         Returns
         -------
         str
-            Without any reference to other files. All labels, names and parameters are escaped.
+            The page. It refers to no other file. Labels, names and parameters are escaped.
         """
         target = None if path is None else output_path(path, ".html", ".htm")
         flag("records", records)

@@ -1,4 +1,4 @@
-"""Attack a fitted model and compare the result with its claim."""
+"""Audit of a fitted model: membership attacks compared with the privacy that it claims."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import asked
+from .._docs import fill_docs
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
@@ -36,11 +37,12 @@ __all__ = [
 ]  # fmt: skip
 
 NOT_TRAINABLE = (
-    "The model has no fit, so that no shadow models can be trained like it. Train some elsewhere "
-    "and pass what they say, by ShadowPool.from_predictions or to audit_predictions."
+    "The model has no fit, so shadow models cannot be trained like it. Train them elsewhere, and "
+    "pass their predictions to ShadowPool.from_predictions or audit_predictions."
 )
 
 
+@fill_docs
 def audit(
     model: Any,
     X_train: Any,
@@ -58,90 +60,90 @@ def audit(
     sample_weight: Any = None,
     groups: Any = None,
 ) -> AuditReport:
-    """Attack a fitted model and compare the measured leakage with its claim.
+    """Attack a fitted model and compare the measured leakage with its claimed privacy.
 
-    The model is not trained. Shadow models, if an attack needs them, are trained once, on random
+    The model is not retrained. Shadow models, if an attack needs them, are trained once, on random
     halves of all given records, and shared by all attacks.
 
     Parameters
     ----------
     model : fitted model or pipeline
-        The model as it would be released, with all its wrappers: a classifier, of one or of several
-        labels, with ``predict_proba`` or ``decision_function``; a regressor; a model of densities
-        or outliers with ``score_samples``; clusters with centres; or a torch module that returns
-        logits of the classes 0, 1, ... Its claim is that of all private steps together, as
-        determined by :func:`~skprivacy.audit.claim_of`.
+        The model as it would be released, with all its wrappers: a classifier of one or several
+        outputs with ``predict_proba`` or ``decision_function``; a regressor; a density or outlier
+        model with ``score_samples``; a clustering with centres; or a torch module that returns
+        logits of the classes 0, 1, ... :func:`~skprivacy.audit.claim_of` determines its claim,
+        over all private steps together.
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
-        The records that the model was trained on, or a random subset of them. ``y`` has a column
-        for each output if there are several, and is None for models that learn from records alone.
+        The records that the model was trained on, or a random subset of them. ``y`` has one column
+        per output if there are several. It is None for unsupervised models.
     X_test, y_test : array-like of shape (n_test, n_features) and (n_test,)
         Records of the same population that the model was not trained on. A false positive rate of
-        0.1% requires at least 1,000 of them.
+        0.1% needs at least 1,000 of them.
     attacks : iterable of MembershipAttack, default=None
-        Attacks without a target. Those that learn from known members get a random half of all
-        records, with who is a member, and are judged on the other. ``None`` means the loss
-        threshold and :class:`~skprivacy.attacks.StrongestAttack`: LiRA, RMIA or what is learned
-        from both, whichever finds most members of shadow models, online or offline. For a model
-        that protects labels alone, a :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
+        Attacks without a target. An attack that learns from known members is trained on a random
+        half of all records, with their membership, and evaluated on the other half. ``None`` runs
+        the loss threshold and :class:`~skprivacy.attacks.StrongestAttack`, which takes whichever of
+        LiRA, RMIA and a learned combination finds most members of the shadow models, online or
+        offline. For a model that protects labels only: one
+        :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
-        Number of shadow models for the default attacks, and the minimum for given ones.
-    alpha : float, default=0.05
-        Error probability: a true claim is reported as violated with at most this probability, over
-        all attacks together.
+        Number of shadow models for the default attacks, and the minimum for other attacks.
+    %(verdict_alpha)s
     subgroups : str, int or (array-like, array-like), default=None
-        What groups the records, beside their class, to show who is most exposed: a column of
-        ``X_train`` and ``X_test``, or the groups of their records. At most 100 different values.
-        With ``groups`` it must be the same in all records of a person.
+        Groups whose exposure is compared, in addition to the classes: a column of ``X_train`` and
+        ``X_test``, or two arrays with the group of each record. At most 100 different values. With
+        ``groups``, all records of a group must have the same value.
     random_state : int, RandomState instance or None, default=None
         Seed of the random halves that shadow models are trained on.
     n_jobs : int, default=None
-        Number of shadow models to train in parallel; None as for
+        Number of shadow models to train in parallel. None means the default of
         :class:`~skprivacy.attacks.ShadowPool`.
     verbose : int, default=0
         Whether to show a progress bar.
     sample_weight : array-like of shape (n_train + n_test,), default=None
-        Weights for the shadow models' ``fit``: those that the target was fitted with, then those
-        that the other records would have had.
+        Weights for the ``fit`` of shadow models: first those that the target was fitted with, then
+        those that the other records would have had.
     groups : (array-like, array-like), default=None
-        Whose record each of ``X_train`` and of ``X_test`` is, for people with several records. Then
-        members are people: each attack joins all records of a person, by the sum of their scores
-        and by the best one, shadow models are trained on halves of the people, and the claim must
-        be for them. Nobody may be in both samples.
+        Group of each record of ``X_train`` and of ``X_test``, such as a patient's number, where
+        groups have several records. Membership is then decided for whole groups. Each attack joins
+        the scores of a group's records, by their sum and by their maximum. Shadow models are
+        trained on halves of the groups. The claim must be for groups, and no group may be in both
+        samples.
 
     Returns
     -------
     AuditReport
-        A :class:`LabelAuditReport` for a model that protects labels alone.
+        A :class:`LabelAuditReport` for a model that protects labels only.
 
     Raises
     ------
     NotFittedError
         If the model is not fitted.
     TypeError
-        If the model gives no score of single records, or not the one that an attack needs, or an
+        If the model does not score single records, or lacks the score that an attack needs, or an
         attack is not a membership attack.
     ValueError
-        If the records or parameters are inconsistent, all non-members are members, or membership
-        attacks are given for a guarantee of labels. Raised before anything is trained.
+        If records or parameters are inconsistent, if all non-members are also members, or if
+        membership attacks are given for a guarantee of labels. Raised before any training.
 
     Notes
     -----
     **Guarantees.** None: an audit reads private data and is itself not private. A measured epsilon
-    is a LOWER bound on what the model leaks. It can refute a claim, never confirm one: a model
-    against which no attack succeeds has not been shown to be private.
+    is a LOWER bound on the leakage of the model. It can refute a claim, never confirm one: a model
+    that withstands all attacks has not been shown to be private.
 
-    **Labels.** A guarantee of the relation "label" says nothing about membership, and no verdict is
-    given on that. Its model is trained once more, on labels of which some canaries' are flipped by
-    fair coins, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups`` a
-    coin decides on all labels of a person.
+    **Labels.** A guarantee of the relation "label" says nothing about membership, so membership
+    gets no verdict. The audit trains the model once more, on labels of which fair coins flipped
+    some, and an attack guesses the coins: see :class:`LabelAuditReport`. With ``groups``, one coin
+    decides about all labels of a group.
 
-    **People.** Records of one person are not independent, so that without ``groups`` intervals are
-    too narrow where people have several; and a guarantee for single records claims nothing for
-    people: pass ``groups``, and the verdict is about them.
+    **Groups.** Records of one person are not independent. If people have several records, pass
+    ``groups``: without them the intervals are too narrow, and a guarantee for single records claims
+    nothing about people.
 
-    **Edge cases.** The bounds treat records, or people, as independent given the model. Members and
-    non-members of different origin (another year, another hospital) make attacks look stronger than
-    they are; take both from one random split.
+    **Edge cases.** The bounds assume that records, or groups, are independent given the model.
+    Members and non-members of different origin (another year, another hospital) make attacks look
+    stronger than they are; take both from one random split.
 
     Examples
     --------
@@ -170,17 +172,20 @@ def audit(
     if groups is None:
         ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        people = People.of(groups, num_samples(X_train), num_samples(X_test))
+        people = People.from_pair(groups, num_samples(X_train), num_samples(X_test))
         for whose, X in zip(groups, (X_train, X_test), strict=True):
             check_order(whose, X)
-        labels = (None, None)  # they are of records, and members are people
+        labels = (None, None)  # classes belong to records, but membership belongs to groups
     partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
     if people is not None:
-        partitions = {by: people.divided(by, pair) for by, pair in partitions.items()}
+        partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
     claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
         if subgroups is not None:
-            raise ValueError("subgroups are of members; a guarantee of labels hides no members.")
+            raise ValueError(
+                "subgroups compare members, but a guarantee of labels hides no members. Leave "
+                "subgroups out."
+            )
         attack = label_attack(attacks, random_state)
         return audited_labels(model, claim, attack, *records, alpha, people)
     if people is not None:
@@ -213,7 +218,7 @@ def audit(
         raise ValueError(f"attacks={attacks!r} cannot measure anything: {why}")
     for attack in served:
         attack.set_params(pool=pool)
-    del X, y  # each attack puts them together for itself, and they may be large
+    del X, y  # each attack concatenates the records itself, and they may be large
     run = [attack for attack in chosen if attack not in unmeasured]
     findings = findings_of(run, records, claim, alpha, people=people, verbose=verbose)
     return AuditReport(
@@ -231,6 +236,7 @@ def audit(
 
 
 def check_verbose(verbose: Any) -> None:
+    """Raise TypeError unless ``verbose`` is an integer."""
     if not isinstance(verbose, Integral | np.bool_):
         raise TypeError(f"verbose={verbose!r} must be an integer; 0 is silent.")
 
@@ -238,10 +244,10 @@ def check_verbose(verbose: Any) -> None:
 def _unordered(
     X: Any, y: Any, sample_weight: Any, people: People | None
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the records with weights and groups in an order that does not tell who is a member.
+    """Return records, weights and groups in an order that does not depend on membership.
 
-    Training may depend on the order of records, and what shadow models show must not depend on the
-    target's members: the strongest attack is chosen by it without a correction.
+    Training may depend on the order of records. The strongest attack is chosen by shadow models
+    without a correction, so they must not depend on who the members of the target are.
     """
     labels = np.unique(one_label(y), return_inverse=True)[1]
     keys: tuple[Any, ...] = (labels, fingerprints(X))
@@ -251,14 +257,14 @@ def _unordered(
         if weights.shape != (len(y),):
             raise ValueError(
                 f"sample_weight has shape {weights.shape}; expected one weight for each of the "
-                f"{len(y)} records, those of the members first."
+                f"{len(y)} records, the members first."
             )
         keys = (weights, *keys)
     order = np.lexsort(keys)
     rows, whose = safe_indexing(X, order), None
     if people is not None:
-        whose = people.together.named(order)
-        whose.index = getattr(rows, "index", whose.index)  # a frame's, in its new order
+        whose = people.all_groups.named(order)
+        whose.index = getattr(rows, "index", whose.index)  # the reordered index of a DataFrame
     return rows, y[order], None if weights is None else weights[order], whose
 
 
@@ -276,8 +282,8 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
             np.ndim(y) != 1 and np.shape(y)[1:] != _shape_of_answers(model, X_train)
         ):
             raise ValueError(
-                f"y_{part} must have one label for each record, or what the model predicts of it; "
-                f"got shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
+                f"y_{part} must have one label for each record, shaped like the predictions; got "
+                f"shape {np.shape(y)}. Pass the arguments in the order audit(model, X_train, "
                 "y_train, X_test, y_test)."
             )
         if num_samples(X) != num_samples(y, f"y_{part}"):
@@ -291,15 +297,14 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
         known = np.asarray(model.classes_).tolist()
         if unknown := set(distinct(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
-                f"y_{part} holds {len(unknown)} labels that the model does not know; "
-                f"it knows {known[:20]}. Remove these records, or pass labels in the form that the "
-                "model was fitted with."
+                f"y_{part} has {len(unknown)} labels that are not classes of the model, which are "
+                f"{known[:20]}. Remove these records, or pass labels as the model was fitted with."
             )
     check_alike(X_train, X_test, "X_train and X_test")
 
 
 def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
-    """Return the shape of what a model predicts of one record."""
+    """Return the shape of the model's prediction for one record."""
     if not hasattr(model, "predict"):
         return ()
     return np.shape(asked(model, "predict", safe_indexing(X, np.arange(1))))[1:]
@@ -311,10 +316,10 @@ def shared_rows(
     people: People | None,
     names: tuple[str, str] = ("X_train", "X_test"),
 ) -> int:
-    """Return how many rows of X_test, or how many of its people's, are also in X_train.
+    """Return the number of rows of X_test, or of its groups, that are also in X_train.
 
-    **Edge cases.** It is an error if all of them are, unless most rows of X_test repeat each other:
-    a table of few categories necessarily shares rows.
+    Raises ValueError if all of them are, unless most rows of X_test repeat each other: a table of
+    few categories necessarily shares rows.
     """
     train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
     found = np.isin(test, train)
@@ -324,11 +329,11 @@ def shared_rows(
             f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
             f"records that the model was not trained on. Pass such records as {names[1]}."
         )
-    return shared if people is None else people.sharing(found)
+    return shared if people is None else people.count_shared(found)
 
 
 def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
-    """Return the attacks as a list: the usual ones for None; one alone will do."""
+    """Return the attacks as a list; the default attacks for None."""
     if attacks is None:
         return [LossThreshold(), StrongestAttack(online=True)]
     if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
@@ -349,5 +354,5 @@ def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
 
 
 def wants_pool(attack: Any) -> bool:
-    """Return whether an attack needs shadow models and has none."""
+    """Return whether an attack needs shadow models and has no pool."""
     return hasattr(attack, "n_shadows") and attack.pool is None

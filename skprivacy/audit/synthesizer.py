@@ -1,4 +1,7 @@
-"""Canaries in the records of a synthesizer: what its noisy tables and its samples tell of them."""
+"""Canary audit of a private synthesizer, from its noisy tables and from its synthetic records.
+
+Mahloujifar, Melis and Chaudhuri 2024. Start at :func:`audit_synthesizer`.
+"""
 
 from __future__ import annotations
 
@@ -29,28 +32,29 @@ from .one_run import COINS, OneRunReport, judged
 __all__ = ["SynthesizerAudit", "audit_synthesizer"]
 
 _COUNTED = ("adaptive", "independent", "tree")  # methods that release noisy tables
-_DRAWN = 10  # synthetic records for each record
+_DRAWN = 10  # synthetic records per record
 _FEWEST = 20  # coins
-_LARGEST_MU = 1e3
+_LARGEST_MU = 1e3  # end of the search for claimed_mu
 
 
 @dataclass(frozen=True, repr=False)
 class SynthesizerAudit:
-    """The claimed privacy of a synthesizer compared with how well coins of canaries were guessed.
+    """Claimed privacy of a synthesizer compared with guesses of the canaries' coins.
 
     Returned by :func:`audit_synthesizer`.
 
     Attributes
     ----------
     tables : OneRunReport
-        By who sees the noisy tables: all that is released.
+        Audit by an attacker who sees the noisy tables, which are all that is released.
     rows : OneRunReport
-        By who sees synthetic records, and knows which columns were counted together, in which bins.
+        Audit by an attacker who sees synthetic records, and knows the columns and bins of each
+        table.
     n_runs : int
-        Number of fits, whose coins are taken together.
+        Number of fits, whose coins are joined.
     alpha : float
-        Error probability of the verdict, and of all bounds without assumptions together; each
-        of the two has one half.
+        Error probability of the verdict, and of all bounds without assumptions together. Each
+        attacker gets one half of it.
     """
 
     tables: OneRunReport
@@ -60,7 +64,7 @@ class SynthesizerAudit:
 
     @property
     def claim(self) -> Claim:
-        """What is claimed."""
+        """The tested claim."""
         return self.tables.claim
 
     @property
@@ -88,21 +92,21 @@ class SynthesizerAudit:
 
     @property
     def shown_mu(self) -> tuple[float, float]:
-        """Estimates of what tables and rows show, as mu of Gaussian noise: no bounds.
+        """Estimated leakage of tables and of rows, as the mu of Gaussian noise; not a bound.
 
-        From the area under the ROC curve of all scores.
+        Computed from the area under the ROC curve of all scores.
         """
         found = [_mu(report.scores, report.trained) for report in (self.tables, self.rows)]
         return found[0], found[1]
 
     @property
     def epsilon_lower_bound(self) -> float:
-        """The larger of the bounds that assume nothing of the mechanism, under ``tables.coin``."""
+        """The larger of the bounds without assumptions about the mechanism, under the coin."""
         return max(self.tables.epsilon_lower_bound, self.rows.epsilon_lower_bound)
 
     def __repr__(self) -> str:
         claimed, mu = self.claim.guarantee or self.claim.reason, self.claimed_mu
-        as_noise = "" if np.isnan(mu) else f"; of Gaussian noise: mu {mu:.3g}"
+        as_noise = "" if np.isnan(mu) else f"; as Gaussian noise: mu {mu:.3g}"
         coins = f"{self.tables.n_canaries:,} coins in {self.n_runs:,} fits"
         lines = [
             f"Audit of {self.tables.model}: {self.verdict}",
@@ -117,7 +121,7 @@ class SynthesizerAudit:
                 *(f"    {bound!r}" for bound in report.bounds),
             ]
         if not (self.tables.within_reach or self.tables.untested):
-            lines.append("  too few coins: with all guesses right, no leak could have been shown")
+            lines.append("  too few coins: even with all guesses right, nothing would be refuted")
         return "\n".join([*lines, *(f"  assumes that {t}" for t in self.tables.assumptions)])
 
 
@@ -131,44 +135,45 @@ def audit_synthesizer(
     alpha: float = 0.05,
     random_state: int | None = None,
 ) -> SynthesizerAudit:
-    """Fit a synthesizer many times, with a canary or without, and guess which from what it shows.
+    """Fit a synthesizer many times, with or without a canary, and guess which from its output.
 
-    A canary is a made-up record, rare in nearly every cell. A fair coin says whether it takes the
-    place of a record of ``X``; otherwise the record is left out, or stays where the guarantee is
-    for records that are replaced. Who guesses knows all records that no coin touches, and sees the
-    noisy tables, which are released; or synthetic records alone.
+    A canary is an artificial record that is rare in nearly every cell. A fair coin decides whether
+    it takes the place of a record of ``X``. If not, the record is left out; it stays instead if the
+    guarantee is one for replaced records. The attacker knows all records that no coin touches, and
+    sees either the noisy tables, which are released, or only synthetic records.
 
     Parameters
     ----------
     synthesizer : PrivateSynthesizer
-        With a ``schema``, and a method that counts: "tree", "adaptive" or "independent". Clones
-        are fitted, without a budget.
+        Synthesizer with a ``schema`` and a counting method: "tree", "adaptive" or "independent".
+        Clones are fitted, without a budget.
     X : DataFrame or array-like of shape (n_samples, n_features)
-        Records; made-up ones do as well, since noise does not depend on them.
+        Records. Artificial ones are as good, because noise does not depend on them.
     y : array-like of shape (n_samples,), default=None
-        Their target, as for ``fit``.
+        Target of the records, as for ``fit``.
     n_runs : int, default=300
         Number of fits.
     n_canaries : int, default=1
-        In each fit, with a coin each. More are for synthesizers that take long to fit: 10 fits with
-        100 canaries show about as much, but prove less, since canaries may interfere.
+        Number of canaries per fit, each with its own coin. Use more if fits are slow: 10 fits with
+        100 canaries show about as much leakage, but prove less, because canaries may interfere.
     alpha : float, default=0.05
         Error probability: a true claim is called violated with at most this probability.
     random_state : int or None, default=None
-        Seed of canaries, coins and samples. ``None``: fresh. Whoever fits must not know it.
+        Seed of canaries, coins and samples. ``None`` draws them afresh. The party that fits the
+        synthesizer must not know it.
 
     Returns
     -------
     SynthesizerAudit
-        With one report for each of the two attackers.
+        The audit, with one report for each of the two attackers.
 
     Raises
     ------
     TypeError
-        If ``synthesizer`` is none, or a parameter is of another type.
+        If ``synthesizer`` is not a PrivateSynthesizer, or a parameter has the wrong type.
     ValueError
-        If it has no schema, counts nothing, or has a ``noise_seed``; if a parameter is out of
-        range. Raised before anything is fitted.
+        If it has no schema, releases no counts, or has a ``noise_seed``, or if a parameter is out
+        of range. Raised before any fit.
 
     See Also
     --------
@@ -177,16 +182,16 @@ def audit_synthesizer(
     Notes
     -----
     **Guarantees.** A true claim is called violated with probability ``alpha`` at most. With one
-    canary in each fit, guesses are compared with how often the claimed trade-off curve lets them be
-    right, exactly. With more, the coins of all fits are taken for those of one larger run, and it
-    holds however canaries interfere; but it takes thousands of coins to see noise of half the size.
-    Scores are the best linear estimates of the coins from all noisy tables together, with noise of
-    the size that the synthesizer states: if that is false, they are worse guesses, and no more. An
-    audit is not private: it holds scores.
+    canary per fit, the number of right guesses is compared exactly with the one that the claimed
+    trade-off curve allows. With more, the coins of all fits are treated as those of one larger run.
+    This holds however canaries interfere, but it takes thousands of coins to detect noise of half
+    the claimed size. Scores are the best linear estimates of the coins from all noisy tables, under
+    the stated size of the noise. If that size is wrong, the guesses get worse, but the error
+    probability still holds. An audit is not private: it holds scores.
 
-    **Edge cases.** A guarantee under ``zero_out`` is tested by replacing, which is two steps: the
-    claim is taken twice. Choices of columns are private releases too, and not looked at: of the
-    budget, 5 % goes unseen.
+    **Edge cases.** A guarantee under ``zero_out`` is tested by replacing records, which is two
+    steps, so the claim is applied twice. The private choice of columns, which gets 5 % of the
+    budget, is not tested.
 
     References
     ----------
@@ -214,8 +219,8 @@ def audit_synthesizer(
     coin = coin_for(synthesizer)
     seen: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]] = []
     for _ in range(n_runs):
-        mixture = Mixture.drawn(frame, facts, n_canaries, coin, random)
-        table = mixture.training()
+        mixture = Mixture.draw(frame, facts, n_canaries, coin, random)
+        table = mixture.training_table()
         parts = (table,) if target is None else (table.drop(columns=target), table[target])
         fitted = clone(synthesizer).set_params(budget=None).fit(*parts)
         n = max(_DRAWN * len(table), 1000)
@@ -227,40 +232,44 @@ def audit_synthesizer(
     claim = claim_of(fitted)
     run = CanaryRun("tables", coin, fitted, scores[2], scores[0], apart=n_canaries == 1)
     reports = [
-        judged(" ".join(repr(synthesizer).split()), view, claim, alpha / 2, random, apart=True)
+        judged(
+            " ".join(repr(synthesizer).split()), view, claim, alpha / 2, random, independent=True
+        )
         for view in (run, replace(run, canaries="rows", scores=scores[1]))
     ]
     return SynthesizerAudit(reports[0], reports[1], int(n_runs), float(alpha))
 
 
 def _mu(scores: NDArray[np.float64], trained: NDArray[np.bool_]) -> float:
+    """Return the mu of Gaussian noise with the AUC of these scores; NaN if all coins agree."""
     if trained.all() or not trained.any():
         return float("nan")
     area = auc(scores[trained], scores[~trained])
+    # For N(0, 1) against N(mu, 1), AUC = Phi(mu / sqrt(2)).
     return float(np.sqrt(2) * ndtri(area))
 
 
 def _whole_table(
     synthesizer: Any, X: Any, y: Any
 ) -> tuple[pd.DataFrame, dict[str, Bounded | Categories], str | None]:
-    """Return all columns in one frame, what is public of each, and which is the target."""
+    """Return all columns in one frame, the public facts of each, and the name of the target."""
     if not isinstance(synthesizer, PrivateSynthesizer):
         raise TypeError(
             f"synthesizer={synthesizer!r} must be a PrivateSynthesizer. For records of another "
-            "generator use audit_synthetic."
+            "generator, use audit_synthetic."
         )
     schema = synthesizer.schema
     if not isinstance(schema, Schema):
         raise ValueError(
-            f"schema={schema!r} must be a Schema: one that is read off the data would be read off "
-            "the canaries. Pass PrivateSynthesizer(schema=...)."
+            f"schema={schema!r} must be a Schema, because a schema read off the data would depend "
+            "on the canaries. Pass PrivateSynthesizer(schema=...)."
         )
     facts = schema.check_kinds("audit_synthesizer", missing=True)
     X = as_records(X)
     if not isinstance(X, pd.DataFrame):
         if np.ndim(X) != 2 or np.shape(X)[1] != len(facts):
             raise ValueError(
-                f"X has shape {np.shape(X)}; expected a column for each of the schema's "
+                f"X has shape {np.shape(X)}; expected one column for each of the schema's "
                 f"{len(facts)}: {list(facts)}."
             )
         X = pd.DataFrame(X, columns=list(facts))
@@ -271,7 +280,7 @@ def _whole_table(
     target = schema.target or "target"
     if target in facts or np.ndim(y) != 1:
         raise ValueError(
-            f"y must be a column of its own, with one value for each record; got shape "
+            f"y must be a column that X does not hold, with one value per record; got shape "
             f"{np.shape(y)}, and the columns {list(facts)}. Leave out y if X holds the target."
         )
     check_consistent_length(X, y)
@@ -285,8 +294,8 @@ def _target(schema: Schema) -> Bounded | Categories:
     if schema.target_bounds is not None:
         return Bounded(*schema.target_bounds)
     raise ValueError(
-        "schema: it says neither classes nor target_bounds, which canaries need for their y. Pass "
-        "Schema(..., classes=[...]), for instance."
+        "schema has neither classes nor target_bounds, which the y of canaries needs. Pass, for "
+        "example, Schema(..., classes=[...])."
     )
 
 
@@ -295,13 +304,13 @@ def _check(
 ) -> None:
     if synthesizer.method not in _COUNTED:
         raise ValueError(
-            f"method={synthesizer.method!r} releases no noisy tables to look for canaries in; "
-            f"expected one of {list(_COUNTED)}. Use audit_synthetic."
+            f"method={synthesizer.method!r} releases no noisy tables to audit; expected one of "
+            f"{list(_COUNTED)}. Use audit_synthetic."
         )
     if synthesizer.noise_seed is not None:
         raise ValueError(
-            f"noise_seed={synthesizer.noise_seed!r} must be None: all fits would have the same "
-            "noise, and fits are taken for independent."
+            f"noise_seed={synthesizer.noise_seed!r} must be None, because all fits would draw the "
+            "same noise. Leave it out."
         )
     whole("n_runs", n_runs)
     whole("n_canaries", n_canaries)
@@ -312,8 +321,8 @@ def _check(
         )
     if n_canaries * n_runs < _FEWEST:
         raise ValueError(
-            f"n_runs={n_runs} with n_canaries={n_canaries} must be at least {_FEWEST} coins "
-            "together. Pass more runs."
+            f"n_runs={n_runs} times n_canaries={n_canaries} must be at least {_FEWEST} coins. Pass "
+            "more runs."
         )
     check_alpha(alpha)
     if random_state is not None:

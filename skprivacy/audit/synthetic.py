@@ -1,4 +1,4 @@
-"""An audit of a generator, from the records that it made."""
+"""Audit of any generator from the synthetic records that it made."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
@@ -35,15 +36,16 @@ from .runner import shared_rows
 
 __all__ = ["audit_synthetic"]
 
-_FEWEST = 20  # reference records to rehearse with
-_BY_CHANCE = 1e-6  # equal records of different people
+_FEWEST = 20  # reference records needed for a rehearsal
+_BY_CHANCE = 1e-6  # probability below which equal records are not a coincidence
 _WITH_REFERENCE = "DensityRatio", "LikelihoodRatio", "GenerativeAttack", "MarginalAttack"
 _NO_REFERENCE = (
-    "There are no other records of the population (reference), which say how dense it is where a "
-    "record lies. Pass some."
+    "There are no other records of the population (reference) to show how common records like "
+    "these are. Pass some as reference."
 )
 
 
+@fill_docs
 def audit_synthetic(
     synthetic: Any,
     X_in: Any,
@@ -57,61 +59,60 @@ def audit_synthetic(
     random_state: int | None = 0,
     groups: Any = None,
 ) -> AuditReport:
-    """Attack synthetic records, and hold the result against the claim of their generator.
+    """Attack synthetic records, and compare the leakage with the claim of their generator.
 
     Parameters
     ----------
     synthetic : array-like or DataFrame of shape (n_synthetic, n_columns)
-        Records that the generator made: many, since they cost it nothing.
+        Records that the generator made. Pass many: they cost no privacy.
     X_in : array-like or DataFrame of shape (n_in, n_columns)
         Records that it was trained on.
     X_out : array-like or DataFrame of shape (n_out, n_columns)
         Records of the same population that it was not trained on.
     reference : array-like or DataFrame of shape (n_reference, n_columns), default=None
-        Further such records, which the attacker has, none of them in ``X_in``. None leaves an
-        attack that needs none.
+        Other records of this population that the attacker has, none of them in ``X_in``. None runs
+        only the attack that needs none.
     generator : estimator with ``fit(X)`` and ``sample(n)``, default=None
-        What made the records, with its settings; clones are fitted, without a budget. An attacker
-        who has it rehearses: it is fitted to one half of ``reference``, all attacks are tried on
-        what it makes, and half of ``alpha`` goes to the strongest.
+        The generator with its settings; clones are fitted, without a budget. An attacker who knows
+        it can rehearse: it is fitted to one half of ``reference``, all attacks are tried on its
+        output, and the best attack gets half of ``alpha``.
     guarantee : PrivacyGuarantee, default=None
-        The claim to test, ``privacy_`` of the generator. None: there is none.
+        The claim to test: ``privacy_`` of the generator. None means that there is no claim.
     attacks : iterable, default=None
-        Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None means
-        :class:`~skprivacy.attacks.NearestGenerated` and, with ``reference``,
+        Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None runs
+        :class:`~skprivacy.attacks.NearestGenerated`. With ``reference`` it adds
         :class:`~skprivacy.attacks.DensityRatio`,
         :class:`~skprivacy.attacks.LikelihoodRatio`,
         :class:`~skprivacy.attacks.GenerativeAttack` and
-        :class:`~skprivacy.attacks.MarginalAttack`; with ``generator`` also
+        :class:`~skprivacy.attacks.MarginalAttack`. With ``generator`` it also adds
         :class:`~skprivacy.attacks.ShadowGenerators`.
-    alpha : float, default=0.05
-        Error probability: a true claim is reported as violated with at most this probability, over
-        all attacks together.
+    %(verdict_alpha)s
     random_state : int or None, default=0
-        Of the halves of ``reference``, and of shadows.
+        Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None
-        Whose record each of ``X_in`` and of ``X_out`` is, for people with several records. Then
-        members are people, each attack joins all records of a person, by the sum of their scores
-        and by the best one, and the claim must be for them. Nobody may be in both.
+        Group of each record of ``X_in`` and ``X_out``, where groups, such as people, have several
+        records. Membership is then decided for whole groups: each attack joins the scores of a
+        group's records, by their sum and by their maximum, and the claim must be for groups. No
+        group may be in both.
 
     Returns
     -------
     AuditReport
-        With a finding for each attack, the strongest in the rehearsal first.
+        A report with one finding per attack, the best attack of the rehearsal first.
 
     Raises
     ------
     ValueError
-        If there are too few records, columns differ, all non-members are members, or
+        If there are too few records, columns differ, all non-members are also members, or
         ``reference`` holds members.
 
     Notes
     -----
     **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
-    which refutes a claim and never confirms one; records are taken for independent given the
-    generator. What attacks see of a good generator is little: of one with a proof, nothing is to
-    be expected: see :func:`audit_synthesizer` for one of ours. The rehearsal looks at no record of
-    ``X_in`` and ``X_out``.
+    which can refute a claim but never confirm one, and records are assumed independent given the
+    generator. Attacks on synthetic records find little in a good generator, and nothing is to be
+    expected in one with a proof; for our own synthesizers, see :func:`audit_synthesizer`.
+    The rehearsal uses no record of ``X_in`` and ``X_out``.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def audit_synthetic(
     _check_reference(reference, X_in, X_out)
     usual = attacks is None
     chosen = (
-        _usual(reference, generator, random_state)
+        _default_attacks(reference, generator, random_state)
         if attacks is None
         else list(sequence("attacks", attacks))
     )
@@ -152,12 +153,14 @@ def audit_synthetic(
     claim = claim if people is None else claim_for(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
-        chosen = _rehearsed(chosen, generator, reference, num_samples(synthetic), random_state)
+        chosen = _rank_by_rehearsal(
+            chosen, generator, reference, num_samples(synthetic), random_state
+        )
         shares = [alpha / 2] + [alpha / 2 / (len(chosen) - 1)] * (len(chosen) - 1)
     findings = []
     for attack, share in zip(chosen, shares, strict=True):
         result = attack.fit(synthetic, reference).evaluate(X_in, X_out)
-        results = [result] if people is None else people.joined(result)
+        results = [result] if people is None else people.join_results(result)
         findings += [
             AttackFinding.of(found, claim.guarantee, alpha, share / len(results))
             for found in results
@@ -187,13 +190,13 @@ def _people(groups: Any, X_in: Any, X_out: Any) -> People | None:
     if groups is None:
         ask_whose(getattr(X_in, "columns", ()), "What an audit shows")
         return None
-    people = People.of(groups, num_samples(X_in), num_samples(X_out))
+    people = People.from_pair(groups, num_samples(X_in), num_samples(X_out))
     for whose, X in zip(groups, (X_in, X_out), strict=True):
         check_order(whose, X)
     return people
 
 
-def _usual(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
+def _default_attacks(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
     if reference is None:
         return [NearestGenerated()]
     counted = generator if isinstance(generator, PrivateSynthesizer) else None
@@ -206,13 +209,13 @@ def _usual(reference: Any, generator: Any, random_state: int | None) -> list[Any
     return found
 
 
-def _rehearsed(
+def _rank_by_rehearsal(
     attacks: list[Any], generator: Any, reference: Any, n: int, random_state: int | None
 ) -> list[Any]:
-    """Return attacks in the order of how well they do on a generator of the attacker's own.
+    """Return the attacks ordered by their AUC on the attacker's own copy of the generator.
 
-    It is fitted to one half of the reference records; a quarter are non-members, and what is left
-    is known to the attacks.
+    The copy is fitted to one half of the reference records. One quarter serves as non-members, and
+    the last quarter is the reference of the attacks.
     """
     random = check_random_state(random_state)
     order = random.permutation(num_samples(reference))
@@ -230,13 +233,13 @@ def _check_generator(generator: Any, reference: Any) -> None:
         raise TypeError(f"generator={generator!r} must have fit and sample, or be None.")
     if reference is None or num_samples(as_records(reference, "reference")) < _FEWEST:
         raise ValueError(
-            f"generator={type(generator).__name__} is fitted to records of reference, of which "
-            f"there must be at least {_FEWEST}. Pass them, or leave generator out."
+            f"generator={type(generator).__name__} needs at least {_FEWEST} records of reference "
+            "to be fitted to. Pass them, or leave generator out."
         )
 
 
 def _check_reference(reference: Any, X_in: Any, X_out: Any) -> None:
-    """Refuse reference records that hold more of the members than chance puts there."""
+    """Raise ValueError if members are among the reference records, beyond chance."""
     if reference is None:
         return
     known = fingerprints(as_records(reference, "reference"))
@@ -245,7 +248,7 @@ def _check_reference(reference: Any, X_in: Any, X_out: Any) -> None:
     table = [[inside.sum(), (~inside).sum()], [outside.sum(), (~outside).sum()]]
     if fisher_exact(table, alternative="greater").pvalue < _BY_CHANCE:
         raise ValueError(
-            f"reference holds {inside.sum()} of the {len(inside)} records of X_in, and "
-            f"{outside.sum()} of the {len(outside)} of X_out: members are among them, which "
-            "attacks take for non-members. Leave them out."
+            f"reference holds {inside.sum()} of the {len(inside)} records of X_in, but only "
+            f"{outside.sum()} of the {len(outside)} of X_out. Remove the members from reference: "
+            "attacks treat its records as non-members."
         )

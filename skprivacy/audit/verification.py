@@ -1,4 +1,7 @@
-"""Many runs on worst-case neighbours: an estimator's own claim, attacked."""
+"""Empirical verification of a privacy claim by many fits on worst-case neighbours.
+
+Jagielski, Ullman and Oprea 2020; Nasr et al. 2021.
+"""
 
 from __future__ import annotations
 
@@ -26,40 +29,40 @@ from ._telling import at_telling_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
 
-_FEWEST_RUNS = 20  # with fewer, what is plain is not shown either
-_MOST_RUNS = 10_000_000  # more is a slip: weeks
+_FEWEST_RUNS = 20  # fewer could not show even a plain violation
+_MOST_RUNS = 10_000_000  # a larger number is a slip: it would take weeks
 _ONE_PROCESS = "n_jobs=1: copies of the release have its generator, and would draw the same noise"
-_DELTA = 1e-5  # at which the Gaussian bound of a claim of pure epsilon is stated
+_DELTA = 1e-5  # at which the Gaussian bound for a claim of pure epsilon is stated
 
 
 @dataclass(frozen=True, repr=False)
 class PrivacyVerification:
-    """What attacks with many runs showed of a claim, by :func:`verify_privacy`.
+    """Result of attacks with many runs on a claim; returned by :func:`verify_privacy`.
 
     Attributes
     ----------
     model : str
-        What was run.
+        The estimator or release that was run.
     guarantee : PrivacyGuarantee
-        The claim, at the epsilon at which it was run.
+        The claim, at the epsilon of the runs.
     broken : bool
         Whether the claim is refuted, at error ``alpha``.
     bounds : tuple of GuessBound
-        Lower bounds on epsilon, each with its assumptions; the first has none.
+        Lower bounds on epsilon, each with its assumptions. The first assumes nothing.
     neighbours : str
-        The neighbours that showed most.
+        The pair of neighbours that the attack chose.
     counts : tuple of Counts
-        How often each event, settled before the fresh runs, came about in them.
+        For each threshold test, fixed before the fresh runs: how often they passed it.
     alpha : float
         Error probability of the verdict and of each bound.
     n_runs, n_pilot : int
-        Fresh runs a side; runs before them, on all neighbours.
+        Number of fresh runs per side; number of all earlier runs, over all neighbours.
     seconds : float
-        How long it took.
+        Duration.
     changes : tuple of str
-        What was changed of the estimator for the runs.
+        Parameters of the estimator that were changed for the runs, in words.
     left_out : tuple of str
-        Neighbours on which it could not be run.
+        Neighbours on which the estimator failed.
     """
 
     model: str
@@ -82,12 +85,12 @@ class PrivacyVerification:
 
     @property
     def epsilon_lower_bound(self) -> float:
-        """The bound that assumes nothing, at the claimed delta."""
+        """The bound without assumptions, at the claimed delta."""
         return self.bounds[0].epsilon
 
     @property
     def verdict(self) -> str:
-        """The result in one sentence. "held" does not prove a claim: see Notes of the function."""
+        """The result in one sentence. "held" does not prove a claim; see the function's Notes."""
         sure = f"at {100 * (1 - self.alpha):g}%"
         if not self.broken:
             return (
@@ -99,7 +102,7 @@ class PrivacyVerification:
             return f"broken: epsilon is at least {self.epsilon_lower_bound:.3g}, {claimed}, {sure}"
         return (
             f"broken: the claimed trade-off curve is exceeded, {sure}; epsilon is at least "
-            f"{self.epsilon_lower_bound:.3g} whatever the curve, and {self.claimed_epsilon:.3g} is "
+            f"{self.epsilon_lower_bound:.3g} for any curve, where {self.claimed_epsilon:.3g} is "
             "claimed"
         )
 
@@ -108,21 +111,21 @@ class PrivacyVerification:
             f"Verification of {brief(self.model)}: {self.verdict}",
             f"  claim: {self.guarantee!r}",
             f"  neighbours: {self.neighbours}",
-            *(f"  {_shown(counts, self.guarantee)}" for counts in self.counts),
+            *(f"  {_count_text(counts, self.guarantee)}" for counts in self.counts),
             *(f"  {bound!r}" for bound in self.bounds),
             *(f"  changed: {text}" for text in self.changes),
             *(f"  not tried: {name}" for name in self.left_out),
-            f"  {self.n_runs:,} fresh runs a side after {self.n_pilot:,} runs to choose by, "
+            f"  {self.n_runs:,} fresh runs per side after {self.n_pilot:,} pilot runs, "
             f"{self.seconds:.0f} s",
         ]
         return "\n".join(lines)
 
 
-def _shown(counts: Counts, guarantee: PrivacyGuarantee) -> str:
+def _count_text(counts: Counts, guarantee: PrivacyGuarantee) -> str:
     rate = counts.false / counts.n_out
     return (
-        f"told in {counts.hits:,} of {counts.n_in:,} runs with the record, {counts.false:,} of "
-        f"{counts.n_out:,} without; at {rate:.3g} the claim allows "
+        f"detected in {counts.hits:,} of {counts.n_in:,} runs with the record and in "
+        f"{counts.false:,} of {counts.n_out:,} without; at {rate:.3g} the claim allows "
         f"{float(guarantee.tpr_bound(rate)):.3g}"
     )
 
@@ -140,39 +143,43 @@ def verify_privacy(
     alpha: float = 0.01,
     n_jobs: int | None = None,
 ) -> PrivacyVerification:
-    """Attack an estimator's own claim: fit it many times on worst-case neighbours.
+    """Test an estimator's own claim: fit it many times on worst-case neighbours.
 
-    Clones are fitted on neighbouring data sets under the claimed relation: with a record that is
-    mislabelled, extreme, far out, alone in its class, and without it; among the data, among records
-    that say the opposite, among blank ones. What each fit released, its learned numbers and its
-    answers, is reduced to scores. Where noise is added step by step, as by DP-SGD, a score is the
-    likelihood ratio of a record that takes part in some steps. Some of the runs settle neighbours,
-    score and thresholds; fresh ones then bound epsilon, and test the whole claimed trade-off curve.
+    Clones are fitted on neighbouring data sets under the claimed relation. They differ in one
+    record, which is mislabelled, extreme, far out or alone in its class; the other records are the
+    given data, records that contradict it, or blank records. Scores reduce each release, the
+    learned numbers and the answers of a model, to one number. For noise that is added step by step,
+    as in DP-SGD, a score is the likelihood ratio of a record that takes part in some of the steps.
+    Pilot runs choose the neighbours, the score and its thresholds. Fresh runs then bound epsilon
+    and test the whole claimed trade-off curve.
 
     Parameters
     ----------
     estimator : estimator
-        Of any library, with a claim or with parameters ``epsilon`` and perhaps ``delta``. Never
-        changed, and its budget is never charged.
+        Of any library, with a claim or with parameters ``epsilon`` and perhaps ``delta``. It is
+        never changed, and its budget is never charged.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,), default=None
-        A small data set, a few dozen records, on which it can be fitted. Numbers only. ``None``:
-        24 records from its public bounds, classes and target bounds.
+        A small data set of a few dozen records that the estimator can fit. Numbers only. ``None``
+        makes 24 records from the estimator's public bounds, classes and target bounds.
     epsilon : float, default=None
-        At which epsilon to run. ``None``: where mistakes show best, which is where the best attack
-        that the claim allows errs in about 10% of cases; the report says where.
+        Epsilon of the runs. ``None`` chooses the one at which mistakes are easiest to see: the best
+        attack that the claim allows errs in about 10% of cases. The report states it.
     claim : PrivacyGuarantee, default=None
-        What to test; the estimator is then run as it is. ``None``: what it claims by itself, or
-        for replaced records, (epsilon, delta) of its parameters.
+        The claim to test; the estimator then runs unchanged. ``None`` tests its own claim, or its
+        parameters (epsilon, delta) taken as a guarantee for replaced records.
     fit_params : mapping, default=None
-        Further arguments of ``fit``, such as ``X_public``. Alike on both neighbours, so public.
+        Further arguments of ``fit``, such as ``X_public``. They are the same on both neighbours, so
+        they must be public.
     n_runs : int, default=None
-        Fresh runs a side, at least 20. ``None``: what ``seconds`` allow, less if it is plain.
+        Fresh runs per side, at least 20. ``None`` makes as many as ``seconds`` allow, and fewer if
+        the pilot runs already refute the claim plainly.
     seconds : float, default=60.0
-        About how long it may take. A single fit of more than a fraction of a second makes it weak.
+        Approximate duration. The test is weak if a single fit takes more than a fraction of a
+        second.
     alpha : float, default=0.01
         Error probability: a true claim is called broken with at most this probability.
     n_jobs : int, default=None
-        Processes, through joblib. ``None``: one.
+        Number of processes, through joblib. ``None`` means one.
 
     Returns
     -------
@@ -182,10 +189,10 @@ def verify_privacy(
     Raises
     ------
     TypeError
-        If there is no estimator with ``fit`` and ``get_params``, or X holds other than numbers.
+        If ``estimator`` lacks ``fit`` or ``get_params``, or ``X`` holds anything but numbers.
     ValueError
-        If there is no claim that could be refuted, no neighbours on which the estimator can be
-        fitted, or a parameter is out of range.
+        If the estimator makes no claim that could be refuted, fits no pair of neighbours, or a
+        parameter is out of range.
 
     See Also
     --------
@@ -194,17 +201,18 @@ def verify_privacy(
 
     Notes
     -----
-    **Guarantees.** A true claim is called broken with probability ``alpha`` at most, whatever was
-    chosen by the first runs, since the others are fresh and independent. "Held" proves nothing: a
-    better attack, other neighbours or another epsilon may break the claim. The estimator's own
-    code is run, never a faster equivalent of it.
+    **Guarantees.** A true claim is called broken with probability ``alpha`` at most. The choices
+    made by the pilot runs do not matter, because the fresh runs are independent of them. "Held"
+    proves nothing: a better attack, other neighbours or another epsilon may break the claim. The
+    estimator's own code is run, never a faster equivalent.
 
-    **Edge cases.** What drives noise is fresh in every run: a ``noise_seed`` is taken out. Beside
-    one, other seeds are public by claim, and alike in every run. Without one, as in other
-    libraries, ``random_state``, a ``seed`` and generators are fresh in every run. The report lists
-    what was changed. A fit that fails on some runs alone counts as a release of nothing; what an
-    alarm or another signal of yours raises inside a fit reaches you. A claim that takes for public
-    what a fit reads off the data, labels or ranges, is tested on neighbours that agree in it.
+    **Edge cases.** All sources of noise are fresh in every run: a ``noise_seed`` is removed. An
+    estimator with a ``noise_seed`` claims that its other seeds may be public, so they are the same
+    in every run. Without one, as in other libraries, ``random_state``, a ``seed`` and generators
+    are fresh in every run. The report lists these changes. A fit that fails in some of the runs
+    counts as a release of nothing; an error raised by a signal, such as an alarm, reaches the
+    caller. If the claim assumes that labels or ranges read off the data are public, neighbours
+    agree in them.
 
     References
     ----------
@@ -224,7 +232,7 @@ def verify_privacy(
     """
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise TypeError(
-            f"estimator={estimator!r} must have fit and get_params. For a mechanism or a function "
+            f"estimator={estimator!r} must have fit and get_params. For a mechanism or a function, "
             "use verify_release."
         )
     if not (claim is None or isinstance(claim, PrivacyGuarantee) or callable(claim)):
@@ -233,8 +241,8 @@ def verify_privacy(
         raise TypeError(f"fit_params={fit_params!r} must be a dict, or None.")
     if "groups" in (fit_params or {}):
         raise ValueError(
-            "fit_params has groups, and the neighbours that are made here differ by one record and "
-            "not by all of a person. Use verify_release with neighbours of your own."
+            "fit_params has groups, but these neighbours differ by one record, not by one group. "
+            "Use verify_release with your own neighbours."
         )
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
@@ -244,9 +252,9 @@ def verify_privacy(
     fits, steps = fits.with_answers(guarantee, (X, y))
     pairs = list(neighbours(
         guarantee.relation, X, y, public,
-        erased=_dealt_by_hash(estimator), agreed=Agreed.of(guarantee),
+        erased=_partitions_by_hash(estimator), agreed=Agreed.from_guarantee(guarantee),
     ))  # fmt: skip
-    return _verified(
+    return _test_claim(
         fits, pairs, guarantee, effort, alpha, started,
         model=" ".join(repr(fits.estimator).split()), changes=fits.changes,
         steps=steps,
@@ -263,17 +271,17 @@ def verify_release(
     alpha: float = 0.01,
     n_jobs: int | None = None,
 ) -> PrivacyVerification:
-    """Attack a claim about anything that releases numbers, on neighbours that are given.
+    """Test a claim about any release of numbers, on given neighbours.
 
     Parameters
     ----------
     release : callable
         ``release(data)`` returns a number or an array of them, with fresh noise at every call.
     neighbours : sequence of pairs
-        Data sets, in the form that ``release`` takes, that are neighbours under the claim. For a
-        mechanism: values as far apart as its sensitivity.
+        Pairs of data sets that are neighbours under the claim, in the form that ``release`` takes.
+        For a mechanism: two values as far apart as its sensitivity.
     claim : PrivacyGuarantee
-        What is claimed.
+        The claim to test.
     n_runs : int, default=None
         As in :func:`verify_privacy`.
     seconds : float, default=60.0
@@ -291,18 +299,18 @@ def verify_release(
     Raises
     ------
     TypeError
-        If ``release`` cannot be called or ``claim`` is no guarantee.
+        If ``release`` cannot be called or ``claim`` is not a guarantee.
     ValueError
-        If there are no neighbours, nothing is released, or a parameter is out of range.
+        If there are no neighbours, the release returns no numbers, or a parameter is out of range.
 
     Notes
     -----
-    **Edge cases.** A release with a generator of its own, of which every process would have a copy,
-    is run in one process, whatever ``n_jobs`` says.
+    **Guarantees.** Those of :func:`verify_privacy`. Choose the noise so that mistakes show: at an
+    epsilon where the best attack that the claim allows errs in about 10% of cases. That is about 3
+    for Laplace noise, and 12 for Gaussian noise at delta 1e-5.
 
-    **Guarantees.** As of :func:`verify_privacy`. Choose the noise so that mistakes show: at an
-    epsilon where the best attack allowed errs in about 10% of cases, some 3 for Laplace noise and
-    12 for Gaussian noise at delta 1e-5.
+    **Edge cases.** A release that holds its own generator runs in one process, for any ``n_jobs``:
+    every process would have a copy of the generator.
 
     Examples
     --------
@@ -320,39 +328,39 @@ def verify_release(
     """
     if not callable(release) or not isinstance(claim, PrivacyGuarantee):
         raise TypeError(
-            f"release={release!r} must be callable, and claim={claim!r} a PrivacyGuarantee. Pass "
-            "PrivacyGuarantee(mechanism.event), for one."
+            f"release={release!r} must be callable, and claim={claim!r} a PrivacyGuarantee. Pass, "
+            "for example, PrivacyGuarantee(mechanism.event)."
         )
     given = [sequence("neighbours", pair) for pair in sequence("neighbours", neighbours)]
     if not all(len(pair) == 2 for pair in given):
         raise ValueError("neighbours must be a list of pairs of neighbouring data sets.")
     pairs = [Pair(f"neighbours {i}", data, other) for i, (data, other) in enumerate(given)]
     if not pairs:
-        raise ValueError("neighbours=[] must hold a pair of neighbouring data sets at least.")
+        raise ValueError("neighbours=[] must hold at least one pair of neighbouring data sets.")
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     changes: tuple[str, ...] = ()
     if effort.n_jobs > 1 and copies_repeat(release, pairs[0].data, effort.n_jobs):
         effort, changes = replace(effort, n_jobs=1), (_ONE_PROCESS,)
     name = getattr(release, "__name__", type(release).__name__)
-    return _verified(
+    return _test_claim(
         release, pairs, claim, effort, alpha, time.perf_counter(), model=name, changes=changes
     )
 
 
-def _verified(
-    release: Callable[[Any], Any], pairs: list[Pair], guarantee: PrivacyGuarantee, effort: Effort,
-    alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
+def _test_claim(
+    release: Callable[[Any], Any], pairs: list[Pair], guarantee: PrivacyGuarantee,
+    effort: Effort, alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
     steps: Sequence[slice] = (),
 ) -> PrivacyVerification:  # fmt: skip
     delta = guarantee.at_delta or 0.0
-    attack = Attack.of(release, pairs, _quick(guarantee), delta, alpha, effort, steps)
+    attack = Attack.run(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
+    # Each test gets its share of alpha (Bonferroni): the verdict takes any of them.
     share = alpha / len(attack.counts)
-    bounds = _bounds(attack.counts, delta, alpha)
     return PrivacyVerification(
         model=model,
         guarantee=guarantee,
         broken=any(counts.surprise(guarantee.tpr_bound) < share for counts in attack.counts),
-        bounds=bounds,
+        bounds=_bounds(attack.counts, delta, alpha),
         neighbours=attack.pair.name,
         counts=attack.counts,
         alpha=float(alpha),
@@ -365,21 +373,26 @@ def _verified(
 
 
 def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[GuessBound, ...]:
+    # Nasr et al. 2023: a lower bound on mu of Gaussian DP, stated as epsilon at delta.
     mu, at = refuted_mu(counts, alpha), delta or _DELTA
-    shown = gaussian_epsilon(mu, at)
+    epsilon = gaussian_epsilon(mu, at)
     return (
+        # Jagielski, Ullman and Oprea 2020: a lower bound on epsilon from counted error rates.
         GuessBound(refuted_epsilon(counts, delta, alpha), delta, float(alpha), "approximate"),
-        GuessBound(shown, at, float(alpha), "gaussian", mu, BOUNDS["gaussian"]),
+        GuessBound(epsilon, at, float(alpha), "gaussian", mu, BOUNDS["gaussian"]),
     )
 
 
-def _dealt_by_hash(estimator: Any) -> bool:
-    """Return whether a blank record gets a place of its own, not that of another."""
+def _partitions_by_hash(estimator: Any) -> bool:
+    """Return whether the estimator assigns records to partitions by their content.
+
+    Removing a record then leaves the partitions of all others unchanged.
+    """
     return any(isinstance(v, str) and v == "hash" for v in estimator.get_params().values())
 
 
-def _quick(guarantee: PrivacyGuarantee) -> Curve:
-    """Return the claimed curve by chords, which serves to choose by."""
+def _chords(guarantee: PrivacyGuarantee) -> Curve:
+    """Return chords of the claimed curve: fast, and good enough to choose thresholds by."""
     low = np.geomspace(1e-7, 0.5, 300)
     fpr = np.r_[0.0, low, (1 - low[:-1])[::-1], 1.0]
     tpr = guarantee.tpr_bound(fpr)
@@ -388,21 +401,21 @@ def _quick(guarantee: PrivacyGuarantee) -> Curve:
 
 def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None, Public]:
     if X is None:
-        public = Public.of(estimator, None, None)
+        public = Public.from_estimator(estimator, None, None)
         return *default_records(public), public
     rows = np.asarray(X)
     if rows.dtype.kind not in "biuf" or rows.ndim != 2:
         raise TypeError(
-            f"X has dtype {rows.dtype} and {rows.ndim} dimensions; worst cases are made for tables "
-            "of numbers. Use verify_release with neighbours of your own."
+            f"X has dtype {rows.dtype} and {rows.ndim} dimensions, but worst-case neighbours are "
+            "made for tables of numbers. Use verify_release with your own neighbours."
         )
     labels = None if y is None else np.atleast_1d(y)
     if len(rows) < 2 or (labels is not None and len(labels) != len(rows)):
         raise ValueError(
-            f"X and y must have the same number of records, two at least; got {len(rows)} and "
+            f"X and y must have the same number of records, at least two; got {len(rows)} and "
             f"{None if labels is None else len(labels)}."
         )
-    return rows.astype(float), labels, Public.of(estimator, rows, labels)
+    return rows.astype(float), labels, Public.from_estimator(estimator, rows, labels)
 
 
 def _probes(X: NDArray[Any], public: Public) -> NDArray[Any]:
@@ -412,8 +425,8 @@ def _probes(X: NDArray[Any], public: Public) -> NDArray[Any]:
 def _effort(n_runs: Any, seconds: Any, alpha: Any, n_jobs: Any) -> Effort:
     if n_runs is not None and not (is_whole(n_runs) and _FEWEST_RUNS <= n_runs <= _MOST_RUNS):
         raise ValueError(
-            f"n_runs={n_runs!r} must be a whole number of at least {_FEWEST_RUNS}, {_MOST_RUNS:,} "
-            "at most, or None for what the time allows."
+            f"n_runs={n_runs!r} must be a whole number from {_FEWEST_RUNS} to {_MOST_RUNS:,}, or "
+            "None for as many as the time allows."
         )
     if not (is_number(seconds) and seconds > 0):
         raise ValueError(f"seconds={seconds!r} must be a number above 0, such as 60.")

@@ -1,7 +1,8 @@
-"""Certificates: what a model claims and was charged, signed, so that a stranger can check it.
+"""Signed certificates of a model's privacy claim and charges, which third parties can check.
 
-``issuing`` writes them, ``signing`` signs, ``verification`` checks them, ``recomputing`` computes
-each epsilon again from the events, and ``files`` reads what a model file says of itself.
+``issuing`` writes certificates, ``signing`` signs them, ``verification`` checks them,
+``recomputing`` recomputes each epsilon from the events, and ``files`` reads the guarantee that a
+model file states.
 """
 
 from .issuing import certificate

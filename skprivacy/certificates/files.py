@@ -1,4 +1,4 @@
-"""What a model file is, and what it says of itself."""
+"""Digest of a model file, and the guarantee that it states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def digest_of_file(path: Path) -> str:
 def guarantee_in_file(path: Path) -> dict[str, Any] | None:
     """Return the guarantee that a file of ``save_model`` states; None for any other file.
 
-    Of a pipeline, that of all steps together. Only the header is read, and nothing is executed.
+    For a pipeline, this is the joint guarantee of all steps. Only the header is read, and nothing
+    is executed.
     """
     try:
         stated = header_of(path).get("privacy")

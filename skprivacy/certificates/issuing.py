@@ -1,4 +1,4 @@
-"""Certificates are written: what a model claims, was charged and leaks, under one signature."""
+"""Issue certificates: a model's claim, charges and measured leakage under one signature."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def certificate(
     issuer: str = "",
     password: str | None = None,
 ) -> dict[str, Any]:
-    """Write a signed certificate of a model's privacy, which a stranger can check without data.
+    """Write a signed certificate of a model's privacy, which anyone can check without the data.
 
     Parameters
     ----------
@@ -52,36 +52,36 @@ def certificate(
     key : str, Path or Ed25519PrivateKey
         The private key, from :func:`create_key`.
     model_file : str or Path
-        The file in which the model is handed out, for example from ``save_model``. The certificate
-        is about this file, bit by bit.
+        The file in which the model is released, for example from ``save_model``. The certificate
+        is about exactly this file.
     budget : PrivacyBudget, default=None
-        The budget that the model was charged to. **All lines of its ledger are written**, so that
-        they can be checked: the charges of other models too.
+        The budget that the model was charged to. **All lines of its ledger are written**, including
+        the charges of other models, so that they can be checked.
     report : AuditReport, default=None
-        What :func:`skprivacy.audit` found; its figures are measured, not proved.
+        Report of :func:`skprivacy.audit`. Its figures are measured, not proved.
     schema : Schema, default=None
-        The schema of the data, of which the digest is written.
+        The schema of the data, whose digest is written.
     issuer : str, default=""
-        Who answers for it. The signature shows whose key it was, not whose name.
+        Person or office that issues it. The signature shows whose key it was, not whose name.
     password : str, default=None
-        Of the private key.
+        Password of the private key.
 
     Returns
     -------
     dict
-        What was written.
+        The certificate.
 
     Raises
     ------
     ValueError
-        If the model has no proved guarantee, the file is another model's, the ledger has no charge
-        for it, or the report is about another claim. Nothing is written then.
+        If the model has no proved guarantee, the file belongs to another model, the ledger has no
+        charge for the model, or the report is about another claim. Nothing is written then.
 
     Notes
     -----
-    **Guarantees.** Nothing about records is written but what the model, the ledger and the report
-    disclose already. Whoever signs vouches for what no file can show: that this model was
-    trained as the events say.
+    **Guarantees.** A certificate discloses no more about the records than the model, the ledger and
+    the report do. The signer vouches for what no file can show: that this model was trained as its
+    events say.
 
     See Also
     --------
@@ -136,7 +136,7 @@ def certificate(
 
 
 def schema_digest(schema: Schema) -> str:
-    """Return the digest of what a schema says, however its file is written."""
+    """Return the digest of a schema's content, independent of the layout of its file."""
     return digest(schema.to_dict())
 
 
@@ -146,12 +146,12 @@ def _check_proved(claim: Claim) -> None:
     uncovered = "".join(f" Step {name!r}: {why}." for name, why in claim.uncovered.items())
     why = claim.reason or f"its guarantee is of kind {getattr(claim.guarantee, 'kind', None)!r}"
     raise ValueError(
-        f"A certificate states a proved guarantee, and this model has none: {why}.{uncovered}"
+        f"A certificate states a proved guarantee, but this model has none: {why}.{uncovered}"
     )
 
 
 def _events(model: Any, claim: Claim) -> list[Event]:
-    """Return what a file of the model may state: that of the whole, or of its last step alone."""
+    """Return the events that a file of the model may state: of the whole model or its last step."""
     last = model[-1] if hasattr(model, "steps") else model
     stated = [claim.guarantee, getattr(last, "privacy_", None)]
     return [found.event for found in stated if found is not None]
@@ -159,15 +159,15 @@ def _events(model: Any, claim: Claim) -> list[Event]:
 
 def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any]:
     budget.verify()
-    scope, lines = lines_of(budget)  # others may charge meanwhile: what follows is of these lines
+    scope, lines = lines_of(budget)  # a snapshot: others may charge meanwhile
     statement = statement_of(budget.path, scope, lines)
     last, spent = statement.verify(), statement.guarantee()
     if (spent.relation, spent.unit) != (guarantee.relation, guarantee.unit) or (
         flatten(guarantee.event) - flatten(spent.event)
     ):
         raise ValueError(
-            f"{budget!r} holds no charge for all releases of the model. Pass the budget that the "
-            "model and its preprocessing were fitted with."
+            f"{budget!r} does not hold all charges of the model. Pass the budget that the model "
+            "and its preprocessing were fitted with."
         )
     return {
         "scope": scope,

@@ -1,4 +1,4 @@
-"""Epsilon from the events of a certificate, by two accountants that share no code."""
+"""Recomputed epsilon of a certificate's events, by two accountants that share no code."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ __all__ = ["Bracket", "agree", "bracket_of", "has_second_accountant"]
 Bracket = tuple[float, float]
 
 _SECOND = "dp_accounting.pld.privacy_loss_distribution"
-GRID = 1e-4  # of privacy losses, in dp_accounting
-# Beyond, dp_accounting takes minutes and gigabytes: about a second for each kind of event.
+GRID = 1e-4  # discretisation of privacy losses in dp_accounting
+# Beyond these limits dp_accounting takes minutes and gigabytes: about a second per kind of event.
 MOST_PARTS, MOST_KINDS, LEAST_NOISE = 1_000_000, 50, 0.05
-# Of groups in samples, each of whose losses takes dp_accounting a fifth of a millisecond.
+# Limits for sampled groups, each loss of which takes dp_accounting a fifth of a millisecond.
 MOST_RECORDS, MOST_LOSSES, MOST_GROUPS = 64, 10_000, 5
-ROUNDING = 1e-6  # relative, between two computers
-CUT_OFF = 1e-12  # above what dp_accounting cuts off in all: 1e-15 in each of at most 100 steps
+ROUNDING = 1e-6  # relative difference allowed between two computers
+CUT_OFF = 1e-12  # above the total mass that dp_accounting cuts off: 1e-15 in each of <= 100 steps
 
 
 def has_second_accountant() -> bool:
     """Return whether dp_accounting is installed and can be imported."""
     try:
         import_module(_SECOND)
-    except Exception:  # of a library that it does not fit to: no fault of the certificate's
+    except Exception:  # an incompatible version, which says nothing about the certificate
         return False
     return True
 
 
 def agree(stated: float, event: Event, delta: float, relation: str) -> float | None:
-    """Return the epsilon of an event if it is not the one that is stated, else None."""
+    """Return the epsilon of an event if it differs from the stated one, else None."""
     found = epsilon_of(event, delta, relation)
     same = math.isclose(stated, found, rel_tol=ROUNDING, abs_tol=1e-12)
     return None if same else found
@@ -52,11 +52,8 @@ def agree(stated: float, event: Event, delta: float, relation: str) -> float | N
 def bracket_of(event: Event, delta: float, relation: str) -> Bracket | None:
     """Return a lower and an upper bound on epsilon by dp_accounting.
 
-    Returns
-    -------
-    (float, float) or None
-        None if dp_accounting knows no loss distribution for one of the events, or they are too
-        many or have too little noise for it.
+    None if dp_accounting has no loss distribution for one of the events, or if they are too many or
+    have too little noise for it.
     """
     counts = flatten(event)
     groups = sum(isinstance(part, SampledGroup) for part in counts)
@@ -77,9 +74,9 @@ def _epsilon(event: Event, delta: float, relation: str, pessimistic: bool) -> fl
         whole = repeated if whole is None else whole.compose(repeated)
     if whole is None:
         return None
-    # Epsilon falls with delta, so that the lower bound stays one. An event whose own delta is the
-    # stated one has no epsilon at all for a delta that rounding has made the least bit smaller. And
-    # whatever is composed, dp_accounting takes the ends that it cuts off for infinite losses: at
+    # Epsilon decreases in delta, so a larger delta keeps the lower bound valid. It is needed twice:
+    # an event whose own delta is the stated one has no epsilon if rounding makes delta the least
+    # bit smaller; and dp_accounting counts the tails that it cuts off as infinite losses, so at
     # delta 0 nothing would have an epsilon.
     allowed = delta if pessimistic else delta * (1 + ROUNDING) + CUT_OFF
     return float(whole.get_epsilon_for_delta(allowed))
@@ -88,7 +85,7 @@ def _epsilon(event: Event, delta: float, relation: str, pessimistic: bool) -> fl
 def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
     pld = import_module(_SECOND)
     if isinstance(event, SampledGroup):
-        return _of_group(pld, event, relation, pessimistic)
+        return _group_distribution(pld, event, relation, pessimistic)
     rate, inner = 1.0, event
     if isinstance(event, PoissonSampled):
         if relation not in ("add_remove", "zero_out"):
@@ -112,13 +109,13 @@ def _distribution(event: Event, relation: str, pessimistic: bool) -> Any:
     return None
 
 
-def _of_group(pld: Any, event: SampledGroup, relation: str, pessimistic: bool) -> Any:
-    """Return the loss distribution of what is drawn of a group, or None if it is not known."""
+def _group_distribution(pld: Any, event: SampledGroup, relation: str, pessimistic: bool) -> Any:
+    """Return the loss distribution of a Poisson-sampled group; None if it is not supported."""
     noise, size = event.event.noise_multiplier, event.size
     known = relation in ("add_remove", "zero_out") and size <= MOST_RECORDS
     if not known or noise / size < LEAST_NOISE:
         return None
-    largest = size * (size / 2 + 10 * noise) / noise**2  # where dp_accounting cuts losses off
+    largest = size * (size / 2 + 10 * noise) / noise**2  # largest loss that dp_accounting keeps
     if event.sampling_rate == 1:
         return _distribution(GaussianEvent(noise / size), relation, pessimistic)
     drawn = range(size + 1)
@@ -134,6 +131,8 @@ def _of_group(pld: Any, event: SampledGroup, relation: str, pessimistic: bool) -
 
 def _worst_pair(event: ApproxDP) -> tuple[dict[str, float], dict[str, float]]:
     """Return the log-probabilities of the worst (epsilon, delta)-DP mechanism on two data sets."""
+    # Kairouz, Oh and Viswanath 2015: this mechanism dominates every (epsilon, delta)-DP one. It
+    # reveals the data set with probability delta, and otherwise makes a randomised response.
     share = math.log1p(-event.delta)
     high = share - math.log1p(math.exp(-event.epsilon))
     low = high - event.epsilon

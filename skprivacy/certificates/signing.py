@@ -31,29 +31,29 @@ __all__ = [
 Key = str | PathLike[str] | Ed25519PrivateKey
 ALGORITHM = "Ed25519"
 _RAW = serialization.Encoding.Raw, serialization.PublicFormat.Raw
-_LONGEST = 1023  # what OpenSSL takes
+_LONGEST = 1023  # bytes; the limit of OpenSSL
 
 
 def create_key(path: str | PathLike[str], *, password: str | None = None) -> str:
-    """Create a key to sign certificates with.
+    """Create an Ed25519 key pair for signing certificates.
 
     Parameters
     ----------
     path : str or Path
-        The file of the private key, which must not exist; only its owner can read it. The public
-        key, for those who check certificates, is written beside it, with ``.pub`` added.
+        File of the private key. It must not exist, and only its owner can read it. The public key,
+        for those who check certificates, is written next to it, with ``.pub`` added.
     password : str, default=None
-        Encrypts the private key.
+        Password that encrypts the private key. None leaves it unencrypted.
 
     Returns
     -------
     str
-        The fingerprint of the key. Publish it where strangers trust it to be yours.
+        The fingerprint of the key. Publish it where others trust it to be yours.
 
     Raises
     ------
     FileExistsError
-        If there is a file at one of the two paths; a key is never overwritten.
+        If one of the two files exists; a key is never overwritten.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def create_key(path: str | PathLike[str], *, password: str | None = None) -> str
     create_file(private, text, 0o600)
     try:
         create_file(public, shown)
-    except BaseException:  # a private key without its public one certifies nothing
+    except BaseException:  # a private key without its public key is useless
         private.unlink()
         raise
     return fingerprint(key.public_key())
@@ -100,16 +100,16 @@ def private_key(key: Key, password: str | None) -> Ed25519PrivateKey:
         found = serialization.load_pem_private_key(read_file(file), secret)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ValueError(
-            f"key={str(key)!r} is no private key, or its password is wrong ({error}). Create one "
-            "with skprivacy.certificates.create_key."
+            f"key={str(key)!r} is not a private key, or its password is wrong ({error}). Create "
+            "one with skprivacy.certificates.create_key."
         ) from error
     if not isinstance(found, Ed25519PrivateKey):
-        raise ValueError(f"key={str(key)!r} is no Ed25519 key. Create one with create_key.")
+        raise ValueError(f"key={str(key)!r} is not an Ed25519 key. Create one with create_key.")
     return found
 
 
 def _secret(password: str | None) -> bytes | None:
-    """Return a password as bytes. An empty one, perhaps of a variable not set, protects nothing."""
+    """Return a password as bytes; refuse an empty one, as of an unset variable."""
     if password is None:
         return None
     if not isinstance(password, str):
@@ -117,14 +117,14 @@ def _secret(password: str | None) -> bytes | None:
     secret = password.encode("utf-8", "replace")
     if not 1 <= len(secret) <= _LONGEST or secret.decode() != password:
         raise ValueError(
-            f"password must be text of 1 to {_LONGEST} bytes in UTF-8. For a key without one, pass "
-            "None."
+            f"password must be text of 1 to {_LONGEST} bytes in UTF-8. For a key without a "
+            "password, pass None."
         )
     return secret
 
 
 def public_key(key: str | PathLike[str] | Ed25519PublicKey) -> Ed25519PublicKey:
-    """Read a public key: a file that :func:`create_key` wrote."""
+    """Read a public key from a file that :func:`create_key` wrote."""
     if isinstance(key, Ed25519PublicKey):
         return key
     file, found = Path(as_path("key", key)), None
@@ -132,27 +132,29 @@ def public_key(key: str | PathLike[str] | Ed25519PublicKey) -> Ed25519PublicKey:
         found = serialization.load_pem_public_key(read_file(file))
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(
-            f"key={str(key)!r} is no public key ({error}). It is the file whose name ends in .pub."
+            f"key={str(key)!r} is not a public key ({error}). Pass the file whose name ends in "
+            ".pub."
         ) from error
     if not isinstance(found, Ed25519PublicKey):
-        raise ValueError(f"key={str(key)!r} is no Ed25519 key.")
+        raise ValueError(f"key={str(key)!r} is not an Ed25519 key. Pass a .pub file of create_key.")
     return found
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """Return a short name of a public key that nobody else's key has."""
+    """Return the SHA-256 of a public key, which identifies it."""
     return "sha256:" + hashlib.sha256(key.public_bytes(*_RAW)).hexdigest()
 
 
 def digest(value: Any) -> str:
-    """Return the digest of a JSON value, whatever the order of its keys."""
+    """Return the SHA-256 of a JSON value, independent of the order of its keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sign(sections: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
-    """Return the signature: of the digests of the sections, so that altered ones can be named."""
+    """Return a signature over the digests of the sections, so that altered ones can be named."""
     digests = {name: digest(section) for name, section in sections.items()}
+    # RFC 8032: Ed25519 over the digests of the sections.
     return {
         "algorithm": ALGORITHM,
         "digests": digests,
@@ -164,13 +166,7 @@ def sign(sections: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
 def altered_sections(
     sections: dict[str, Any], signature: Any
 ) -> tuple[Ed25519PublicKey, list[str]]:
-    """Return who signed, and which sections are not those that were signed.
-
-    Raises
-    ------
-    ValueError
-        If the signature itself does not hold.
-    """
+    """Return the signer's key and the altered sections; ValueError for an invalid signature."""
     try:
         if signature["algorithm"] != ALGORITHM:
             raise ValueError(f"its algorithm is {signature['algorithm']!r}, not {ALGORITHM}")

@@ -1,4 +1,4 @@
-"""Verify certificates without data and without trust in their issuer."""
+"""Verification of certificates, without data and without trust in their issuer."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ _SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the m
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked.
+    """Result of one check of a certificate.
 
     Attributes
     ----------
     name : str
+        What was checked.
     status : {"holds", "FAILED", "not checked"}
     words : str
-        What was found, or why it was not checked.
+        The result, or why it was not checked.
     """
 
     name: str
@@ -51,17 +52,18 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class Verification:
-    """What a certificate proves; returned by :func:`verify_certificate`.
+    """Result of the verification of a certificate; returned by :func:`verify_certificate`.
 
     Attributes
     ----------
     checks : tuple of Check
+        The checks, in order.
     statement : str
-        What the certificate states, of which model, by whom and when.
+        The statement of the certificate: about which model, by whom and when.
     assumptions : tuple of str
-        What must be true for the guarantee to hold, and no file can show.
+        Conditions of the guarantee that no file can show.
     measured : tuple of str
-        What attacks found: lower bounds, no proof.
+        Results of attacks: lower bounds on leakage, which prove nothing.
     fingerprint : str
         Fingerprint of the key that signed; empty if there is no valid signature.
     """
@@ -90,7 +92,7 @@ class Verification:
     def holds(self) -> bool:
         """Whether the certificate is verified: signed with the key that was passed, and true.
 
-        Some checks may be open nevertheless, such as that of a model file that was not passed.
+        Some checks may still be open, such as the check of a model file that was not passed.
         """
         return self.state == VERIFIED
 
@@ -120,7 +122,7 @@ class Verification:
 
 
 def _one_line(text: str) -> str:
-    """Return text without line breaks: a name that holds some could look like further checks."""
+    """Return text in one line: a name with line breaks could look like further checks."""
     return " ".join(text.split())
 
 
@@ -131,24 +133,24 @@ def verify_certificate(
     key: str | PathLike[str] | Ed25519PublicKey | None = None,
     schema: Schema | None = None,
 ) -> Verification:
-    """Check a certificate, with neither data nor trust in whoever wrote it.
+    """Check a certificate, without data and without trust in its issuer.
 
     Parameters
     ----------
     path : str or Path
         The certificate.
     model_file : str or Path, default=None
-        The model that came with it. It is not loaded, and nothing in it is executed.
+        The model file that came with it. It is not loaded, and nothing in it is executed.
     key : str, Path or Ed25519PublicKey, default=None
         The issuer's public key, from a place that you trust. Without it, the state is at best
         ``"unknown key"``: the signature shows that nothing was altered, not who signed.
     schema : Schema, default=None
-        The schema that is said to be public, to be compared.
+        The schema that is said to be public, for comparison.
 
     Returns
     -------
     Verification
-        With its ``state``, and a check for each thing that was looked at.
+        The result, with its ``state`` and one entry per check.
 
     Raises
     ------
@@ -159,12 +161,12 @@ def verify_certificate(
 
     Notes
     -----
-    Every epsilon is computed again from the events, by this library and, where it is installed,
-    between a lower and an upper bound of dp_accounting, which shares no code with it. A
-    certificate that fails says why; nothing in it makes this function raise.
+    Every epsilon is computed again from the events by this library. If dp_accounting, which shares
+    no code with it, is installed, the stated epsilon must also be at least its lower bound. A
+    certificate that fails states the reason; nothing in it makes this function raise.
 
-    **Edge cases.** A device, a pipe, a file of more than 32 MiB (4 GiB for a model), JSON that
-    repeats a key and events that take too long to account for are refused.
+    **Edge cases.** These are refused: a device, a pipe, a file of more than 32 MiB (4 GiB for a
+    model), JSON with a repeated key, and events that take too long to account for.
     """
     place = Path(as_path("path", path))
     if not (schema is None or isinstance(schema, Schema)):
@@ -185,26 +187,26 @@ def verify_certificate(
         return Verification((Check("the file", FAILED, f"this is not a certificate: {error}"),))
     who, checks = _signature(sections, signature, trusted)
     if any(check.status == FAILED for check in checks):
-        rest = Check("the rest", OPEN, "only what is signed as it should be is looked at")
+        rest = Check("the rest", OPEN, "only sections with a valid signature are checked")
         return Verification((*checks, rest), fingerprint=who)
-    checks += _guarded("the model file", lambda: _model(sections, file))
-    checks += _guarded("epsilon", lambda: _claim(sections["claim"]))
-    checks += _guarded("the ledger", lambda: _ledger(sections))
-    checks += _guarded("the audit", lambda: _audit(sections))
-    checks += _guarded("the schema", lambda: _schema(sections["about"], schema))
+    checks += _run_check("the model file", lambda: _model(sections, file))
+    checks += _run_check("epsilon", lambda: _claim(sections["claim"]))
+    checks += _run_check("the ledger", lambda: _ledger(sections))
+    checks += _run_check("the audit", lambda: _audit(sections))
+    checks += _run_check("the schema", lambda: _schema(sections["about"], schema))
     try:
-        told = _told(sections, trusted is not None)
-    except Exception as error:  # whatever a forged certificate makes it raise
+        told = _describe_certificate(sections, trusted is not None)
+    except Exception as error:  # a forged certificate may make it raise anything
         checks.append(Check("the statement", FAILED, f"cannot be understood ({error})"))
         told = "What it states cannot be understood.", (), ()
     return Verification(tuple(checks), *told, fingerprint=who)
 
 
-def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
-    """Return what a check found; whatever a forged certificate makes it raise is a failure."""
+def _run_check(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
+    """Run a check; any error that a forged certificate causes is a failure."""
     try:
         return list(check())
-    except ImportError:  # says something of this computer, and nothing of the certificate
+    except ImportError:  # a fault of this computer, not of the certificate
         raise
     except WorkLimitError as error:
         return [Check(name, FAILED, str(error))]
@@ -213,7 +215,7 @@ def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
 
 
 def _signature(sections: dict[str, Any], signature: Any, trusted: Any) -> tuple[str, list[Check]]:
-    """Return the fingerprint of the key that signed, and the checks of signature and signer."""
+    """Return the fingerprint of the signing key, and the checks of signature and signer."""
     try:
         key, altered = altered_sections(sections, signature)
     except (ValueError, RecursionError) as error:
@@ -247,7 +249,7 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
     if found != model["sha256"]:
         yield Check(name, FAILED, f"{file.name} is another file: its digest is {found}")
         return
-    yield Check(name, HOLDS, "bit by bit the file that the certificate is about")
+    yield Check(name, HOLDS, "identical to the file that the certificate is about")
     inside = guarantee_in_file(file)
     if inside is None:
         yield Check("what the file states", OPEN, "this kind of file states no guarantee")
@@ -286,7 +288,7 @@ def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) 
     value = math.inf if stated is None else float(stated)
     found = agree(value, event, delta, relation)
     if found is not None:
-        yield Check(name, FAILED, f"{value:.6g} is stated, and the events make it {found:.6g}")
+        yield Check(name, FAILED, f"{value:.6g} is stated, but the events give {found:.6g}")
         return
     yield Check(name, HOLDS, f"{value:.6g} at delta {delta:g}, computed again from the events")
     second = f"{name}, by dp_accounting"
@@ -323,8 +325,8 @@ def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
     lines, word = len(ledger["lines"]), "" if charged else "NOT "
     yield Check(
         name, HOLDS if charged else FAILED,
-        f"{lines} lines, each of which fits to its digest, within every cap; all releases of "
-        f"the model are {word}charged in it",
+        f"{lines} lines, each consistent with its digest, within every cap; all releases of the "
+        f"model are {word}charged in it",
     )  # fmt: skip
     if ledger["delta"] != (spent.at_delta or 0.0):
         yield Check(name, FAILED, f"its charges are stated at delta {spent.at_delta!r}")
@@ -352,19 +354,19 @@ def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[Check]:
     same = schema_digest(schema) == about["schema"]
     yield Check(
         "the schema", HOLDS if same else FAILED,
-        "the one that was used" if same else "another one than was used",
+        "the one that was used" if same else "not the one that was used",
     )  # fmt: skip
 
 
-def _told(
+def _describe_certificate(
     sections: dict[str, Any], is_signer_known: bool
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return the statement in words, the assumptions, and what was measured."""
+    """Return the statement, the assumptions and the measurements in words."""
     about, model, claim = (sections[name] for name in ("about", "model", "claim"))
-    name = about["issuer"] or "somebody who gives no name"
-    by = f"by {name}" if is_signer_known else f"in the name of {name}, which nothing shows"
+    name = about["issuer"] or "an issuer without a name"
+    by = f"by {name}" if is_signer_known else f"in the name of {name}, which is not verified"
     statement = (
-        f"It states of {model['name']}, a {model['class']}: {claim['words']}. "
+        f"Statement about {model['name']}, a {model['class']}: {claim['words']}. "
         f"{claim['noise'].capitalize()}. Issued {about['issued']} {by}."
     )
     assumed = (

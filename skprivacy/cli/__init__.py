@@ -1,4 +1,4 @@
-"""The command line: ``skprivacy sweep``, ``audit``, ``verify``, ``budget`` and ``datasets``."""
+"""The command line ``skprivacy``. Start at ``main``; each command has a module of its name."""
 
 from .main import main
 

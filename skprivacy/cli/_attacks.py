@@ -1,4 +1,4 @@
-"""The attacks of the commands, by their names, and what they can be tried on."""
+"""Attacks of the commands, by name, and the models that they apply to."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser, attack: str) -> None:
         default=attack,
         metavar="NAME[,NAME]",
         help="loss: threshold on the loss, needs no training; lira: likelihood ratio with shadow "
-        "models, much stronger; strongest: whichever finds most members of shadow models; both: "
-        "loss and strongest; or any attack of skprivacy.attacks by its name, such as RMIA "
-        "(default: %(default)s)",
+        "models, much stronger; strongest: the attack that finds most members of the shadow "
+        "models; both: loss and strongest; or the name of any attack in skprivacy.attacks, such as "
+        "RMIA (default: %(default)s)",
     )
     group.add_argument(
         "--n-shadows",
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, attack: str) -> None:
 
 
 def make(args: argparse.Namespace) -> list[Any]:
-    """Return the attacks that were asked for."""
+    """Return the attacks that ``--attack`` names."""
     made = []
     for name in args.attack.replace("both", _BOTH).split(","):
         kind = attack_class(_SHORT.get(name.strip(), name.strip()))
@@ -58,12 +58,9 @@ def make(args: argparse.Namespace) -> list[Any]:
 
 
 def checked(attacks: list[Any], model: Any, *, by_default: bool) -> list[Any] | None:
-    """Return the attacks on a model, before it is charged; None for the usual one on labels.
+    """Return the attacks on a model; None for the default attack on labels.
 
-    Raises
-    ------
-    UserError
-        If the model gives nothing that an attack could use.
+    Raises UserError, before the model is charged, if an attack does not apply to it.
     """
     if holds_private_labels(model):
         if by_default:
@@ -71,7 +68,7 @@ def checked(attacks: list[Any], model: Any, *, by_default: bool) -> list[Any] | 
         raise UserError(f"--attack is on membership, and {NOT_MEMBERSHIP}. Leave --attack out.")
     if is_regressor(model) and (blind := [a for a in attacks if a._needs_classes]):
         raise UserError(
-            f"--attack {type(blind[0]).__name__} compares classes, and the target holds numbers. "
+            f"--attack {type(blind[0]).__name__} compares classes, but the target holds numbers. "
             "Use loss, lira, RMIA or strongest, which compare errors."
         )
     return attacks

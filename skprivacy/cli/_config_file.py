@@ -1,4 +1,4 @@
-"""Options from a TOML file: ``--config run.toml``. What is on the command line comes first."""
+"""Options from a TOML file, ``--config run.toml``; the command line takes precedence."""
 
 from __future__ import annotations
 
@@ -21,39 +21,33 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         OPTION,
         metavar="FILE.toml",
-        help="read options from a file, by the names they have here: epsilon = 1, n-shadows = 64, "
-        "[set] for the model's parameters; the command line comes first",
+        help="read options from a file, by their names here: epsilon = 1, n-shadows = 64, [set] "
+        "for the model's parameters; the command line takes precedence",
     )
 
 
 def apply(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Make what the file says the defaults of a parser.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or names what the command does not have.
-    """
-    name = _named(argv)
+    """Make the options of the file the defaults of a parser; UserError for unknown ones."""
+    name = _config_path(argv)
     if name is None or OPTION not in parser._option_string_actions:
         return
     actions = {
         action.dest: action for action in parser._actions if action.dest not in ("help", "config")
     }
-    for key, value in _read(Path(name)).items():
+    for key, value in _read_toml(Path(name)).items():
         action = actions.get(key.replace("-", "_"))
         if action is None:
             raise UserError(
-                f"{name}: {key!r} is no option of this command. The options are "
+                f"{name}: {key!r} is not an option of this command. The options are "
                 f"{', '.join(sorted(actions))}."
             )
-        action.default = _converted(name, key, value, action)
+        action.default = _convert_value(name, key, value, action)
         action.required = False
-        if not action.option_strings:  # DATA: there is one in the file
+        if not action.option_strings:  # DATA, which is then given by the file
             action.nargs = "?"
 
 
-def _named(argv: Sequence[str]) -> str | None:
+def _config_path(argv: Sequence[str]) -> str | None:
     for word, after in zip(argv, [*argv[1:], None], strict=True):
         if word == OPTION:
             return after
@@ -62,7 +56,7 @@ def _named(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -75,8 +69,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not TOML: {error}.") from error
 
 
-def _converted(name: str, key: str, value: Any, action: argparse.Action) -> Any:
-    """Return a value as the command line would give it; parsers convert text alone."""
+def _convert_value(name: str, key: str, value: Any, action: argparse.Action) -> Any:
+    """Return a value as the command line would give it: parsers convert text only."""
     if isinstance(action, argparse._StoreTrueAction):
         if not isinstance(value, bool):
             raise UserError(f"{name}: {key} = {value!r} must be true or false.")

@@ -1,4 +1,4 @@
-"""Messages, errors and argument types that the commands share."""
+"""Messages, errors and argument types shared by the commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WRITTEN = ("out", "csv", "plot", "exposed", "save", "certificate")
 
 
 class UserError(Exception):
-    """A mistake on the command line or in a file: one line to the user, no traceback."""
+    """Mistake on the command line or in a file: printed on one line, without a traceback."""
 
 
 def say(text: str) -> None:
@@ -33,7 +33,7 @@ def say(text: str) -> None:
 
 
 def show(value: Any) -> None:
-    """Print a result to standard output; no text of a file or ledger steers the terminal."""
+    """Print a result to standard output, with control characters of the terminal escaped."""
     print(displayable(str(value)))
 
 
@@ -63,9 +63,9 @@ def check_outputs(*paths: str | None) -> None:
 
 
 def check_overwritten(args: argparse.Namespace) -> None:
-    """Raise UserError if a command would write onto a file that it reads, or onto another output.
+    """Raise UserError if a command would overwrite a file that it reads, or another output.
 
-    Whose table is private may have it nowhere else.
+    The file may be the only copy of a private table.
     """
     read = [file for name in _READ for file in _files(args, name)]
     outputs = [(f"--{name}", file) for name in _WRITTEN for file in _files(args, name)]

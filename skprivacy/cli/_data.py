@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Part(NamedTuple):
-    """Some records, what is predicted of them, whose they are, and their rows in the table."""
+    """Some of the records: features, targets, groups and row numbers in the table."""
 
     X: pd.DataFrame
     y: np.ndarray
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Records:
-    """Records to train on, and what is publicly known about them."""
+    """Records to train on, with their public schema."""
 
     name: str
     X: pd.DataFrame
@@ -52,17 +52,17 @@ class Records:
 
     @property
     def classifies(self) -> bool:
-        """Whether the target holds classes, and no numbers."""
+        """Whether the target is a class and not a number."""
         return self.schema.target_bounds is None
 
-    def part(self, some: Any) -> Part:
-        """Return some of the records, by a slice or their rows."""
+    def select(self, some: Any) -> Part:
+        """Return some of the records, by a slice or by row numbers."""
         rows = np.arange(len(self.y))[some]
         groups = None if self.groups is None else self.groups.iloc[rows]
         return Part(self.X.iloc[rows], self.y[rows], groups, rows)
 
-    def halved(self, test_size: float, seed: int | None) -> tuple[Part, Part]:
-        """Return a random part of the records and the others; nobody is in both."""
+    def split_random(self, test_size: float, seed: int | None) -> tuple[Part, Part]:
+        """Split the records at random into two parts; no group is in both."""
         rows, classes = np.arange(len(self.y)), self.y if self.classifies else None
         if self.groups is None:
             own, new = train_test_split(
@@ -71,7 +71,7 @@ class Records:
         else:
             splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
             own, new = next(splitter.split(rows, groups=self.groups))
-        return self.part(own), self.part(new)
+        return self.select(own), self.select(new)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,51 +93,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--groups",
         metavar="COLUMN",
-        help="column that says whose record each is, such as patient_id: the guarantee is then for "
-        "people with all their records, and nobody is in training and test",
+        help="column that groups the records, such as patient_id: the guarantee then protects all "
+        "records of a group together, and no group is in both training and test",
     )
     group.add_argument("--rows", type=int, metavar="N", help="use only the first N rows")
     _tables.add_arguments(group)
 
 
 def load(args: argparse.Namespace) -> Records:
-    """Load DATA.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, or holds nothing that can be learned.
-    """
+    """Load DATA; raise UserError if it cannot be read, or has fewer than two classes."""
     if args.rows is not None and args.rows < 1:
         raise UserError(f"--rows must be at least 1; got {args.rows}.")
     if args.data in {"demo", *CATALOGUE}:
         if args.target or args.schema or args.groups:
             raise UserError(
-                f"{args.data} has a built-in target and schema, and a person a row. Leave out "
+                f"{args.data} has a built-in target and schema, and one row per person. Leave out "
                 "--target, --schema and --groups."
             )
-        records = _named(args.data)
+        records = _load_builtin(args.data)
     else:
-        records = _of_file(Path(args.data), args)
-    first = records.part(slice(args.rows))
+        records = _load_file(Path(args.data), args)
+    first = records.select(slice(args.rows))
     records = replace(records, X=first.X, y=first.y, groups=first.groups)
     if records.classifies and len(np.unique(records.y)) < 2:
         raise UserError(f"{records.name} must have at least two classes; it has one.")
     return records
 
 
-def _named(name: str) -> Records:
+def _load_builtin(name: str) -> Records:
     if name == "demo":
         try:
-            return _named("adult")
+            return _load_builtin("adult")
         except DatasetNotFoundError as error:
             say(f"Adult is not available, so the demo runs on the embedded digits. ({error})")
-            return _named("digits")
+            return _load_builtin("digits")
     bunch = CATALOGUE[name].load(as_frame=True)
     return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema)
 
 
-def _of_file(path: Path, args: argparse.Namespace) -> Records:
+def _load_file(path: Path, args: argparse.Namespace) -> Records:
     if not path.exists():
         raise UserError(
             f"{path} is neither a file nor the name of a data set. The names are "
@@ -161,21 +155,20 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
     groups = take_out_groups(frame, args.groups, target, schema)
     if groups is None and (whose := identifiers(frame)):
         say(
-            f"{whose[0]} seems to say whose record each is, and --groups was not given, so that "
-            "the guarantee is about single records. If anybody has several, pass "
-            f"`--groups {whose[0]}`."
+            f"Column {whose[0]} seems to identify people. Without --groups the guarantee is for "
+            f"single records. If people have several records, pass `--groups {whose[0]}`."
         )
     X = frame.drop(columns=target)
     if schema is None:
-        schema = _drafted(frame, target)
+        schema = _draft_schema(frame, target)
     if absent := [name for name in schema if name not in X]:
         raise UserError(
             f"{path} lacks columns of the schema: {', '.join(absent)}. Add them, or remove them "
             "from the schema."
         )
     if args.schema and (extra := [str(name) for name in X if name not in schema]):
-        say(f"Columns that the schema does not describe are not used: {', '.join(extra)}.")
-    _tell_losses(path, schema, X)
+        say(f"Columns that are not in the schema are not used: {', '.join(extra)}.")
+    _warn_lost_values(path, schema, X)
     y = _labels(frame[target], schema) if schema.target_bounds is None else _numbers(frame[target])
     return Records(path.name, X[list(schema)], y, schema, groups)
 
@@ -183,27 +176,27 @@ def _of_file(path: Path, args: argparse.Namespace) -> Records:
 def take_out_groups(
     frame: pd.DataFrame, name: str | None, target: str | None, schema: Schema | None
 ) -> pd.Series | None:
-    """Take the column that says whose record each is out of a table, and return it."""
+    """Remove the column of groups from a table, and return it."""
     if name is None:
         return None
     if name not in frame:
         known = ", ".join(map(str, frame))
-        raise UserError(f"there is no column {name!r} for --groups; there are {known}.")
+        raise UserError(f"--groups {name!r} is not a column of the table. The columns are {known}.")
     if name == target or (schema is not None and name in schema):
         what = "the target" if name == target else "a feature of the schema"
-        raise UserError(f"--groups {name!r} is also {what}. It can be only one of them.")
+        raise UserError(f"--groups {name!r} is also {what}. Use another column for one of them.")
     groups = frame.pop(name)
     missing = groups.isna() | (groups.astype(str).str.strip() == "")
     if missing.any():
         raise UserError(
-            f"column {name!r} must say whose record each is; {missing.sum()} values are missing. "
-            "Remove these rows, or give each a value of its own."
+            f"column {name!r} must hold the group of each record; {missing.sum()} values are "
+            "missing. Remove these rows, or give each of them a new group."
         )
     return groups
 
 
-def _drafted(frame: pd.DataFrame, target: str) -> Schema:
-    """Return a schema that is read off the data, with a warning; say what is to be known of it."""
+def _draft_schema(frame: pd.DataFrame, target: str) -> Schema:
+    """Return a schema read off the data, with a warning; print the notes about its columns."""
     draft = draft_schema(frame, target)
     for name, note in draft.notes.items():
         if name != target:
@@ -222,7 +215,7 @@ def _check_target(target: str, schema: Schema) -> None:
 
 
 def load_schema(name: str) -> Schema:
-    """Read a schema; a missing file is told as a mistake of ``--schema``."""
+    """Read a schema; raise UserError for a missing file."""
     try:
         return Schema.from_json(Path(name))
     except FileNotFoundError as error:
@@ -238,7 +231,7 @@ def described(
 ) -> pd.DataFrame:
     """Read a table; with a schema, categories stay text and only numbers can be missing.
 
-    Groups stay text in any case: 007 is not 7.
+    Groups always stay text: 007 is not 7.
     """
     whose = [] if groups is None else [groups]
     if schema is None:
@@ -251,20 +244,20 @@ def described(
     return _tables.read(path, args, texts + whose, missing)
 
 
-def _tell_losses(path: Path, schema: Schema, X: pd.DataFrame) -> None:
-    """Say which columns lose values: nothing else would, and the model would only be worse."""
+def _warn_lost_values(path: Path, schema: Schema, X: pd.DataFrame) -> None:
+    """Print the columns that lose values: the model would be worse without any other sign."""
     lost = [column for column in schema.check(X).columns if not column.fits]
     if lost:
         named = ", ".join(f"{column.name} ({column.share_lost:.0%})" for column in lost[:5])
         say(
             f"The schema clips or does not know values of {named}"
-            f"{f' and {len(lost) - 5} more columns' if lost[5:] else ''}. For the data holder: "
-            f"`skprivacy schema check` says why."
+            f"{f' and {len(lost) - 5} more columns' if lost[5:] else ''}. The data holder can run "
+            f"`skprivacy schema check` for the details."
         )
 
 
 def _labels(column: pd.Series, schema: Schema) -> np.ndarray:
-    """Return labels as the schema writes them."""
+    """Return labels in the schema's spelling."""
     if schema.classes is None:
         _config.leak(
             f"The classes of {column.name!r} are read from the data. List them in the schema."
@@ -286,7 +279,7 @@ def _numbers(column: pd.Series) -> np.ndarray:
     if not np.isfinite(values).all():
         wrong = column[~np.isfinite(values)].iloc[0]
         raise UserError(
-            f"column {column.name!r} holds {wrong!r}, and the schema says that it is a number "
+            f"column {column.name!r} holds {wrong!r}, but the schema declares numbers "
             "(target_bounds). Correct the column, the schema or --decimal."
         )
     return values

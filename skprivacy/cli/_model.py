@@ -1,4 +1,4 @@
-"""The model trained by the commands: public preprocessing and a private estimator."""
+"""Model of the commands: public preprocessing by the schema, and a private estimator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the model, such as --set epochs=50; may be repeated",
+        help="a parameter of the model, such as --set epochs=50; can be repeated",
     )
     group.add_argument(
         "--delta",
@@ -66,7 +66,7 @@ def add_run(parser: argparse.ArgumentParser) -> Any:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Parse ``epochs=50``; what is no Python literal is text."""
+    """Parse ``epochs=50``; a value that is not a Python literal is text."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip().isidentifier():
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, such as epochs=50; got {text!r}")
@@ -77,7 +77,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def check(args: argparse.Namespace, *epsilons: float) -> None:
-    """Raise UserError for an argument that is out of range, before the data is read."""
+    """Raise UserError for an argument out of range, before the data is read."""
     for epsilon in epsilons:
         if not epsilon > 0:
             raise UserError(f"epsilon must be positive; got {epsilon:g}.")
@@ -92,16 +92,17 @@ def make_model(
 ) -> Any:
     """Return the unfitted model behind a transformer by the schema.
 
-    Raises
-    ------
-    UserError
-        If it is for another kind of target, has no such parameter, or cannot be charged.
+    Raises UserError if the model is for another kind of target, lacks a parameter, or cannot be
+    charged.
     """
     kind = model_class(args.model or f"DPSGD{'Classifier' if records.classifies else 'Regressor'}")
     known = inspect.signature(kind).parameters
     given = dict(args.set)
     if budget is not None and "budget" not in known:
-        raise UserError(f"--budget: {kind.__name__} is not private, so that it cannot be charged.")
+        raise UserError(
+            f"--budget: {kind.__name__} is not private and cannot be charged. Choose another "
+            "--model, or leave --budget out."
+        )
     offered = {
         "epsilon": epsilon, "delta": _delta(args, records, known), "budget": budget,
         "random_state": args.seed, "n_jobs": args.n_jobs,
@@ -116,25 +117,25 @@ def make_model(
         ) from None
     if is_regressor(model) == records.classifies:
         raise UserError(
-            f"{kind.__name__} is for {'numbers' if records.classifies else 'classes'}, and the "
+            f"{kind.__name__} predicts {'numbers' if records.classifies else 'classes'}, but the "
             f"target of {records.name} holds {'classes' if records.classifies else 'numbers'}. "
             "Choose another --model, or correct the schema."
         )
     if "schema" in known:
-        return _by_votes(model, records)
+        return _set_voting_facts(model, records)
     if isinstance(model, PrivateEstimatorMixin):
         return make_private_pipeline(records.schema, model)
     return make_pipeline(SchemaTransformer(records.schema), model)
 
 
-def _by_votes(model: Any, records: Records) -> Any:
-    """Return a model that takes records as they are, and draws public ones from their schema."""
+def _set_voting_facts(model: Any, records: Records) -> Any:
+    """Set schema, classes and teacher of a model that draws public records from a schema."""
     public = None if records.schema.unconfirmed else records.schema.classes
     facts: dict[str, Any] = {"schema": records.schema, "classes": public}
     texts = [name for name, fact in records.schema.items() if not isinstance(fact, Bounded)]
     if "teacher" not in model.get_params() and texts:
         raise UserError(
-            f"{type(model).__name__} measures distances between numbers, and {', '.join(texts)} "
+            f"{type(model).__name__} measures distances between numbers, but {', '.join(texts)} "
             "hold none. Leave them out of the schema, or choose another --model."
         )
     if "teacher" in model.get_params() and model.teacher is None:
@@ -145,25 +146,19 @@ def _by_votes(model: Any, records: Records) -> Any:
 
 
 def _delta(args: argparse.Namespace, records: Records, known: Any) -> float | None:
-    """Return the delta to claim, None for that of the estimator."""
+    """Return the delta to claim; None for the default of the estimator."""
     by_default = known["delta"].default if "delta" in known else 0.0
     delta = args.delta if args.delta is not None else DELTA if by_default else None
     if delta is not None and delta * len(records.y) >= 1:
         raise UserError(
-            f"--delta {delta:g} must be below 1 over the {len(records.y)} records: otherwise "
-            "publishing somebody's record would be allowed. Give a much smaller one."
+            f"--delta {delta:g} must be below 1 over the {len(records.y)} records: otherwise it "
+            "would allow the publication of a whole record. Give a much smaller one."
         )
     return delta
 
 
 def grouped(model: Any, groups: Any) -> dict[str, Any]:
-    """Return the groups under the names by which a model's ``fit`` takes them, if there are any.
-
-    Raises
-    ------
-    UserError
-        If there are, and it takes none: it would protect single records.
-    """
+    """Return the groups as arguments of the model's ``fit``; UserError if it takes none."""
     if groups is None:
         return {}
     names = group_names(model)

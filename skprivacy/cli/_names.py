@@ -1,4 +1,4 @@
-"""What ``--model`` and ``--attack`` can name, without importing any of it."""
+"""Names of models and attacks for ``--model`` and ``--attack``, without importing them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,7 @@ ATTACKS = (
 
 
 def model_class(name: str) -> Any:
-    """Return the class that ``--model`` names: one of ours, or any by its dotted path.
-
-    Raises
-    ------
-    UserError
-        If there is none.
-    """
+    """Return the class that ``--model`` names, one of ours or a dotted path; or UserError."""
     own = {known.lower(): known for known in MODELS}.get(name.lower())
     if own is not None:
         with torch_is_named():
@@ -49,7 +43,7 @@ def model_class(name: str) -> Any:
     module, _, last = name.rpartition(".")
     if not module:
         raise UserError(
-            f"--model {name!r} is not known; the names are {', '.join(MODELS)}, or the dotted path "
+            f"--model {name!r} is not known. The names are {', '.join(MODELS)}, or the dotted path "
             "of any estimator, such as sklearn.ensemble.RandomForestClassifier."
         )
     try:
@@ -57,22 +51,18 @@ def model_class(name: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise UserError(f"--model {name}: {error}.") from error
     if not inspect.isclass(found) or not hasattr(found, "get_params"):
-        raise UserError(f"--model {name} is no estimator. Name a class that has fit and predict.")
+        raise UserError(
+            f"--model {name} is not an estimator. Name a class that has fit and predict."
+        )
     return found
 
 
 def attack_class(name: str) -> Any:
-    """Return the class of an attack.
-
-    Raises
-    ------
-    UserError
-        If there is none of the name.
-    """
+    """Return the class that ``--attack`` names; UserError for an unknown name."""
     own = {known.lower(): known for known in ATTACKS}.get(name.lower())
     if own is None:
         raise UserError(
-            f"--attack {name!r} is not known; the names are loss, lira, strongest, both, "
+            f"--attack {name!r} is not known. The names are loss, lira, strongest, both, "
             f"{', '.join(ATTACKS)}."
         )
     return getattr(import_module("skprivacy.attacks"), own)

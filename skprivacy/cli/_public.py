@@ -1,4 +1,4 @@
-"""Public records beside the private ones, for models that are taught by votes on them."""
+"""Public records for models that learn from private votes on them."""
 
 from __future__ import annotations
 
@@ -21,26 +21,23 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--public",
         metavar="FILE",
-        help="table of records like those of DATA that are public, or of people who agreed, on "
-        "which PATEClassifier and PrivateKNNClassifier vote (default: they are drawn from the "
-        "schema, which teaches little); labels in it are not used",
+        help="table of public records like those of DATA, or of people who agreed, on which "
+        "PATEClassifier and PrivateKNNClassifier vote (default: random records from the schema, "
+        "which teach little); labels in it are not used",
     )
 
 
 def given_to_fit(args: argparse.Namespace, model: Any, records: Records) -> dict[str, Any]:
-    """Return what the model's ``fit`` takes beside the private records.
+    """Return the public records as arguments of ``fit``.
 
-    Raises
-    ------
-    UserError
-        If the model takes no public records, or the table is not like the private one.
+    Raises UserError if the model takes no public records, or the table lacks columns.
     """
     if args.public is None:
         return {}
     if _NAME not in inspect.signature(model.fit).parameters:
         raise UserError(
-            f"--public is for models that are taught by votes on public records, which "
-            f"{type(getattr(model, '_final_estimator', model)).__name__} is not. Pass --model "
+            f"--public is for models that learn from votes on public records, and "
+            f"{type(getattr(model, '_final_estimator', model)).__name__} is not one. Pass --model "
             "PATEClassifier, or leave --public out."
         )
     path = Path(args.public)
@@ -49,7 +46,7 @@ def given_to_fit(args: argparse.Namespace, model: Any, records: Records) -> dict
     table = described(path, args, records.schema, None)
     if absent := [name for name in records.schema if name not in table]:
         raise UserError(
-            f"--public {path} lacks columns that the private records have: {', '.join(absent)}."
+            f"--public {path} lacks columns of the private records: {', '.join(absent)}. Add them."
         )
     say(f"{path.name}: {len(table):,} public records")
     return {_NAME: table[list(records.X)]}

@@ -1,4 +1,4 @@
-"""What a command hands out of a trained model: its file and its certificate; and who is charged."""
+"""Release of a trained model: its file, its certificate, and the charge to a budget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PASSWORD = "SKPRIVACY_KEY_PASSWORD"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of what is charged and written."""
+    """Add the arguments for charges, saved models and certificates."""
     group = parser.add_argument_group("release")
     group.add_argument(
         "--save", metavar="FILE.safetensors", help="write the trained model, without pickle"
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--budget",
         metavar="LEDGER",
-        help="charge a privacy budget (see `skprivacy budget create`), which refuses what exceeds "
-        "its cap",
+        help="charge a privacy budget (see `skprivacy budget create`), which refuses releases "
+        "beyond its cap",
     )
     group.add_argument("--scope", default="/", help="part of the budget (default: the whole)")
     group.add_argument(
@@ -58,23 +58,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"private key of the certificate (see `skprivacy key`); the variable {PASSWORD} is "
         "its password, if it has one",
     )
-    group.add_argument("--issuer", default="", metavar="NAME", help="who answers for it")
+    group.add_argument(
+        "--issuer", default="", metavar="NAME", help="person or office responsible for it"
+    )
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise UserError for what could not be written or charged, before any training."""
+    """Raise UserError for outputs that cannot be written or charged, before any training."""
     check_outputs(args.save, args.certificate)
     if args.expect is not None and args.budget is None:
         raise UserError("--expect is the digest of a ledger. Pass --budget LEDGER as well.")
     if args.save and Path(args.save).suffix != ".safetensors":
         raise UserError(f"--save must end in .safetensors; got {args.save!r}.")
     if args.save:
-        import_module("skprivacy.persistence")  # a failing import would lose the paid model
+        # Imported before any charge: a failing import would lose the paid model.
+        import_module("skprivacy.persistence")
     if args.certificate is None:
         return
     if not args.save or not args.key:
         raise UserError(
-            "--certificate is about a file and signed with a key. Pass --save FILE.safetensors and "
+            "--certificate signs a saved model with a key. Pass --save FILE.safetensors and "
             "--key FILE.pem."
         )
     from ..certificates.signing import private_key
@@ -83,34 +86,31 @@ def check(args: argparse.Namespace) -> None:
 
 
 def check_schema(args: argparse.Namespace, schema: Any) -> None:
-    """Raise UserError for a certificate of what no guarantee will cover, before any training."""
+    """Raise UserError for a certificate without a proved guarantee, before any training."""
     if args.certificate and schema.unconfirmed:
         raise UserError(
-            "--certificate states a proved guarantee, and the schema was read off the data. "
+            "--certificate states a proved guarantee, but the schema was read off the data. "
             f"Confirm by `skprivacy schema confirm`: {', '.join(schema.unconfirmed)}."
         )
 
 
 def open_budget(args: argparse.Namespace) -> PrivacyBudget | None:
-    """Return the budget that is to be charged, if any."""
+    """Return the budget to charge, if any."""
     if args.budget is None:
         return None
     return open_ledger(args.budget, args.scope, args.new_scope, args.expect)
 
 
 def ledger_digest(budget: PrivacyBudget | None) -> str:
-    """Return the last digest of a ledger, by which it is recognised."""
+    """Return the last digest of a ledger, which identifies it."""
     return "" if budget is None else budget.verify()
 
 
 def save(args: argparse.Namespace, model: Any) -> None:
-    """Write the model, if that was asked for.
+    """Write the model if ``--save`` is given.
 
-    Raises
-    ------
-    UserError
-        If the file cannot be written, such as on a full disk, or the model has no file without
-        pickle. It has been paid for, and goes to the folder of temporary files instead.
+    If that fails, as on a full disk, the paid model goes to a temporary folder, and UserError names
+    it. A model that cannot be saved without pickle goes there as a joblib file.
     """
     if args.save is None:
         return
@@ -127,13 +127,13 @@ def save(args: argparse.Namespace, model: Any) -> None:
 
             elsewhere = elsewhere.with_suffix(".joblib")
             joblib.dump(model, elsewhere)
-        told = str(error).rstrip(".")
-        raise UserError(f"{told}. The trained model is in {elsewhere}: move it.") from error
+        reason = str(error).rstrip(".")
+        raise UserError(f"{reason}. The trained model is in {elsewhere}: move it.") from error
     say(f"wrote {args.save}")
 
 
 def tell_claim(model: Any) -> None:
-    """Print what is guaranteed of a fitted model, and which of its steps is not covered."""
+    """Print the guarantee of a fitted model, and its steps without one."""
     claim = claim_of(model)
     show(f"guarantee: {claim.guarantee or claim.reason}")
     for name, why in claim.uncovered.items():
@@ -143,13 +143,7 @@ def tell_claim(model: Any) -> None:
 def certify(
     args: argparse.Namespace, model: Any, schema: Any, budget: Any, report: Any = None
 ) -> None:
-    """Write the certificate of the model that was saved, if that was asked for.
-
-    Raises
-    ------
-    ValueError
-        If the model has no guarantee that a certificate could state.
-    """
+    """Write the certificate of the saved model if ``--certificate`` is given."""
     if args.certificate is None:
         return
     from ..certificates import certificate

@@ -1,4 +1,4 @@
-"""Reports of the commands: a page, JSON or a table, as the name of the file says."""
+"""Reports of the commands: a page, JSON or a table, by the suffix of the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUFFIXES = (*PAGES, ".json", ".csv")
 
 
 def add_arguments(parser: Any) -> None:
-    """Add the options of where a report goes, and of what it says of itself."""
+    """Add the options for the files of a report, and for the facts about it."""
     parser.add_argument(
         "--out",
         metavar="FILE",
@@ -40,12 +40,14 @@ def add_arguments(parser: Any) -> None:
         "(.csv)",
     )
     parser.add_argument("--csv", metavar="FILE.csv", help="write the table")
-    parser.add_argument("--author", default="", metavar="NAME", help="who answers for the report")
+    parser.add_argument(
+        "--author", default="", metavar="NAME", help="person or office responsible for the report"
+    )
     parser.add_argument(
         "--record",
         default="record",
         metavar="WORD",
-        help="what one row is, in the words of the report: person, if each is another person "
+        help="meaning of one row, for the report: person, if each row is a different person "
         "(default: %(default)s)",
     )
 
@@ -56,13 +58,13 @@ def check(args: argparse.Namespace, *others: str | None) -> None:
     if args.out and Path(args.out).suffix.lower() not in SUFFIXES:
         raise UserError(f"--out must end in {', '.join(SUFFIXES)}; got {args.out!r}.")
     if not args.record:
-        raise UserError("--record must be a word, such as person; got none.")
+        raise UserError("--record must be a word, such as person; got an empty one.")
 
 
 def about(
     args: argparse.Namespace, data: str, schema: Any = None, budget: Any = None, **seeds: int
 ) -> About:
-    """Return what is known of a run."""
+    """Return the facts about a run."""
     from ..audit import About
     from ._release import ledger_digest
 
@@ -83,7 +85,7 @@ def about(
 
 
 def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str]:
-    """Write what was asked for; return the names of the files."""
+    """Write the requested files; return their names."""
     if args.csv:
         write_table(args.csv, report.to_frame())
     if args.out:
@@ -98,22 +100,22 @@ def write_audit(args: argparse.Namespace, report: Any, known: About) -> list[str
 
 
 def write_exposed(path: str, report: Any, rows: NDArray[np.intp], whose: pd.Series | None) -> None:
-    """Write which training records stand out, by their rows in the table, counted from 1.
+    """Write the training records that stand out, by their rows in the table, counted from 1.
 
-    If people were attacked, by the values that say whose the records are. The file is for its owner
-    alone.
+    If groups were attacked, they are named by their value of ``--groups``. Only the owner of the
+    file can read it.
     """
     found = report.exposed_records()
     numbers = found["row"].to_numpy(dtype=np.intp)
     if whose is None:
         named = found.assign(row=rows[numbers] + 1)
-    else:  # people are counted in order of appearance
+    else:  # groups are counted in order of appearance
         named = found.assign(row=whose.unique()[numbers]).rename(columns={"row": whose.name})
     write_table(path, named, mode=0o600)
 
 
 def write_table(path: str, table: pd.DataFrame, mode: int | None = None) -> None:
-    """Write a table that no spreadsheet computes with."""
+    """Write a table without cells that a spreadsheet would run as formulas."""
     write_file(path, without_formulas(table).to_csv(index=False), mode)
 
 

@@ -1,4 +1,4 @@
-"""Tables as they are: CSV of any make, Parquet, Arrow and Excel."""
+"""Reading of tables: CSV in any dialect, Parquet, Arrow and Excel."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_SAMPLE = 1 << 16  # bytes that are looked at for separator and decimal mark
+_SAMPLE = 1 << 16  # bytes from which separator and decimal mark are detected
 _CHUNK = 1 << 20
 _WITH_COMMA, _WITH_POINT = (re.compile(rf"[-+]?\d*{mark}\d+") for mark in (",", r"\."))
 
 
 @dataclass(frozen=True)
 class _Dialect:
-    """How a CSV file is written."""
+    """Dialect of a CSV file."""
 
     sep: str = ","
     encoding: str = "utf-8"
@@ -51,20 +51,20 @@ class _Dialect:
 
 
 def add_arguments(group: Any) -> None:
-    """Add the options of how tables are written."""
+    """Add the options for the dialect of a CSV file."""
     group.add_argument(
         "--sep",
         metavar="CHARACTER",
-        help="what separates the columns of a CSV file: comma, semicolon, tab, pipe or any "
-        "character (default: found out)",
+        help="separator of the columns in a CSV file: comma, semicolon, tab, pipe or any character "
+        "(default: detected)",
     )
     group.add_argument(
-        "--encoding", help="of a CSV file, such as utf-8 or cp1252 (default: found out)"
+        "--encoding", help="encoding of a CSV file, such as utf-8 or cp1252 (default: detected)"
     )
     group.add_argument(
         "--decimal",
         choices=[".", ","],
-        help="decimal mark of the numbers in a CSV file (default: found out)",
+        help="decimal mark of the numbers in a CSV file (default: detected)",
     )
 
 
@@ -74,24 +74,12 @@ def read(
     texts: Collection[str] | None = None,
     missing: dict[str, list[str]] | None = None,
 ) -> pd.DataFrame:
-    """Read a table of any kind.
+    """Read a table of any format; raise UserError if it cannot be read, or has no rows.
 
-    Parameters
-    ----------
-    path : Path
-        Its name says what it is: ``.parquet``, ``.feather`` or ``.arrow``, ``.xlsx``; anything
-        else is CSV with a header line, which may be compressed (``.gz``, ``.bz2``, ``.xz``).
-    args : Namespace
-        With ``sep``, ``encoding`` and ``decimal``.
-    texts : collection of str, default=None
-        Columns of a CSV file that are text, whatever they look like.
-    missing : dict of str to list of str, default=None
-        What counts as missing in each column of a CSV file. None: what pandas takes for it.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, or has no rows.
+    The suffix selects the format; any unknown one is CSV with a header line, possibly compressed
+    (``.gz``, ``.bz2``, ``.xz``). ``texts`` are columns of a CSV file that are read as text.
+    ``missing`` lists the missing values of each column of a CSV file; None takes the defaults of
+    pandas.
     """
     kind = path.suffix.lower()
     reader = {
@@ -101,33 +89,35 @@ def read(
     if reader is not None:
         given = [f"--{name}" for name in ("sep", "encoding", "decimal") if getattr(args, name)]
         if given:
-            raise UserError(f"{path} is no CSV file. Leave {' and '.join(given)} out.")
+            raise UserError(f"{path} is not a CSV file. Leave {' and '.join(given)} out.")
         frame = reader(path)
     elif kind in (".xls", ".ods", ".sav", ".dta", ".sas7bdat", ".zip"):
-        raise UserError(f"{path} is of a kind that is not read. Save it as CSV, Parquet or .xlsx.")
+        raise UserError(f"{path} has an unsupported format. Save it as CSV, Parquet or .xlsx.")
     else:
         frame = _csv(path, args, texts, missing)
     frame.columns = [str(name).strip() for name in frame.columns]
     if twice := sorted({name for name in frame.columns if list(frame.columns).count(name) > 1}):
-        raise UserError(f"{path} has several columns of the name {twice[0]!r}. Rename one.")
+        raise UserError(f"{path} has several columns named {twice[0]!r}. Rename one.")
     if not len(frame):
         raise UserError(f"{path} must have at least one row; it has none.")
     return frame
 
 
 def _parquet(path: Path) -> pd.DataFrame:
-    return _imported(path, "pyarrow", "parquet", lambda: pd.read_parquet(path))
+    return _read_with_library(path, "pyarrow", "parquet", lambda: pd.read_parquet(path))
 
 
 def _arrow(path: Path) -> pd.DataFrame:
-    return _imported(path, "pyarrow", "parquet", lambda: pd.read_feather(path))
+    return _read_with_library(path, "pyarrow", "parquet", lambda: pd.read_feather(path))
 
 
 def _excel(path: Path) -> pd.DataFrame:
-    return _imported(path, "openpyxl", "excel", lambda: pd.read_excel(path, engine="openpyxl"))
+    return _read_with_library(
+        path, "openpyxl", "excel", lambda: pd.read_excel(path, engine="openpyxl")
+    )
 
 
-def _imported(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
+def _read_with_library(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
     try:
         __import__(library)
         frame: pd.DataFrame = load()
@@ -136,7 +126,7 @@ def _imported(path: Path, library: str, extra: str, load: Any) -> pd.DataFrame:
             f"{path} needs {library}, which is missing or too old: pip install -U "
             f"'skprivacy[{extra}]' ({error})."
         ) from error
-    except Exception as error:  # each library has errors of its own
+    except Exception as error:  # each library has its own errors
         raise UserError(f"{path} cannot be read as {extra}: {error}. Is it damaged?") from error
     return frame
 
@@ -149,7 +139,7 @@ def _csv(
         options: dict[str, Any] = {}
         if missing is not None:
             options = {"keep_default_na": False, "na_values": missing}
-        with _opened(path) as raw:
+        with _open_table(path) as raw:
             frame = pd.read_csv(
                 raw, sep=dialect.sep, encoding=dialect.encoding, decimal=dialect.decimal,
                 dtype=dict.fromkeys(texts or (), str), skipinitialspace=True, low_memory=False,
@@ -157,27 +147,27 @@ def _csv(
             )  # fmt: skip
     except UnicodeError as error:
         raise UserError(
-            f"{path} cannot be read as a CSV table: it is not {_told(error)}. Pass --encoding."
+            f"{path} cannot be read as a CSV table: it is not {_encoding_of(error)}. Pass "
+            "--encoding."
         ) from error
     except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(
-            f"{path} cannot be read as a CSV table: {error}. Are --sep, --encoding and --decimal "
-            "right?"
+            f"{path} cannot be read as a CSV table: {error}. Check --sep, --encoding and --decimal."
         ) from error
     return frame
 
 
-def _told(error: UnicodeError) -> str:
+def _encoding_of(error: UnicodeError) -> str:
     return getattr(error, "encoding", "text") or "text"
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_table(path: Path) -> IO[bytes]:
     opened: IO[bytes] = _COMPRESSED.get(path.suffix.lower(), open)(path, "rb")
     return opened
 
 
 def _dialect(path: Path, args: argparse.Namespace) -> _Dialect:
-    """Return how a file is written; what was found out and is not usual is said in one line."""
+    """Return the dialect of a file; print the detected options that are not the defaults."""
     given = {
         "sep": SEPARATORS.get(args.sep, args.sep), "encoding": args.encoding,
         "decimal": args.decimal,
@@ -185,19 +175,19 @@ def _dialect(path: Path, args: argparse.Namespace) -> _Dialect:
     if given["sep"] is not None and len(given["sep"]) != 1:
         raise UserError(f"--sep must be one character, such as ';'; got {args.sep!r}.")
     encoding = _known_encoding(given["encoding"]) or _encoding(path)
-    with _opened(path) as raw:
+    with _open_table(path) as raw:
         head = raw.read(_SAMPLE).decode(encoding, errors="ignore")
     lines = head.splitlines()[: None if len(head) < _SAMPLE // 4 else -1][:500]
     sep = given["sep"] or _separator(lines)
     found = _Dialect(sep, encoding, given["decimal"] or _decimal(lines, sep))
     usual, options = _Dialect().options(), found.options()
-    told = [
+    detected = [
         f"{option} {value}"
         for (option, value), name in zip(options.items(), given, strict=True)
         if given[name] is None and value not in (usual[option], "utf-8-sig")
     ]
-    if told:
-        say(f"{path.name} is read with {' '.join(told)}. Pass these options if that is wrong.")
+    if detected:
+        say(f"{path.name} is read with {' '.join(detected)}. Pass these options if that is wrong.")
     return found
 
 
@@ -209,8 +199,8 @@ def _known_encoding(name: str | None) -> str | None:
 
 
 def _encoding(path: Path) -> str:
-    """Return the encoding of a whole file: one letter in its last line can rule out UTF-8."""
-    with _opened(path) as raw:
+    """Return the encoding of a whole file: one character in the last line can rule out UTF-8."""
+    with _open_table(path) as raw:
         head = raw.read(4)
     for mark, name in _MARKS.items():
         if head.startswith(mark):
@@ -220,7 +210,7 @@ def _encoding(path: Path) -> str:
 
 def _decodable(path: Path, encoding: str) -> Iterator[bool]:
     decoder = codecs.getincrementaldecoder(encoding)()
-    with _opened(path) as raw:
+    with _open_table(path) as raw:
         try:
             while chunk := raw.read(_CHUNK):
                 decoder.decode(chunk)
@@ -230,7 +220,7 @@ def _decodable(path: Path, encoding: str) -> Iterator[bool]:
 
 
 def _separator(lines: list[str]) -> str:
-    """Return what cuts most lines into as many columns as the header, and into most."""
+    """Return the separator that gives most lines as many columns as the header, and then most."""
     if not lines:
         return ","
     best, score = ",", (0.0, 0)

@@ -19,8 +19,8 @@ examples:
   skprivacy audit houses.parquet --schema houses.json --model AdaSSPRegressor
   skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
 
-exit codes: 0 no claim was refuted, 1 it was refuted (VIOLATED), 2 an error in the arguments or the
-data, 3 members look like non-members, or records are copies, so that the audit says nothing
+exit codes: 0 no claim was refuted, 1 a claim was refuted (VIOLATED), 2 an error in the arguments or
+the data, 3 the audit says nothing, because members look like non-members or records are copies
 (DOUBTFUL, or no claim).
 A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
 model, call skprivacy.audit.audit from Python.
@@ -52,7 +52,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         help="error probability of the verdict (default: %(default)s)",
     )
     claim.add_argument(
-        "--subgroups", metavar="COLUMN", help="show who is most exposed by the values of a column"
+        "--subgroups", metavar="COLUMN", help="compare the exposure of the values of this column"
     )
     _model.add_arguments(parser)
     _attacks.add_arguments(parser, DEFAULT_ATTACK)
@@ -63,8 +63,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     output.add_argument(
         "--exposed",
         metavar="FILE.csv",
-        help="name the training records that stand out, by their row in DATA, or people by their "
-        "value of --groups; no report does, and the file is as private as they are",
+        help="list the training records that stand out, by their row in DATA or by their value of "
+        "--groups; no report does this, and the file is as private as the records",
     )
     parser.set_defaults(run=run)
     return parser
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     records = _data.load(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
-    own, new = records.halved(0.5, args.seed)
+    own, new = records.split_random(0.5, args.seed)
     X_train, y_train, whose, rows = own
     X_test, y_test, whose_not, _ = new
     given = _model.grouped(model, whose)
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with _release.shows_digest(budget), signals_held_after_commit():
             model.fit(X_train, y_train, **given)
-            _release.save(args, model)  # what follows takes longer
+            _release.save(args, model)  # before the audit, which takes longer
     except BudgetExceededError as error:
         show(error)
         return 1
@@ -123,7 +123,9 @@ def run(args: argparse.Namespace) -> int:
         say(f"wrote {name}")
     if args.exposed:
         _report.write_exposed(args.exposed, report, rows, whose)
-        say(f"wrote {args.exposed}, which names people's records: keep it as you keep {args.data}")
+        say(
+            f"wrote {args.exposed}, which names people's records: keep it as private as {args.data}"
+        )
     _release.certify(args, model, records.schema, budget, report)
     return exit_code(report)
 
@@ -136,7 +138,7 @@ def exit_code(report: Any) -> int:
 
 
 def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -> None:
-    """Raise UserError for what the audit would refuse, before the model is charged."""
+    """Raise UserError for records that the audit would refuse, before the model is charged."""
     from ..audit._exposure import partitions_of
     from ..audit._people import People
     from ..audit.labels import FEWEST
@@ -145,21 +147,22 @@ def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -
     if attacks is not None:
         if args.subgroups is not None and args.subgroups not in X_train:
             raise UserError(
-                f"--subgroups {args.subgroups!r} is no column that the model is given; these are "
-                f"{', '.join(map(str, X_train))}."
+                f"--subgroups {args.subgroups!r} is not a column of the model's input. The columns "
+                f"are {', '.join(map(str, X_train))}."
             )
         partitions = partitions_of(args.subgroups, X_train, None, new.X, None)
         if own.groups is not None:
-            people = People.of((own.groups, new.groups), len(own.y), len(new.y))
+            people = People.from_pair((own.groups, new.groups), len(own.y), len(new.y))
             for by, pair in partitions.items():
-                people.divided(by, pair)
+                people.group_values(by, pair)
         return
     if args.subgroups is not None:
         raise UserError(
-            "--subgroups is of members, and a guarantee of labels hides no members. Leave it out."
+            "--subgroups compares members, but a guarantee of labels hides no members. Leave it "
+            "out."
         )
     if len(y_train) < FEWEST:
         raise UserError(
-            f"an audit of labels needs at least {FEWEST} records to train on; half of the table "
-            f"is {len(y_train)}. Pass more rows."
+            f"an audit of labels needs at least {FEWEST} training records, but half of the table "
+            f"has {len(y_train)}. Pass more rows."
         )

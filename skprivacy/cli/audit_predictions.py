@@ -25,14 +25,15 @@ examples:
   skprivacy audit-predictions target.csv
   skprivacy audit-predictions target.csv --shadows shadow1.csv shadow2.csv --epsilon 1 --delta 1e-5
 
-Each table has a header line, a row for each record and the columns
+Each table has a header line, one row per record and the columns
   {MEMBER}   1 if the model was trained on the record, 0 if not
   {LABEL}    the record's true class
-and one column for each class, named like it, of its probabilities. The table of a shadow model has
-the same records in the same order; its column {MEMBER!r} says what THAT model was trained on. Train
-them in pairs: one on a random half of all records, members of the target or not, one on the other.
+and one column of probabilities per class, named like the class. The table of a shadow model has the
+same records in the same order. Its column {MEMBER!r} says which records THAT model was trained on.
+Train shadow models in pairs: one on a random half of all records, regardless of the target's
+members, and one on the other half.
 
-exit codes: as of `skprivacy audit`.
+exit codes: see `skprivacy audit --help`.
 """
 _TRUE, _FALSE = {"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "no"}
 
@@ -49,9 +50,9 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "audit-predictions",
         help=text,
-        description="Attack a model of which only predictions are at hand: a CSV table of its "
-        "probabilities for records that it was trained on and for others, and tables of shadow "
-        "models, if there are any.",
+        description="Attack a model of which only predictions are available: a CSV table of its "
+        "probabilities for records that it was trained on and for others, and optional tables of "
+        "shadow models.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -62,8 +63,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         metavar="FILE.csv",
         nargs="+",
         default=[],
-        help="predictions of models trained like it on other halves of the records; without them "
-        "the attacks are weaker",
+        help="predictions of models that were trained like it on other halves of the records; the "
+        "attacks are weaker without them",
     )
     claim = parser.add_argument_group("claim")
     claim.add_argument("--epsilon", type=float, help="epsilon of the claim (default: no claim)")
@@ -88,14 +89,14 @@ def run(args: argparse.Namespace) -> int:
 
     _report.check(args)
     if args.delta and args.epsilon is None:
-        raise UserError("--delta alone claims nothing. Pass --epsilon too, or neither.")
-    target = _read(args.table, args)
-    shadows = [_like(target, name, args) for name in args.shadows]
+        raise UserError("--delta needs --epsilon. Pass both, or neither.")
+    target = _read_table(args.table, args)
+    shadows = [_read_shadow_table(target, name, args) for name in args.shadows]
     inside, outside = np.flatnonzero(target.member), np.flatnonzero(~target.member)
     if not len(inside) or not len(outside):
         raise UserError(
-            f"{args.table} must hold members and non-members; its column {MEMBER!r} says "
-            f"{bool(len(inside))} of all records."
+            f"{args.table} must hold members and non-members, but its column {MEMBER!r} is "
+            f"{int(bool(len(inside)))} for all records."
         )
     order = np.concatenate([inside, outside])
     given: dict[str, Any] = {}
@@ -119,32 +120,26 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(report)
 
 
-def _read(name: str, args: argparse.Namespace) -> _Table:
-    """Read a table; all problems are told with its name.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, lacks a column, or holds what is no probability, label or membership.
-    """
+def _read_table(name: str, args: argparse.Namespace) -> _Table:
+    """Read a table; raise UserError with its name for a missing column or a wrong value."""
     if not Path(name).is_file():
-        raise UserError(f"there is no file {name}.")
+        raise UserError(f"there is no file {name}. Check the path.")
     frame = _tables.read(Path(name), args, (MEMBER, LABEL), {})
     if frame.columns[0] in ("", "Unnamed: 0"):
-        say(f"{name}: the first column has no name, as R writes names of rows, and is left out.")
+        say(f"{name}: the first column, which has no name, is ignored (R writes row names there).")
         frame = frame.iloc[:, 1:]
     if missing := [column for column in (MEMBER, LABEL) if column not in frame]:
         raise UserError(
-            f"{name} lacks the column {missing[0]!r}; it has {', '.join(map(str, frame))}. The "
-            "help lists the columns of a table."
+            f"{name} lacks the column {missing[0]!r}; it has {', '.join(map(str, frame))}. See "
+            "`skprivacy audit-predictions --help` for the columns."
         )
     classes = [str(column) for column in frame if column not in (MEMBER, LABEL)]
     known = {_key(column): column for column in classes}
     labels = [known.get(_key(str(label))) for label in frame[LABEL]]
     if None in labels:
         raise UserError(
-            f"{name} holds the label {frame[LABEL].iloc[labels.index(None)]!r} without a column; "
-            f"the columns of classes are {', '.join(classes)}. Name each column like its class."
+            f"{name} holds the label {frame[LABEL].iloc[labels.index(None)]!r}, but no column for "
+            f"it; there are columns for {', '.join(classes)}. Name each column like its class."
         )
     member = frame[MEMBER].astype(str).str.strip().str.lower()
     if len(wrong := member[~member.isin(_TRUE | _FALSE)]):
@@ -162,13 +157,13 @@ def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
         row = int(np.isnan(found).argmax())
         raise UserError(
             f"{name} holds {str(column.iloc[row])!r} in row {row + 1} of column {column.name!r}, "
-            "which is no probability. Correct it, or leave the record out of all tables."
+            "which is not a probability. Correct it, or remove the record from all tables."
         )
     return found
 
 
 def _key(text: str) -> str:
-    """Return the text by which labels are compared, so that "1" and "1.0" are equal."""
+    """Return the key by which labels are compared, so that "1" and "1.0" are equal."""
     try:
         number = float(text)
     except ValueError:
@@ -176,18 +171,18 @@ def _key(text: str) -> str:
     return category_key(number) if math.isfinite(number) else category_key(text)
 
 
-def _like(target: _Table, name: str, args: argparse.Namespace) -> _Table:
-    """Read the table of a shadow model, with its columns in the order of the target's."""
-    table, target_name = _read(name, args), args.table
+def _read_shadow_table(target: _Table, name: str, args: argparse.Namespace) -> _Table:
+    """Read the table of a shadow model, with its columns in the order of the target."""
+    table, target_name = _read_table(name, args), args.table
     if sorted(table.classes) != sorted(target.classes):
         raise UserError(
-            f"{name} has the classes {', '.join(table.classes)}; {target_name} has "
-            f"{', '.join(target.classes)}."
+            f"{name} has the classes {', '.join(table.classes)}, but {target_name} has "
+            f"{', '.join(target.classes)}. Write both tables with the same classes."
         )
     if table.label.tolist() != target.label.tolist():
         raise UserError(
-            f"{name} must hold the records of {target_name} in the same order; it has "
-            f"{len(table.label)} rows with other labels than its {len(target.label)}."
+            f"{name} must hold the records of {target_name} in the same order, but its "
+            f"{len(table.label)} labels differ from the {len(target.label)} labels there."
         )
     columns = [table.classes.index(column) for column in target.classes]
     return table._replace(proba=table.proba[:, columns], classes=target.classes)

@@ -1,4 +1,4 @@
-"""``skprivacy budget``: manage a privacy budget, and plan with it, from a shell."""
+"""``skprivacy budget``: create, charge, plan and inspect a privacy budget."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["add_expect", "add_parser", "open_ledger", "run", "shows_digest"]
 _NOISE = {"gaussian": GaussianEvent, "laplace": LaplaceEvent, "logistic": LogisticEvent}
 
 _STATUS = {
-    "reserved": "at work, or its process was killed; it stays charged, as data may have been read",
+    "reserved": "running, or its process was killed; it stays charged, as data may have been read",
     "fail": "it ended in an error; it stays charged, as data may have been read",
 }
 
@@ -49,7 +49,7 @@ examples:
       (with 100 steps per epoch: how many more epochs does the budget allow?)
   skprivacy budget spend adult.ledger --noise-multiplier 1.1 --sampling-rate 0.01 --steps 500
   skprivacy budget spend adult.ledger --epsilon 0.1 --expect ca9d8bf5cb0bae54
-      (refuses an older copy of the ledger: each charge shows the digest for the next)
+      (refuses an older copy of the ledger: each charge prints the digest for the next one)
   skprivacy budget show adult.ledger --plot spend.png
   skprivacy budget scope adult.ledger survey --epsilon 1 --delta 1e-6
   skprivacy budget spend adult.ledger --scope survey --epsilon 0.1
@@ -73,7 +73,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     _add_create(actions)
     _add_scope(actions)
     _add_show(actions)
-    spend = _add(actions, "spend", _spend, "charge a release that was or will be made")
+    spend = _add(actions, "spend", _spend, "charge a release, before or after it is made")
     spend.add_argument("--who", default="", help="purpose of the release; public text")
     spend.add_argument(
         "--relation",
@@ -84,10 +84,10 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     spend.add_argument(
         "--unit",
         default="record",
-        help="unit whose presence it hides: a record, or all records that share a value of this "
-        "column (default: %(default)s)",
+        help="unit whose presence the release hides: a record, or all records with one value of "
+        "this column (default: %(default)s)",
     )
-    what_if = _add(actions, "what-if", _what_if, "show how many more such releases fit")
+    what_if = _add(actions, "what-if", _what_if, "show how many more releases like this one fit")
     for action in (spend, what_if):
         action.add_argument(
             "--new-scope", action="store_true", help="allow a scope without a cap or a charge"
@@ -100,7 +100,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         dest="at_delta",
         type=float,
         required=True,
-        help="the delta at which epsilons are compared",
+        help="delta of the compared epsilons",
     )
     compare.add_argument("--relation", choices=RELATIONS, default="add_remove")
     compare.set_defaults(run=run, action=_compare)
@@ -109,7 +109,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action; return 1 if a budget refused it."""
+    """Run the action; return 1 if the budget refused it."""
     return args.action(args)
 
 
@@ -123,23 +123,23 @@ def _add(actions: Any, name: str, action: Any, text: str) -> argparse.ArgumentPa
 
 
 def add_expect(parser: Any) -> None:
-    """Add the option with which a ledger that was restored from an older copy is refused."""
+    """Add the option that refuses a ledger restored from an older copy."""
     parser.add_argument(
         "--expect",
         metavar="DIGEST",
-        help="the ledger digest that an earlier command showed: a ledger that does not hold this "
-        "line is refused before anything is charged",
+        help="ledger digest printed by an earlier command; a ledger without this line is refused "
+        "before anything is charged",
     )
 
 
 @contextmanager
 def shows_digest(budget: PrivacyBudget | None) -> Iterator[None]:
-    """Show the ledger's digest after a charge, whether or not its release succeeded."""
+    """Show the ledger's digest after a charge, even if the release failed."""
     try:
         yield
     finally:
         if budget is not None:
-            with suppress(LedgerError):  # a warning of the charge says that it cannot be read
+            with suppress(LedgerError):  # the charge already warned that it cannot be read
                 show(f"ledger digest: {budget.digest[:SHORTEST_DIGEST]}")
 
 
@@ -147,14 +147,14 @@ def _add_create(actions: Any) -> None:
     parser = actions.add_parser("create", help="create a ledger with a cap")
     parser.add_argument("ledger", help="the file to create")
     parser.add_argument(
-        "--epsilon", type=float, required=True, help="the cap: what all releases may cost together"
+        "--epsilon", type=float, required=True, help="the cap on the joint cost of all releases"
     )
     parser.add_argument(
         "--delta",
         type=float,
         default=0.0,
-        help="its delta, far below 1 over the number of records; networks and Gaussian noise need "
-        "one above 0 (default: %(default)s)",
+        help="delta of the cap, far below 1 over the number of records; networks and Gaussian "
+        "noise need one above 0 (default: %(default)s)",
     )
     parser.add_argument(
         "--relation",
@@ -169,14 +169,14 @@ def _add_create(actions: Any) -> None:
         "--filter",
         choices=sorted(FILTERS),
         default="adaptive",
-        help="adaptive: each release may depend on earlier answers, and never worse than basic; "
+        help="adaptive: each release may depend on earlier answers, and costs never exceed basic; "
         "renyi: the same, for many small releases; pld: tighter, for releases that were all fixed "
         "beforehand; basic: epsilons and deltas add up (default: %(default)s)",
     )
     parser.add_argument(
         "--counter",
         metavar="PLACE",
-        help="where to keep the number of the last charge: a file, best on another disk, or "
+        help="storage for the number of the last charge: a file, best on another disk, or "
         "postgresql://user@host/database#name; an older copy of the ledger is then refused",
     )
     parser.add_argument(
@@ -188,16 +188,18 @@ def _add_create(actions: Any) -> None:
 def _add_scope(actions: Any) -> None:
     parser = actions.add_parser(
         "scope",
-        help="give a part of the budget a cap of its own",
-        description="Give a part of the budget, such as that of one project, a cap of its own. It "
-        "is set once; what is charged to the part is charged to the whole too.",
+        help="give a part of the budget its own cap",
+        description="Give a part of the budget, such as that of one project, its own cap. The cap "
+        "is set once. Every charge to the part is a charge to the whole too.",
     )
     parser.add_argument("ledger", help="the ledger file")
-    parser.add_argument("scope", metavar="SCOPE", help="the part's name, such as adult")
+    parser.add_argument("scope", metavar="SCOPE", help="name of the part, such as adult")
     parser.add_argument(
-        "--epsilon", type=float, required=True, help="the cap: what its releases may cost together"
+        "--epsilon", type=float, required=True, help="the cap on the joint cost of its releases"
     )
-    parser.add_argument("--delta", type=float, default=0.0, help="its delta (default: %(default)s)")
+    parser.add_argument(
+        "--delta", type=float, default=0.0, help="delta of the cap (default: %(default)s)"
+    )
     add_expect(parser)
     parser.set_defaults(run=run, action=_scope)
 
@@ -219,7 +221,7 @@ def _add_event(parser: argparse.ArgumentParser, claim: bool = True) -> None:
     group.add_argument("--noise-multiplier", type=float, help="noise divided by sensitivity")
     group.add_argument("--sampling-rate", type=float, default=1.0, help="rate of Poisson sampling")
     group.add_argument(
-        "--steps", type=int, default=1, help="how many such steps it has (default: %(default)s)"
+        "--steps", type=int, default=1, help="number of such steps (default: %(default)s)"
     )
     group.add_argument("--event", help="any event as JSON, instead of the options above")
     if claim:
@@ -271,26 +273,14 @@ def _open(args: argparse.Namespace) -> PrivacyBudget:
 def open_ledger(
     ledger: str, scope: str, new_scope: bool | None = None, expect: str | None = None
 ) -> PrivacyBudget:
-    """Open a ledger.
+    """Open a ledger; raise UserError if the ledger or the scope does not exist.
 
-    Parameters
-    ----------
-    ledger, scope : str
-    new_scope : bool, default=None
-        Whether the scope may be one without a cap or a charge. None: nor can a command ask for it.
-    expect : str, default=None
-        A digest that the ledger must hold.
-
-    Raises
-    ------
-    UserError
-        If there is none, or it has no such scope, and no new one was asked for.
-    LedgerError
-        If it does not hold the digest.
+    ``new_scope``: whether a scope without a cap or a charge is allowed; None if the command has no
+    option for it. ``expect``: a digest that the ledger must hold, or LedgerError is raised.
     """
-    if _in_file(ledger) and not Path(ledger).exists():
+    if _is_file_ledger(ledger) and not Path(ledger).exists():
         raise UserError(f"there is no ledger {ledger}. Create one with `skprivacy budget create`.")
-    with _naming_the_file(ledger):
+    with _explain_bad_file(ledger):
         budget = PrivacyBudget.open(ledger, scope)
     if expect is not None:
         budget.verify(expect)
@@ -299,12 +289,12 @@ def open_ledger(
     return budget
 
 
-def _in_file(ledger: str) -> bool:
+def _is_file_ledger(ledger: str) -> bool:
     return not ledger.startswith(("postgresql://", "postgres://"))
 
 
 @contextmanager
-def _naming_the_file(ledger: str) -> Iterator[None]:
+def _explain_bad_file(ledger: str) -> Iterator[None]:
     """Turn the error of a file that is not a ledger into a UserError."""
     try:
         yield
@@ -313,12 +303,12 @@ def _naming_the_file(ledger: str) -> Iterator[None]:
         if "not a database" not in cause and "no such table" not in cause:
             raise
         raise UserError(
-            f"{ledger} is not a privacy ledger, or a damaged one ({cause}). Check the path."
+            f"{ledger} is not a privacy ledger, or it is damaged ({cause}). Check the path."
         ) from error
 
 
 def _check_scope(budget: PrivacyBudget, may_begin: bool) -> None:
-    """Refuse a scope without a cap or a charge: a mistyped name would escape its cap."""
+    """Raise UserError for a scope without cap or charge: a mistyped name would escape its cap."""
     known = {""}
     for record in budget._ledger.records():
         parts = record.scope.strip("/").split("/")
@@ -334,9 +324,9 @@ def _check_scope(budget: PrivacyBudget, may_begin: bool) -> None:
 
 
 def _create(args: argparse.Namespace) -> int:
-    if _in_file(args.ledger):
+    if _is_file_ledger(args.ledger):
         check_outputs(args.ledger)
-    with _naming_the_file(args.ledger):
+    with _explain_bad_file(args.ledger):
         budget = PrivacyBudget(
             args.epsilon,
             args.delta,
@@ -417,14 +407,14 @@ def _what_if(args: argparse.Namespace) -> int:
     if left:
         return 0
     try:
-        rehearse_charges(budget, [_stated(event, budget)])
+        rehearse_charges(budget, [_guarantee_of(event, budget)])
     except BudgetExceededError as error:
         show(error)
     return 1
 
 
-def _stated(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
-    """Return what a release would guarantee under the budget's own terms."""
+def _guarantee_of(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
+    """Return the guarantee of a release under the budget's own terms."""
     relation, unit = budget.relation or "add_remove", budget.unit or "record"
     return PrivacyGuarantee(event, relation=relation, unit=unit)
 

@@ -1,4 +1,4 @@
-"""``skprivacy datasets``: list the data sets that have a name."""
+"""``skprivacy datasets``: list the built-in data sets, or print the schema of one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "datasets",
         help=text,
-        description="List the data sets that DATA can name, or print the public schema of one as "
-        "JSON, as a starting point for your own schema.",
+        description="List the built-in data sets, or print the public schema of one as JSON, as a "
+        "starting point for your own schema.",
     )
     parser.add_argument(
         "name", nargs="?", choices=sorted(CATALOGUE), help="print the schema of this data set"

@@ -1,4 +1,4 @@
-"""``skprivacy key``: create a key to sign certificates with."""
+"""``skprivacy key``: create a key for signing certificates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "key",
         help=text,
-        description="Create a private key, which stays with you, and beside it the public one "
-        f"(.pub), for those who check. The variable {PASSWORD} encrypts the private one.",
+        description="Create a private key, which you keep, and next to it the public key (.pub), "
+        f"for those who check certificates. The password in {PASSWORD} encrypts the private key.",
     )
     parser.add_argument("file", metavar="FILE.pem", help="the file to create")
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""The ``skprivacy`` command."""
+"""The ``skprivacy`` command: dispatch to its subcommands, and exit codes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ._console import UserError, check_overwritten, say, warn
 
 __all__ = ["main"]
 
-# In the order of the help. The module of a command is imported when it is called: the help of all
-# of them needs neither scikit-learn nor torch.
+# In the order of the help. A command's module is imported when it is called, so that the general
+# help needs neither scikit-learn nor torch.
 COMMANDS = {
     "train": "train a private model and save it",
     "predict": "apply a saved model to a table",
     "audit": "train one private model and attack it to test its claim",
-    "audit-predictions": "test a claim by what a model of any language predicts",
+    "audit-predictions": "test a claim by the predictions of a model in any language",
     "sweep": "train at several privacy levels and compare utility with leakage",
-    "schema": "draft the schema of a table, and check it",
-    "key": "create a key to sign certificates with",
+    "schema": "draft, check and confirm the schema of a table",
+    "key": "create a key for signing certificates",
     "verify": "check the certificate of a private model",
     "budget": "manage a privacy budget and plan with it",
-    "datasets": "list the data sets that DATA can name",
+    "datasets": "list the built-in data sets",
 }
 DESCRIPTION = "Train private models and prove how private they are."
 EPILOG = """\
@@ -49,14 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, default=None
-        The arguments; ``None`` means those of the process.
+        Arguments of the command line; ``None`` takes those of the process.
 
     Returns
     -------
     int
-        0 for success, 1 for a claim refuted by an audit, a refusal by a budget, a refused
-        certificate or a table that does not fit to its schema, 2 for a user error, 3 for an audit
-        of doubtful groups of records or a certificate signed with an unknown key, 130 for Ctrl-C.
+        0 for success; 1 for a claim refuted by an audit, a refusal by a budget, a refused
+        certificate, or a table that does not fit its schema; 2 for a user error; 3 for an audit of
+        doubtful samples, or a certificate signed with an unknown key; 130 for Ctrl-C.
 
     Examples
     --------
@@ -81,10 +81,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_overwritten(args)
             return args.run(args)
     except KeyboardInterrupt:
-        kept = getattr(args, "resume", None)
-        say(f"interrupted; the same command goes on from {kept}" if kept else "interrupted")
+        folder = getattr(args, "resume", None)
+        say(
+            f"interrupted; run the same command to resume from {folder}"
+            if folder
+            else "interrupted"
+        )
         return 130
-    except BrokenPipeError:  # the output's reader has exited, as in `skprivacy datasets | head`
+    except (
+        BrokenPipeError
+    ):  # the reader of the output has exited, as in `skprivacy datasets | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (UserError, ValueError, TypeError, OSError, ImportError) as error:
@@ -99,7 +105,7 @@ def _failed(error: Exception, traceback: bool) -> int:
 
 
 def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of a command line: whole for its command, by name for the others."""
+    """Return the parser: complete for the called command, names only for the others."""
     whole = argparse.ArgumentParser(
         prog="skprivacy",
         description=DESCRIPTION,

@@ -27,34 +27,38 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "predict",
         help=text,
-        description="Apply a model of `skprivacy train --save` to the rows of a table. A model's "
-        "guarantee is about the records that it was trained on, not about these.",
+        description="Apply a model of `skprivacy train --save` to the rows of a table. Its "
+        "guarantee protects the records that it was trained on, not these rows.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", metavar="MODEL.safetensors", help="the saved model")
     parser.add_argument("data", metavar="TABLE", help="a table with the columns of the schema")
     parser.add_argument(
-        "--probabilities", action="store_true", help="one column for each class, of probabilities"
+        "--probabilities", action="store_true", help="write one column of probabilities per class"
     )
-    parser.add_argument("--out", metavar="FILE.csv", help="write to a file (default: the screen)")
+    parser.add_argument(
+        "--out", metavar="FILE.csv", help="file to write (default: standard output)"
+    )
     _tables.add_arguments(parser)
     parser.set_defaults(run=run)
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Predict; return the exit code."""
+    """Predict the rows of a table; return the exit code."""
     check_outputs(args.out)
     for name in (args.model, args.data):
         if not Path(name).is_file():
-            raise UserError(f"there is no file {name}.")
+            raise UserError(f"there is no file {name}. Check the path.")
     model = load_model(args.model)
     schema = _schema_of(model)
     frame = _data.described(Path(args.data), args, schema, None)
     names = list(getattr(model, "feature_names_in_", frame) if schema is None else schema)
     if absent := [name for name in names if name not in frame]:
-        raise UserError(f"{args.data} lacks columns of the model: {', '.join(absent)}.")
+        raise UserError(
+            f"{args.data} lacks columns of the model: {', '.join(absent)}. Add them to the table."
+        )
     X = frame[names]
     if args.probabilities:
         if not hasattr(model, "predict_proba"):
@@ -71,6 +75,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _schema_of(model: Any) -> Schema | None:
-    """Return what a model knows of the columns of a table."""
+    """Return the schema inside a model, if it has one."""
     first = model[0] if hasattr(model, "steps") else model
     return getattr(first, "schema_", getattr(first, "schema", None))

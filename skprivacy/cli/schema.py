@@ -1,4 +1,4 @@
-"""``skprivacy schema``: draft a schema, check how a table fits to one, and confirm it."""
+"""``skprivacy schema``: draft a schema, check a table against it, and confirm its columns."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ examples:
   skprivacy schema confirm patients.json patients.csv --by Ann
   skprivacy schema format > skprivacy.schema.json
 
-A draft is read off the data, so that nothing trained with it is private. Compare each column with a
+A draft is read off the data, so a model trained with it is not private. Compare each column with a
 public codebook, correct it in the file, and confirm it: `confirm` asks column by column.
 
-exit codes: 0 success, 1 the table does not fit to the schema or some columns are not confirmed,
+exit codes: 0 success, 1 the table does not fit the schema or some columns are not confirmed,
 2 an error.
 """
 
@@ -41,13 +41,13 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "schema",
         help=text,
-        description="Draft the public facts about a table, to be edited, check how a table fits to "
-        "them, or confirm them.",
+        description="Draft the public facts about a table for editing, check a table against them, "
+        "or confirm them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    draft = actions.add_parser("draft", help="write a first schema of a table, to be edited")
+    draft = actions.add_parser("draft", help="write a first schema of a table, for editing")
     draft.add_argument("data", metavar="TABLE", help="CSV, Parquet, Arrow (.feather) or Excel")
     draft.add_argument("--target", help="the column to predict")
     draft.add_argument("-o", "--out", metavar="FILE.json", help="the file to write")
@@ -55,10 +55,10 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     draft.set_defaults(run=run, action=_draft)
     check = actions.add_parser(
         "check",
-        help="tell the data holder what a table would lose",
-        description="Tell how many values of each column would be clipped or are unknown, which "
-        "bounds are the extremes of the data, which columns identify people, and how many rows a "
-        "person has. What it prints is about private data: it is for the data holder alone.",
+        help="show the data holder which values a table would lose",
+        description="Show how many values of each column are clipped or unknown, which bounds "
+        "are the extremes of the data, which columns identify people, and how many rows a person "
+        "has. The output is about private data: it is for the data holder only.",
     )
     check.add_argument("schema", metavar="SCHEMA.json")
     check.add_argument("data", metavar="TABLE", help="CSV, Parquet, Arrow (.feather) or Excel")
@@ -73,19 +73,18 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "confirm",
         help="confirm each column of a draft by hand",
         description="Ask for each drafted column whether a public codebook states its bounds or "
-        "categories. Who confirmed what, and when, is written into the file; a column that is "
-        "edited later has to be confirmed again. With a TABLE, show also how it fits, for the data "
-        "holder alone.",
+        "categories. The file records who confirmed what, and when; a column that is edited later "
+        "must be confirmed again. With a TABLE, also show how it fits, for the data holder only.",
     )
     confirm.add_argument("schema", metavar="SCHEMA.json")
-    confirm.add_argument("data", metavar="TABLE", nargs="?", help="as of check (default: none)")
+    confirm.add_argument("data", metavar="TABLE", nargs="?", help="as for check (default: none)")
     confirm.add_argument(
-        "--by", metavar="NAME", help="name of the person who confirms (default: the user's)"
+        "--by", metavar="NAME", help="name of the person who confirms (default: the user name)"
     )
     confirm.add_argument(
         "--answers-from-stdin",
         action="store_true",
-        help="read the answers, one a line, although standard input is not a terminal",
+        help="read one answer per line from standard input, even if it is not a terminal",
     )
     _tables.add_arguments(confirm)
     confirm.set_defaults(run=run, action=_confirm)
@@ -117,7 +116,8 @@ def _draft(args: argparse.Namespace) -> int:
             "Check --target."
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)  # said below, in the words of a shell
+        # The message below says the same in the words of the command line.
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
         draft = draft_schema(frame, args.target)
     for name, note in draft.notes.items():
         say(f"  {name}: {note}")
@@ -127,8 +127,8 @@ def _draft(args: argparse.Namespace) -> int:
     else:
         write_file(args.out, text + "\n")
     say(
-        f"{'This' if args.out is None else args.out} is a draft that was READ OFF THE DATA, and "
-        "nothing trained with it is private. Compare each column with a public codebook, correct "
+        f"{'This' if args.out is None else args.out} is a draft that was READ OFF THE DATA: a "
+        "model trained with it is not private. Compare each column with a public codebook, correct "
         f"it, and confirm it by `skprivacy schema confirm {args.out or 'FILE'}`."
     )
     return 0
@@ -136,14 +136,14 @@ def _draft(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     schema = _data.load_schema(args.schema)
-    found = _checked(args, schema, args.groups)
+    found = _check_table(args, schema, args.groups)
     show(found)
     if schema.unconfirmed:
         say(f"not confirmed, so not private: {', '.join(schema.unconfirmed)}")
     return 0 if found.fits else 1
 
 
-def _checked(args: argparse.Namespace, schema: Schema, name: str | None) -> SchemaCheck:
+def _check_table(args: argparse.Namespace, schema: Schema, name: str | None) -> SchemaCheck:
     frame = _data.described(_table(args), args, schema, schema.target, name)
     groups = _data.take_out_groups(frame, name, schema.target, schema)
     return schema.check(frame, groups=groups)
@@ -157,18 +157,18 @@ def _confirm(args: argparse.Namespace) -> int:
         return 0
     if not (sys.stdin.isatty() or args.answers_from_stdin):
         raise UserError(
-            "confirm asks a person, and standard input is not a terminal. Run it in one, or pass "
-            "--answers-from-stdin."
+            "confirm asks a person, but standard input is not a terminal. Run it in a terminal, or "
+            "pass --answers-from-stdin."
         )
     by = _user() if args.by is None else args.by
-    checked = () if args.data is None else _checked(args, schema, None).columns
+    checked = () if args.data is None else _check_table(args, schema, None).columns
     checks = {column.name: column for column in checked}
     show(
         f"Confirming as {by}. Say yes only if a public codebook, a law or common knowledge states "
-        "the facts, and no look at the data."
+        "the facts, not because the data show them."
     )
     for name in schema.unconfirmed:
-        show(f"\n{name}: {_words(schema, name)}")
+        show(f"\n{name}: {_facts_in_words(schema, name)}")
         if name in checks:
             show(f"  in the table: {str(checks[name]).removeprefix(f'{name}: ')}")
         answer = _answer()
@@ -186,11 +186,13 @@ def _confirm(args: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
-def _words(schema: Schema, name: str) -> str:
-    """Return the facts that `Schema.confirm` would confirm under a name."""
+def _facts_in_words(schema: Schema, name: str) -> str:
+    """Return the facts, in words, that ``Schema.confirm`` would confirm under a name."""
     if name not in schema or not schema[name].is_unconfirmed(name):
         if schema.classes is not None:
-            return f"the target, one of {len(schema.classes)} classes: {_listed(schema.classes)}"
+            return (
+                f"the target, one of {len(schema.classes)} classes: {_join_values(schema.classes)}"
+            )
         assert schema.target_bounds is not None
         return "the target, a number from {:.15g} to {:.15g}".format(*schema.target_bounds)
     fact = schema[name]
@@ -199,13 +201,13 @@ def _words(schema: Schema, name: str) -> str:
         unit = f" {fact.unit}" if fact.unit else ""
         return f"a number from {fact.lower:.15g} to {fact.upper:.15g}{unit}{missing}"
     if isinstance(fact, Categories):
-        return f"one of {len(fact.values)} categories: {_listed(fact.values)}{missing}"
+        return f"one of {len(fact.values)} categories: {_join_values(fact.values)}{missing}"
     if isinstance(fact, Dates):
         return f"a date from {fact.first} to {fact.last}{missing}"
-    return f"any text, dealt to buckets by a hash{missing}"
+    return f"any text, assigned to buckets by a hash{missing}"
 
 
-def _listed(values: Iterable[Any]) -> str:
+def _join_values(values: Iterable[Any]) -> str:
     return ", ".join(map(repr, values))
 
 
@@ -217,7 +219,7 @@ def _user() -> str:
 
 
 def _answer() -> str:
-    """Return yes, no or quit; the end of the input is quit."""
+    """Ask for yes, no or quit; the end of the input is quit."""
     while True:
         print("  Confirm? [yes/no/quit] ", end="", flush=True)
         line = sys.stdin.readline()
@@ -230,10 +232,10 @@ def _answer() -> str:
 
 
 def _store(path: str, before: Schema, after: Schema) -> Schema:
-    """Write a schema to its file after every answer: an interruption loses none."""
+    """Write a schema to its file after every answer, so that an interruption loses none."""
     if _data.load_schema(path) != before:
         raise UserError(f"{path} was changed in the meantime. Run the command again.")
-    facts = parse_json(read_file(path))  # its "$schema", which editors read
+    facts = parse_json(read_file(path))  # keeps "$schema", which editors read
     write_file(path, json.dumps(facts | after.to_dict(), indent=2, ensure_ascii=False) + "\n")
     return after
 

@@ -30,7 +30,7 @@ examples:
   skprivacy sweep patients.csv --schema patients.json --subgroups ward --resume patients-sweep
   skprivacy sweep patients.csv --schema patients.json --epsilons 0.3 1 --budget patients.ledger
 
-exit codes: 0 swept, 1 refused by the budget, 2 an error.
+exit codes: 0 success, 1 refused by the budget, 2 an error.
 
 Reading the result: a smaller epsilon is more private. An attack AUC of 0.5 is guessing. The sweep
 itself reads the private data: its scores are not private, and choosing by them costs privacy.
@@ -63,20 +63,22 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
     )
     sweep.add_argument(
-        "--subgroups", metavar="COLUMN", help="show who pays for privacy by the values of a column"
+        "--subgroups",
+        metavar="COLUMN",
+        help="compare the loss and the exposure of the values of this column",
     )
     sweep.add_argument(
         "--refit",
         type=float,
         metavar="E",
-        help="train a final model on all records at one of the epsilons, chosen before any score "
-        "was seen, for --save",
+        help="train a final model for --save on all records, at one of the epsilons, which was "
+        "chosen before any score was seen",
     )
     sweep.add_argument(
         "--resume",
         metavar="FOLDER",
-        help="keep the results of every fit in a folder, from where the same command goes on if it "
-        "is interrupted: what is there is neither fitted nor charged again",
+        help="store the result of every fit in a folder, from which the same command resumes after "
+        "an interruption; stored fits are neither repeated nor charged again",
     )
     _model.add_arguments(parser)
     _attacks.add_arguments(parser, DEFAULT_ATTACK)
@@ -93,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     from ..exceptions import BudgetExceededError
 
-    import_module("skprivacy.model_selection._page")  # a failing import would lose paid results
+    # Imported before any charge: a failing import would lose paid results.
+    import_module("skprivacy.model_selection._page")
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
     _check(args, epsilons)
     attacks = _attacks.make(args)
@@ -111,38 +114,41 @@ def run(args: argparse.Namespace) -> int:
         with (
             _release.shows_digest(budget),
             signals_held_after_commit(),
-        ):  # between two charges, until results are kept
+        ):  # a signal waits until the results of a charge are stored
             sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
-            _keep(args, sweep, records, budget)
+            _save_results(args, sweep, records, budget)
     except BudgetExceededError as error:
         show(error)
         return 1
     if args.refit is not None:
         show(
-            f"\nThe model of --refit {args.refit:g}, if that was chosen before any score was seen:"
+            f"\nModel of --refit {args.refit:g}, if this epsilon was chosen before any score was "
+            "seen:"
         )
         _release.tell_claim(sweep.estimator_)
         _release.certify(args, sweep.estimator_, records.schema, budget)
     return 0
 
 
-def _keep(args: argparse.Namespace, sweep: Any, records: _data.Records, budget: Any) -> None:
+def _save_results(
+    args: argparse.Namespace, sweep: Any, records: _data.Records, budget: Any
+) -> None:
     """Save the final model, if there is one; print the results and write the reports."""
     from ..model_selection._page import table
 
     try:
         if args.refit is not None:
             _release.save(args, sweep.estimator_)
-    finally:  # wherever the model had to go, the results have been paid for too
+    finally:  # the results have been paid for, even if the model could not be saved
         results = table(sweep)
-        show(_printable(results, "accuracy" if records.classifies else "R2"))
-        _tell_groups(sweep)
-        _tell_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
+        show(_format_table(results, "accuracy" if records.classifies else "R2"))
+        _print_groups(sweep)
+        _print_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
         _write(args, sweep, results, records, budget)
 
 
 def _check(args: argparse.Namespace, epsilons: list[float]) -> None:
-    """Raise UserError for arguments that are wrong whatever the data."""
+    """Raise UserError for arguments that are wrong for any data."""
     _report.check(args, args.plot)
     _release.check(args)
     if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -155,23 +161,23 @@ def _check(args: argparse.Namespace, epsilons: list[float]) -> None:
         raise UserError(f"--refit {args.refit:g} must be one of --epsilons {known}.")
     if (args.refit is None) != (args.save is None):
         raise UserError(
-            "--refit EPSILON trains the model that --save FILE.safetensors keeps: a sweep keeps no "
-            "other. Pass both or neither."
+            "--refit EPSILON trains the only model that --save FILE.safetensors can save. Pass "
+            "both or neither."
         )
     if args.budget is not None and math.inf in epsilons:
         raise UserError(
             "--epsilons holds inf, which no budget can pay for. Leave it out: the baselines show "
-            "what a model does without privacy."
+            "the score without privacy."
         )
     if args.resume is not None and Path(args.resume).is_file():
         raise UserError(f"--resume {args.resume} is a file. Name a folder for the results.")
 
 
 def _check_records(args: argparse.Namespace, records: _data.Records) -> None:
-    """Raise UserError for what does not fit to the data."""
+    """Raise UserError for arguments that do not fit the data."""
     if args.subgroups is not None and args.subgroups not in records.X:
         raise UserError(
-            f"--subgroups {args.subgroups!r} is no column that the model is given; these are "
+            f"--subgroups {args.subgroups!r} is not a column of the model's input. The columns are "
             f"{', '.join(map(str, records.X))}."
         )
     if records.classifies:
@@ -207,7 +213,7 @@ def _sweep(
 
 
 def _folds(args: argparse.Namespace, records: _data.Records) -> Any:
-    """Return a splitter into random folds, of people if they are known."""
+    """Return a splitter into random folds, of whole groups if there are groups."""
     splits = StratifiedKFold if records.classifies else KFold
     if records.groups is not None:
         splits = GroupKFold
@@ -219,8 +225,8 @@ def _folds(args: argparse.Namespace, records: _data.Records) -> Any:
     return splits(args.cv, shuffle=True, random_state=args.seed)
 
 
-def _tell_groups(sweep: Any) -> None:
-    """Print what each subgroup loses and how well its members are found, what costs most first."""
+def _print_groups(sweep: Any) -> None:
+    """Print the loss of each subgroup and the attack on it, the largest losses first."""
     if sweep.subgroups_ is None:
         return
     found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
@@ -243,7 +249,7 @@ def _tell_groups(sweep: Any) -> None:
     show("\n" + shown.to_string(index=False))
 
 
-def _tell_cost(sweep: Any, n_models: int) -> None:
+def _print_cost(sweep: Any, n_models: int) -> None:
     from ..model_selection._page import cost_in_words
 
     show(f"\nReleasing these {n_models} models would cost {cost_in_words(sweep)}, assuming:")
@@ -252,7 +258,7 @@ def _tell_cost(sweep: Any, n_models: int) -> None:
     show("The scores are not private.")
 
 
-def _printable(table: pd.DataFrame, score: str) -> str:
+def _format_table(table: pd.DataFrame, score: str) -> str:
     def spread(key: str) -> pd.Series:
         return table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
 
@@ -265,7 +271,7 @@ def _printable(table: pd.DataFrame, score: str) -> str:
             "attack AUC": spread("attack_auc"),
             "ceiling": table["attack_auc_bound"].map("{:.3f}".format).replace("nan", "-"),
             "TPR at 1% FPR": table["attack_tpr_at_0.01"].map("{:.3f}".format).replace("nan", "-"),
-            "seconds a fit": table["fit_time"].map("{:.1f}".format),
+            "seconds per fit": table["fit_time"].map("{:.1f}".format),
         }
     )
     return shown.to_string(index=False)

@@ -1,4 +1,4 @@
-"""``skprivacy train``: a table, its schema and an epsilon become a saved model."""
+"""``skprivacy train``: train a private model on a table, state its guarantee and save it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ examples:
   skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
   skprivacy train --config run.toml --epsilon 3
 
-exit codes: 0 trained, 1 refused by the budget, 2 an error.
+exit codes: 0 success, 1 refused by the budget, 2 an error.
 """
 
 
@@ -28,7 +28,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "train",
         help=text,
-        description="Train a private model on a table, say what is guaranteed, and save it.",
+        description="Train a private model on a table, print its guarantee, and save it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -46,8 +46,8 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         type=float,
         default=0.0,
         metavar="SHARE",
-        help="keep a share of the records out of training, and show the score on them, which is "
-        "not private (default: 0)",
+        help="share of the records to keep out of training; prints the score on them, which is not "
+        "private (default: 0)",
     )
     _release.add_arguments(parser)
     parser.set_defaults(run=run)
@@ -55,7 +55,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; return the exit code."""
+    """Train the model; return the exit code."""
     from ..exceptions import BudgetExceededError
 
     _model.check(args, args.epsilon)
@@ -67,14 +67,15 @@ def run(args: argparse.Namespace) -> int:
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
     public = _public.given_to_fit(args, model, records)
-    own, new = _parted(args, records)
+    own, new = _hold_out(args, records)
     given = public | _model.grouped(model, own.groups)
     say(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
         with _release.shows_digest(budget), signals_held_after_commit():
             model.fit(own.X, own.y, **given)
             try:
-                _release.save(args, model)  # before anything is printed, which may have no reader
+                # Before anything is printed: the output may have no reader.
+                _release.save(args, model)
             finally:
                 _release.tell_claim(model)
     except BudgetExceededError as error:
@@ -85,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
         score = model.score(new.X, new.y)
         show(f"{word} on {len(new.y):,} other records: {score:.3f}, not private")
     if args.save is None:
-        say("The model is not kept. Pass --save model.safetensors to keep it.")
+        say("The model was not saved. Pass --save model.safetensors to save it.")
     _release.certify(args, model, records.schema, budget)
     return 0
 
 
-def _parted(args: argparse.Namespace, records: _data.Records) -> tuple[_data.Part, _data.Part]:
-    """Return what is trained on, and what is held out, which may be nothing."""
+def _hold_out(args: argparse.Namespace, records: _data.Records) -> tuple[_data.Part, _data.Part]:
+    """Return the training records and the held-out records, which may be none."""
     if not args.hold_out:
-        return records.part(slice(None)), records.part(slice(0))
-    return records.halved(args.hold_out, args.seed)
+        return records.select(slice(None)), records.select(slice(0))
+    return records.split_random(args.hold_out, args.seed)

@@ -13,7 +13,7 @@ EXAMPLES = """\
 examples:
   skprivacy verify certificate.json model.safetensors --key hospital.pem.pub
 
-exit codes: 0 verified for the key, 1 refused, 2 an error, 3 consistent, but signed by an unknown
+exit codes: 0 verified with the key, 1 refused, 2 an error, 3 consistent, but signed by an unknown
 key because --key was not given.
 """
 
@@ -26,7 +26,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
         "verify",
         help=text,
         description="Check the signature and the digests of a certificate, compute every epsilon "
-        "again, and say what holds, what is assumed and what was only measured.",
+        "again, and print what holds, what is assumed and what was only measured.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -35,7 +35,7 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--key", metavar="KEY.pub", help="the issuer's public key; without it the signer is unknown"
     )
-    parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema that was used")
+    parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema of the training data")
     parser.set_defaults(run=run)
     return parser
 
@@ -49,6 +49,6 @@ def run(args: argparse.Namespace) -> int:
         schema = None if args.schema is None else Schema.from_json(args.schema)
         found = verify_certificate(args.certificate, args.model, key=args.key, schema=schema)
     except OSError as error:
-        raise UserError(f"{error.filename or error}: cannot be read. Check the path.") from error
+        raise UserError(f"{error.filename or error} cannot be read. Check the path.") from error
     show(found)
     return EXIT_CODES[found.state]

@@ -98,7 +98,7 @@ def test_show_explains_charges_without_an_outcome(ledger, capsys):
     budget.fail(budget.reserve(LaplaceEvent(10.0)).receipt.charge_id)
     assert main(["budget", "show", ledger]) == 0
     told = capsys.readouterr().out
-    assert "reserved: at work, or its process was killed; it stays charged" in told
+    assert "reserved: running, or its process was killed; it stays charged" in told
     assert "fail: it ended in an error; it stays charged" in told
 
 

@@ -23,7 +23,7 @@ from skprivacy.attacks import (
 )
 from skprivacy.attacks._records import fingerprints
 from skprivacy.audit import audit_synthetic
-from skprivacy.audit.synthetic import _usual
+from skprivacy.audit.synthetic import _default_attacks
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.synthesis import PrivateSynthesizer
@@ -248,7 +248,7 @@ def test_the_strongest_attack_is_chosen_on_the_reference_alone():
         report = audit_synthetic(generated, members, others, attacks=attacks, **audited)
         orders.append([finding.result.attack for finding in report.findings])
     assert orders[0] == orders[1] == ["DensityRatio", "NearestGenerated", "MarginalAttack"]
-    usual = [type(attack) for attack in _usual(people, copying, 0)]
+    usual = [type(attack) for attack in _default_attacks(people, copying, 0)]
     assert {*usual} == {*EVERY, GenerativeAttack, ShadowGenerators}
     with pytest.raises(ValueError, match="at least 20"):
         audit_synthetic(generated, people[:100], people[100:], generator=copying)
@@ -335,7 +335,7 @@ def test_people_are_members_in_an_audit():
 
 def test_a_reference_that_holds_members_is_told():
     people, generated = copies(0, 0.05)
-    with pytest.raises(ValueError, match="reference holds 50 of the 100 records of X_in, and 0"):
+    with pytest.raises(ValueError, match="reference holds 50 of the 100 records of X_in, but only 0"):
         audit_synthetic(generated, people[:100], people[100:300], reference=people[50:100])
     # Equal records of different people are no reason: so are those of who was not used.
     coarse = np.random.default_rng(0).integers(0, 3, (600, 2)).astype(float)

@@ -41,7 +41,7 @@ def test_a_bare_module_is_audited_without_shadow_models(module):
     assert [finding.result.attack for finding in report.findings] == ["LossThreshold"]
     assert report.findings[0].result.auc > 0.65
     assert report.not_measured == ("StrongestAttack",)
-    assert "no fit, so that no shadow models can be trained like it" in repr(report)
+    assert "no fit, so shadow models cannot be trained like it" in repr(report)
     assert report.model == "Sequential (a torch module of 2 classes)"
     assert report.train_accuracy > 0.95
     with pytest.raises(ValueError, match="cannot measure anything: The model has no fit"):

@@ -339,7 +339,7 @@ def test_frames():
         (
             {"y_test": np.full(1000, 7)},
             ValueError,
-            "y_test holds 1 labels that the model",
+            "y_test has 1 labels that are not classes of the model",
         ),
         ({"X_test": X[1000:, :3]}, ValueError, "dimension"),
         ({"alpha": 0}, ValueError, "alpha=0 must be"),
@@ -388,7 +388,7 @@ def test_wrong_input_is_told_before_any_training(changes, error, words):
 def test_labels_in_messages_are_plain():
     labels = np.where(y, "yes", "no")
     model = Claiming().fit(X[:1000], labels[:1000])
-    with pytest.raises(ValueError, match=r"it knows \['no', 'yes'\]"):
+    with pytest.raises(ValueError, match=r"which are \['no', 'yes'\]"):
         audit(model, X[:1000], labels[:1000], X[1000:], np.full(1000, "maybe"))
 
 

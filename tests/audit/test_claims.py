@@ -344,9 +344,11 @@ def covered_without_fit():
 
 
 def gaps_forgotten():
-    original = claims._under
+    original = claims._with_assumptions
     return mock.patch.object(
-        claims, "_under", lambda guarantee, assumptions, gaps: original(guarantee, (), False)
+        claims,
+        "_with_assumptions",
+        lambda guarantee, assumptions, gaps: original(guarantee, (), False),
     )
 
 
@@ -532,7 +534,7 @@ def test_rounding_that_depends_on_other_records_is_an_assumption(function, exact
     claim = claim_of(model.fit(np.abs(X), y), np.abs(X))
     assert not claim.uncovered
     told = [a for a in claim.guarantee.assumptions if "rounding" in a]
-    assert told == [] if exact else "its rounding, which differs beside others" in told[0]
+    assert told == [] if exact else "its rounding, which depends on others" in told[0]
 
 
 class Held(TransformerMixin, BaseEstimator):
@@ -566,7 +568,7 @@ def test_a_step_that_was_handed_what_others_have_learned_is_not_covered(step):
     """It treats each record by itself, and tells of those that the scaler has seen."""
     claim = claim_of(Pipeline([("first", step), ("last", learn(None).fit(X, y))]), X)
     kind = type(step).__name__
-    assert claim.uncovered == {"first": f"{kind} holds what was fitted outside the guarantee"}
+    assert claim.uncovered == {"first": f"{kind} holds parts fitted outside the guarantee"}
     assert claim.guarantee.kind == "estimate"
 
 
@@ -585,7 +587,7 @@ class Centred(SchemaTransformer):
     ("kind", "told"),
     [
         (SchemaTransformer, ()),
-        (Centred, ("step 'first' (Centred) is independent of the records, as it says",)),
+        (Centred, ("step 'first' (Centred) is independent of the records, as it declares",)),
     ],
 )
 def test_what_a_class_of_somebody_elses_says_of_itself_is_assumed(kind, told):
@@ -727,7 +729,7 @@ def test_an_epsilon_without_a_guarantee_is_told():
     """scikit-learn's own epsilons, as of SVR, are about something else."""
     theirs = make_pipeline(StandardScaler(), Theirs()).fit(X, y)
     assert claim_of(theirs).reason == (
-        "no claim: Theirs has an epsilon and states no guarantee (privacy_); verify_privacy tests "
+        "no claim: Theirs has an epsilon but states no guarantee (privacy_); verify_privacy tests "
         "it"
     )
     assert claim_of(SVR().fit(X, y)).reason == "no claim"

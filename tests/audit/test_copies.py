@@ -61,7 +61,7 @@ def test_copies_are_told_of_either_sample():
     distinct, many = np.arange(100.0), np.repeat(np.arange(200.0, 210.0), 10)
     assert "Among the members, a record" in copied(many, distinct)
     assert "Among the non-members, a record" in copied(distinct, many)
-    assert "has 0.0 there" in copied(many, distinct)
+    assert "has 0.0 copies there" in copied(many, distinct)
     assert not copied(distinct, distinct + 1000)
     assert not copied(np.repeat(distinct, 2), distinct + 1000)  # the bounds' slack covers pairs
 

@@ -269,20 +269,20 @@ def test_records_in_a_model_that_claims_to_hide_them_are_told():
     model = OutputPerturbationClassifier(epsilon=1.0, bounds=(-3, 3), classes=[0, 1]).fit(X, y)
     model.kept_ = X[:20].copy()
     says = check_disclosure(model, X, y)["stored records"].says
-    assert says.startswith("20 of 200 training records stand in ")
-    assert says.endswith(" rules out unless they are public or there by chance")
+    assert says.startswith("20 of 200 training records are stored in ")
+    assert says.endswith(" rules out unless they are public or coincidences")
 
 
 def test_many_fitted_numbers_are_no_reproach_to_a_private_model():
     """Networks have them, and the sign stood without a word under a verdict of "consistent"."""
     private = OutputPerturbationClassifier(epsilon=1.0, bounds=(-3, 3), classes=[0, 1]).fit(X, y)
     for model, more in (
-        (private, "; so many could hold every record, but a claim that is true limits what they"),
+        (private, "; so many could hold every record, but a true claim limits what they reveal"),
         (LogisticRegression().fit(X, y), "; so many could hold every record"),
     ):
         says = check_disclosure(model, X[:9])["degrees of freedom"].says
         assert says.startswith(f"9 records minus 7 fitted numbers leave 2{more}")
-        assert says.endswith("tell" if model is private else "record")
+        assert says.endswith("reveal" if model is private else "record")
         enough = check_disclosure(model, X)["degrees of freedom"].says
         assert enough == "200 records minus 7 fitted numbers leave 193"
 
@@ -420,7 +420,7 @@ def test_it_is_a_section_of_the_audit():
     assert report.disclosure == check_disclosure(tree, X, y, X_new, y_new)
     assert report.to_dict()["disclosure"]["flagged"]
     told = "    smallest leaf: fewest records in a leaf"
-    assert f"signs of disclosure, which by themselves prove no leak:\n{told}" in repr(report)
+    assert f"signs of disclosure, which do not prove a leak:\n{told}" in repr(report)
     page = report.to_html()
     assert "Signs of disclosure" in page
     assert disclosure.SIGNS in page

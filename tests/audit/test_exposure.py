@@ -49,7 +49,7 @@ def test_it_is_in_every_form_of_the_report(report):
     assert told["n_exposed"] == len(report.exposed_records())
     assert "most exposed: subgroup C, AUC" in repr(report)
     page = report.to_html()
-    assert "Who is most exposed" in page
+    assert "Most exposed groups" in page
     assert "subgroup C" in page
 
 

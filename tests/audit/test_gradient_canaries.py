@@ -230,7 +230,7 @@ def test_a_bug_shows_in_the_sampling(bug):
         report = audited(PLANTED)
     assert not report.sampled
     assert report.verdict == "VIOLATED"
-    assert "records did not take part by coins of their own" in repr(report)
+    assert "records were not sampled by independent coins" in repr(report)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -358,10 +358,10 @@ def test_the_report_says_what_was_done_and_assumed():
     text = repr(audited())
     assert "canaries: long gradients in one weight each" in text
     assert "or a record that contributes nothing" in text
-    assert "the training is the claimed one, but for the size of its noise" in text
+    assert "the training is the claimed one, except for the size of its noise" in text
     assert "holds only if canaries do not interfere" in text
     assert "assumes that the claim holds for gradients of any direction" in text
-    assert "taken twice" not in text
+    assert "applied twice" not in text
 
 
 def test_the_budget_is_charged_once_and_the_network_left_alone():

@@ -80,7 +80,7 @@ def test_the_page_says_what_it_is_about(honest):
     assert told["Command"] == "skprivacy audit patients.csv"
     assert told["Schema, SHA-256"] == "ab" * 32
     assert told["Ledger, SHA-256"] == "cd" * 32
-    assert told["Seeds of public chance"] == "splits 3"
+    assert told["Public seeds"] == "splits 3"
     assert re.search(r"skprivacy \S+, python 3\.\S+, numpy \S+, scikit-learn", told["Versions"])
 
 
@@ -219,11 +219,11 @@ def test_the_origin_is_in_the_words_of_what_was_tested(turned):
         f"{100 * share:.3g} % of the members at no more than {100 * wrong:.3g} %" in found.shown_by
     )
     assert found.epsilon_lower_bound == pytest.approx(np.log((share - 1e-6) / wrong))
-    assert ("upside down" in found.shown_by) is (turned == -1)
+    assert ("scores reversed" in found.shown_by) is (turned == -1)
     # a fifth of the others stand out below
     found = finding(turned * (np.r_[rest, few + 1] + n), turned * (np.r_[rest, few] + n))
     assert found.shown_by.startswith("it clears at least ")
-    assert ("upside down" in found.shown_by) is (turned == -1)
+    assert ("scores reversed" in found.shown_by) is (turned == -1)
 
 
 def test_an_area_is_no_point():
@@ -233,7 +233,7 @@ def test_an_area_is_no_point():
         Evidence((weak,), 0.95), 0.0
     )
     upside_down = origin_in_words(Evidence((weak,), 0.95, mirrored=True), 0.0)
-    assert "at least 0.95, once its scores are read upside down" in upside_down
+    assert "at least 0.95, with its scores reversed" in upside_down
     low = np.arange(100.0)
     assert gather(low, low + 80, delta=0.0, alpha=0.05).mirrored
     assert not gather(low + 80, low, delta=0.0, alpha=0.05).mirrored
@@ -262,7 +262,10 @@ def test_a_verdict_that_could_not_have_been_another_is_not_green(honest):
     assert repr(report).count("could have refuted") == 1
     page = report.to_html()
     assert '<div class="verdict open"><strong>Consistent with the claim, but no audit of so' in page
-    assert "as none could have done with so few records" in answers(report)["How sure is that?"]
+    assert (
+        "With so few records, no attack could have refuted it"
+        in answers(report)["How sure is that?"]
+    )
     assert honest.could_refute
     assert '<div class="verdict good"><strong>Consistent with the claim</strong>' in (
         honest.to_html()

@@ -127,7 +127,7 @@ def test_the_exposed_people_are_found_and_no_others():
     assert "Values of patient<small>in training, not" in report.to_html()
     ward[3] = 1 - ward[3]  # one visit of one patient
     pair = tuple(ward[whose.index] for whose in groups)
-    with pytest.raises(ValueError, match=r"part the records of 1 values of patient.* the same in"):
+    with pytest.raises(ValueError, match=r"differ within 1 values of patient.* equal in all"):
         audit(model, *records, attacks=[LossThreshold()], groups=groups, subgroups=pair)
 
 
@@ -310,7 +310,7 @@ def test_tables_of_probabilities_are_audited_by_people_too():
     assert found.n_shadows == 4
     of_records = of_people.copy()
     of_records[0, 0] = ~of_records[0, 0]
-    with pytest.raises(ValueError, match="gives 1 times some records of a patient"):
+    with pytest.raises(ValueError, match="only some records of a patient, in 1 cases"):
         audit_predictions(*given, **pooled, shadow_trained=of_records, groups=groups)
 
 

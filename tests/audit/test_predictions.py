@@ -137,7 +137,7 @@ def test_shadow_models_that_tell_members_would_be_noticed():
     told[:, :3000] = told[0] = False
     shadows["shadow_trained"] = told
     attack = LiRA(floor=0.01, variance="global")
-    with pytest.raises(ValueError, match="tells who is a member"):
+    with pytest.raises(ValueError, match="depends on membership"):
         audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
     with mock.patch.object(predictions, "_check_drawn_blindly"):
         report = audit_predictions(*tables, epsilon=0.0, attacks=attack, **shadows)
@@ -197,7 +197,7 @@ MEMBERS[0] = False
         (SHADOWS | {"shadow_trained": TRAINED[:, :9]}, r"shadow_trained has shape \(8, 9\)"),
         (SHADOWS | {"shadow_trained": TRAINED * 0.5}, "shadow_trained has shape .* float64"),
         (SHADOWS | {"shadow_trained": TRAINED | True}, "trained on 600 of the records"),
-        (SHADOWS | {"shadow_trained": MEMBERS}, "tells who is a member: shadow model 1"),
+        (SHADOWS | {"shadow_trained": MEMBERS}, "depends on membership: shadow model 1"),
         (SHADOWS | {"shadow_probas": SHADOW_PROBAS[[0] * 8]}, "cannot measure anything"),
         ({"epsilon": -1}, "epsilon=-1 must be"),
         ({"epsilon": 1.0, "delta": 2}, "delta=2 must be"),

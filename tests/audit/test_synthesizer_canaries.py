@@ -233,8 +233,8 @@ def test_a_mixture_keeps_types_and_knows_whom_no_coin_touches():
     random = np.random.default_rng(0)
     facts = SCHEMA.check_kinds("test", missing=True)
     for coin in ("add_remove", "replace_one"):
-        mixture = Mixture.drawn(X, facts, 30, coin, random)
-        table = mixture.training()
+        mixture = Mixture.draw(X, facts, 30, coin, random)
+        table = mixture.training_table()
         assert (table.dtypes == X.dtypes).all()
         present = int(mixture.trained.sum())
         assert len(table) == (370 + present if coin == "add_remove" else 400)
@@ -267,9 +267,9 @@ def test_too_few_coins_are_said_to_be():
         (ValueError, "alpha=1", synthesizer(), (X,), {"alpha": 1}),
         (ValueError, "at least 1e-80", synthesizer(), (X,), {"alpha": 1e-99}),
         (ValueError, "random_state='a'", synthesizer(), (X,), {"random_state": "a"}),
-        (ValueError, "a column for each", synthesizer(), (np.ones((30, 2)),), {}),
+        (ValueError, "one column for each", synthesizer(), (np.ones((30, 2)),), {}),
         (ValueError, "neither classes nor", synthesizer(), (X, X["rich"]), {}),
-        (ValueError, "column of its own",
+        (ValueError, "column that X does not hold",
          synthesizer(schema=FEATURES, label=None), (PARTS[0], np.ones((400, 2))), {}),
     ],
 )  # fmt: skip

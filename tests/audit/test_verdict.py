@@ -142,12 +142,12 @@ def test_exchanged_groups_are_told_first_where_nothing_is_claimed():
     assert "exchanged" in repr(report).splitlines()[1]
     assert repr(report).count("exchanged") == 1
     page = report.to_html()
-    assert "Nothing yet. Have the groups of records checked and the audit repeated." in page
-    assert "on records that cannot be what they were taken for" in page
-    assert "What the attacks showed says nothing about it." in page
+    assert "Nothing yet. Have the samples of records checked and the audit repeated." in page
+    assert "the samples of records are not what an audit assumes" in page
+    assert "The attacks therefore say nothing about it." in page
     assert "The attacks showed that it leaks" not in page
     assert report.epsilon_lower_bound > 0
-    assert "upside down" in page
+    assert "scores reversed" in page
     assert "highest rate that the claim allows" not in page
 
 

@@ -160,7 +160,7 @@ def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
     """Were the events counted in runs that chose them, the test above would fail."""
 
     def seen(self, n):
-        return self.up_to(n) if self.n_made else original(self, n)
+        return self.pilot_runs(n) if self.n_made else original(self, n)
 
     original = _attack.Runs.fresh
     with mock.patch.object(_attack.Runs, "fresh", seen):
@@ -506,14 +506,14 @@ def test_noise_of_a_norm_is_told_by_what_a_run_is_nearer_to():
         return np.mean(score(runs) > np.quantile(score(others), 0.99))
 
     learn, check = ((runs(record), runs(0.0)) for _ in range(2))
-    _, of_numbers = _tells._of_middles(*learn, ())
+    _, of_numbers = _tells._midpoint_scores(*learn, ())
     sums = max(told(score, *check) for score in _tells._linear(*learn))
     assert told(of_numbers, *check) > sums + 0.03
     # With seven that a model makes of them, which take the places of the noisy ones.
     learn, check = (
         [np.c_[side, np.tanh(4 * side - 2 * record)] for side in sides] for sides in (learn, check)
     )
-    _, of_numbers, of_step = _tells._of_middles(*learn, [slice(0, 7)])
+    _, of_numbers, of_step = _tells._midpoint_scores(*learn, [slice(0, 7)])
     assert told(of_step, *check) > told(of_numbers, *check) + 0.03
     assert told(of_step, *check) > told(exact, *check) - 0.01
     huge = np.full((1, 14), 1e300)

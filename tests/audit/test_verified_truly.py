@@ -49,7 +49,7 @@ def test_the_sides_take_turns_in_random_order():
     """A release that tells the time would tell all runs with the record, made first, apart."""
     count = itertools.count()
     runs = Runs(lambda side: (side, next(count)), Pair("", 1, 0), 1)
-    sides = [*runs.up_to(100), *runs.fresh(100)]
+    sides = [*runs.pilot_runs(100), *runs.fresh(100)]
     assert [{run[0] for run in side} for side in sides] == [{1}, {0}, {1}, {0}]
     told = [np.array([run[1] for run in side]) for side in sides]
     assert sorted(np.concatenate(told)) == list(range(400))
@@ -154,12 +154,12 @@ def test_seeds_in_and_around_what_has_its_own_noise_are_public(model):
     ids=str,
 )
 def test_what_a_claim_takes_for_public_is_read_in_its_assumptions(estimator, agreed):
-    assert Agreed.of(Fits(estimator).claim((DATA, np.arange(8) % 2))) == agreed
+    assert Agreed.from_guarantee(Fits(estimator).claim((DATA, np.arange(8) % 2))) == agreed
 
 
 def test_a_claim_that_takes_facts_of_the_data_for_public_is_tested_as_one():
     """Neighbours with other labels or ranges were told apart at once; it is not what it claims."""
-    with mock.patch.object(verification, "_verified") as verified:
+    with mock.patch.object(verification, "_test_claim") as verified:
         verify_privacy(OutputPerturbationClassifier(), epsilon=3.0)
     pairs = verified.call_args.args[1]
     assert len(pairs) > 10

@@ -81,8 +81,11 @@ def changed(tables, tmp_path, change):
         (lambda f: f.drop(columns="member"), "changed.csv lacks the column 'member'"),
         (lambda f: f.assign(member="0"), "must hold members and non-members"),
         (lambda f: f.assign(member="maybe"), "has 'maybe' in column 'member'; expected 1 or 0"),
-        (lambda f: f.assign(label="perhaps"), "label 'perhaps' without a column"),
-        (lambda f: f.assign(no="high"), "holds 'high' in row 1 of column 'no', which is no prob"),
+        (lambda f: f.assign(label="perhaps"), "label 'perhaps', but no column for it"),
+        (
+            lambda f: f.assign(no="high"),
+            "holds 'high' in row 1 of column 'no', which is not a prob",
+        ),
         (lambda f: f.assign(no=""), "changed.csv holds '' in row 1 of column 'no'"),
         (lambda f: f.assign(no="0.9"), "changed.csv has rows that do not sum to one"),
         (lambda f: f.assign(no="nan"), "changed.csv holds 'nan' in row 1 of column 'no'"),
@@ -110,20 +113,20 @@ def test_tables_are_read_as_r_writes_them(tables, tmp_path, capsys):
         assert main(["audit-predictions", str(path)]) == 0
         told.append(capsys.readouterr())
     assert told[0].out == told[1].out == told[2].out
-    assert "the first column has no name" in told[1].err
+    assert "the first column, which has no name, is ignored" in told[1].err
     assert "--sep semicolon --decimal ','" in told[2].err
 
 
 def test_a_delta_alone_claims_nothing(tables, capsys):
     assert main(["audit-predictions", str(tables / "target.csv"), "--delta", "1e-5"]) == 2
-    assert "--delta alone claims nothing" in capsys.readouterr().err
+    assert "--delta needs --epsilon" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda f: f[::-1], "must hold the records of"),
-        (lambda f: f[:9], "it has 9 rows"),
+        (lambda f: f[:9], "its 9 labels differ"),
         (lambda f: f.rename(columns={"no": "nope"}).assign(label="1"), "has the classes"),
     ],
 )

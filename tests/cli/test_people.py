@@ -54,7 +54,7 @@ def test_a_column_that_says_whose_records_these_are_is_asked_about(folder, capsy
     train = f"train visits.csv --schema schema.json {LINEAR}"
     code, _, told = run(train, capsys)
     assert code == 0
-    assert "about single records. If anybody has several, pass `--groups patient_id`." in told
+    assert "for single records. If people have several records, pass `--groups patient_id`." in told
     assert "single records" not in run(f"{train} --groups patient_id", capsys)[2]
 
 
@@ -62,14 +62,14 @@ def test_a_column_that_says_whose_records_these_are_is_asked_about(folder, capsy
 def halves():
     """Watch who is on which side."""
     seen = []
-    whole = _data.Records.halved
+    whole = _data.Records.split_random
 
     def noting(self, *args):
         parts = whole(self, *args)
         seen.append([dict.fromkeys(part.groups).keys() for part in parts])  # sets, in order
         return parts
 
-    with mock.patch.object(_data.Records, "halved", noting):
+    with mock.patch.object(_data.Records, "split_random", noting):
         yield seen
 
 
@@ -120,7 +120,7 @@ def test_subgroups_that_part_somebodys_records_are_refused_before_the_charge(cap
     line = f"audit {TABLE} {LINEAR} --subgroups weight --rows 90 --budget visits.ledger"
     code, _, err = run(line, capsys)
     assert code == 2
-    assert "subgroups by 'weight' part the records of" in err
+    assert "subgroups by 'weight' differ within" in err
     assert budget.entries().empty
 
 
@@ -139,7 +139,7 @@ def test_sweep_is_about_people(capsys):
     ("line", "words"),
     [
         (f"train adult {LINEAR} --groups age", "Leave out --target, --schema and --groups"),
-        (f"train visits.csv --schema schema.json --groups who {LINEAR}", "no column 'who'"),
+        (f"train visits.csv --schema schema.json --groups who {LINEAR}", "'who' is not a column"),
         (f"train visits.csv --schema schema.json --groups age {LINEAR}", "is also a feature"),
         (f"train visits.csv --schema schema.json --groups ill {LINEAR}", "is also the target"),
         (f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 34 --rows 100", "values of patient_id, fewer"),

@@ -119,7 +119,7 @@ def test_an_attack_that_compares_classes_is_refused_before_any_charge(folder, ca
         line = f"{command} {NUMBERS} --attack shokriattack --budget b.ledger"
         code, _, err = run(line, capsys)
         assert code == 2
-        assert "compares classes, and the target holds numbers" in err
+        assert "compares classes, but the target holds numbers" in err
     assert len(charged()) == 0
 
 
@@ -134,7 +134,7 @@ def test_labels_alone_are_audited_by_the_attack_on_labels(folder, capsys):
     for more, words in (
         ("--attack rmia", "labels alone"),
         ("--subgroups area", "hides no members"),
-        ("--rows 150", "at least 100 records"),
+        ("--rows 150", "at least 100 training records"),
     ):
         code, _, err = run(f"audit {line} {more} --budget b.ledger", capsys)
         assert code == 2
@@ -151,7 +151,7 @@ def test_a_sweep_charges_a_budget_and_keeps_one_model(folder, capsys):
     )
     code, out, _ = run(line, capsys)
     assert code == 0
-    assert "if that was chosen before any score was seen:\nguarantee: 3.00-DP" in out
+    assert "if this epsilon was chosen before any score was seen:\nguarantee: 3.00-DP" in out
     budget = PrivacyBudget.open("b.ledger")
     assert len(charged()) == 5  # two splits at two epsilons, and the last model
     assert budget.guarantee().epsilon() == pytest.approx(11)
@@ -215,7 +215,7 @@ def test_an_interrupted_sweep_goes_on_and_pays_once(folder, capsys, monkeypatch)
     monkeypatch.setattr(OutputPerturbationClassifier, "fit", interrupted)
     code, _, err = run(line, capsys)
     assert code == 130
-    assert err.endswith("interrupted; the same command goes on from kept\n")
+    assert err.endswith("interrupted; run the same command to resume from kept\n")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert run(line, capsys)[0] == 0

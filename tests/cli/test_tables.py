@@ -81,7 +81,7 @@ def test_other_kinds(name, write, needs, tmp_path, monkeypatch):
     path = tmp_path / name
     getattr(TABLE, write)(path, **({"index": False} if write == "to_excel" else {}))
     pd.testing.assert_frame_equal(_tables.read(path, options()), TABLE)
-    with pytest.raises(UserError, match=r"no CSV file\. Leave --sep out"):
+    with pytest.raises(UserError, match=r"not a CSV file\. Leave --sep out"):
         _tables.read(path, options(sep=";"))
     path.write_bytes(b"nothing")
     with pytest.raises(UserError, match=f"{name} cannot be read as"):
@@ -100,10 +100,10 @@ def test_other_kinds(name, write, needs, tmp_path, monkeypatch):
         ("t.csv", b"a,b\n1,\xff\n", {"encoding": "utf-8"}, "it is not utf-8. Pass --encoding"),
         ("t.csv", b"a,b\n1,2\n1,2,3,4\n", {}, "--sep, --encoding and --decimal"),
         ("t.csv", b"a,a\n", {}, "at least one row"),
-        ("t.csv", b"a, a \n1,2\n", {}, "several columns of the name 'a'"),
+        ("t.csv", b"a, a \n1,2\n", {}, "several columns named 'a'"),
         ("t.csv.gz", b"nothing", {}, r"t\.csv\.gz cannot be read"),
-        ("t.zip", b"PK", {}, "of a kind that is not read. Save it as CSV"),
-        ("t.xls", b"", {}, "of a kind that is not read"),
+        ("t.zip", b"PK", {}, "has an unsupported format. Save it as CSV"),
+        ("t.xls", b"", {}, "has an unsupported format"),
     ],
 )
 def test_errors_name_the_file_and_the_option(name, content, given, words, tmp_path):

@@ -190,7 +190,7 @@ def test_options_from_a_file(folder, capsys):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("epsilo = 1", "'epsilo' is no option of this command"),
+        ("epsilo = 1", "'epsilo' is not an option of this command"),
         ("epsilon = 'one'", "epsilon = 'one'"),
         ("epsilon = true", "epsilon = True"),
         ("quiet = 1", "must be true or false"),
@@ -234,9 +234,12 @@ def test_lists_in_a_file(folder, capsys):
     [
         ("--epsilon -1", "epsilon must be positive; got -1"),
         ("--model Perceptron", "--model 'Perceptron' is not known"),
-        ("--model os.path", "is no estimator"),
+        ("--model os.path", "is not an estimator"),
         ("--model no.such.Thing", "No module named"),
-        ("--model AdaSSPRegressor", "is for numbers, and the target of patients.csv holds classes"),
+        (
+            "--model AdaSSPRegressor",
+            "predicts numbers, but the target of patients.csv holds classes",
+        ),
         ("--set epochs", "expected NAME=VALUE"),
         (f"{LINEAR} --set epochs=5", "'epochs'. The parameters of ObjectivePerturbationClassifier"),
         ("--set epoch=5", "no parameter 'epoch'. The parameters of DPSGDClassifier are"),
@@ -355,10 +358,10 @@ def test_votes_on_public_records(folder, capsys):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("--public agreed.csv", "DPSGDClassifier is not. Pass --model PATEClassifier"),
+        ("--public agreed.csv", "DPSGDClassifier is not one. Pass --model PATEClassifier"),
         ("--model PATEClassifier --public none.csv", "there is no table none.csv"),
-        ("--model PATEClassifier --public agreed.csv", "private records have: age"),
-        ("--model PrivateKNNClassifier", "measures distances between numbers, and smokes"),
+        ("--model PATEClassifier --public agreed.csv", "columns of the private records: age"),
+        ("--model PrivateKNNClassifier", "measures distances between numbers, but smokes"),
     ],
 )
 def test_public_records_that_are_of_no_use_are_told_before_any_charge(line, words, folder, capsys):

@@ -50,7 +50,7 @@ def test_probabilities_stay_probabilities_and_nothing_is_claimed(defence):
     np.testing.assert_array_equal(model.predict(X), model.classes_[shown.argmax(axis=1)])
     if not isinstance(model, RoundedClassifier):
         np.testing.assert_array_equal(model.predict(X), model.estimator_.predict(X))
-    said = f"no claim: {type(model).__name__} changes what is shown, and proves nothing"
+    said = f"no claim: {type(model).__name__} changes what the model shows, but proves nothing"
     assert claim_of(model).reason == said
     assert claim_of(make_pipeline(model).fit(X, y)).reason == said
 
