@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
+from .._docs import fill_docs
 from .._validation import Interval
 from . import scores
 from ._records import fingerprints
@@ -17,6 +18,7 @@ from ._shadowed import ShadowedAttack
 __all__ = ["VulnerableRecordsAttack"]
 
 
+@fill_docs
 class VulnerableRecordsAttack(ShadowedAttack):
     """Long et al. 2018: accuse only records that have few neighbours.
 
@@ -27,25 +29,16 @@ class VulnerableRecordsAttack(ShadowedAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     radius : float, default=0.1
         Records whose predictions are closer than this are neighbours. The distance is the root
         mean square over models of the Euclidean distance of the probabilities; the radius lies in
         (0, sqrt(2)).
     max_neighbours : int, default=5
         Records with more neighbours among those given to ``fit`` are not accused.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     References
     ----------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval, label_columns
 from ._predictions import predict_aligned
@@ -25,6 +26,7 @@ FLOOR = 1e-4
 SHARE_OF_MEAN = 0.2
 
 
+@fill_docs
 class IndirectInference(ShadowedAttack):
     """Indirect inference of Long et al. 2018: the record itself is never queried.
 
@@ -35,26 +37,16 @@ class IndirectInference(ShadowedAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     n_queries : int, default=2000
         At most as many of the records given to ``fit`` are queried.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
 
     Notes
     -----

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._clones import asked
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from .._validation import Interval, check_random_state
 from ._decision_distance import Oracle, decision_distance
@@ -24,6 +25,7 @@ NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)
 HALVINGS = 8
 
 
+@fill_docs
 class LabelOnlyAttack(MembershipAttack):
     """Infer membership from labels alone (Choquette-Choo et al. 2021; Li & Zhang 2021).
 
@@ -44,8 +46,7 @@ class LabelOnlyAttack(MembershipAttack):
         Maximum number of queries for each record.
     random_state : int, RandomState instance or None, default=0
         Seeds the noise and the paths, which are the same for every record.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Attributes
     ----------

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from .._blas import one_blas_thread
+from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval
 from . import scores
@@ -37,6 +38,7 @@ MOST_SEARCHED = 10_000
 MOST_DIFFERENCES = 2e10
 
 
+@fill_docs
 class LearnedRatio(ShadowedAttack):
     """Learn to recognise members on shadow models: LiRA's and RMIA's scores, and the neighbours'.
 
@@ -48,8 +50,7 @@ class LearnedRatio(ShadowedAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     n_shadows : int, default=16
         Number of shadow models to train if ``pool`` is None; even, at least 4.
     pool : ShadowPool, default=None
@@ -60,13 +61,11 @@ class LearnedRatio(ShadowedAttack):
         Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
         Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     model_ : Pipeline
         The logistic regression.
     power_ : float

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._clones import without_values
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from .._validation import Interval, raise_alone
 from . import scores
@@ -29,6 +30,7 @@ PRIOR_OF = {"global": PRIORS[-1], "per_example": PRIORS[0]}
 USUAL = (0.01, 16.0)
 
 
+@fill_docs
 class LiRA(ShadowedAttack):
     """Likelihood ratio attack (Carlini et al. 2022).
 
@@ -37,10 +39,8 @@ class LiRA(ShadowedAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     online : bool, default=False
         Whether to compare also with models trained on the record. Every scored record must then be
         among those that the pool was trained on.
@@ -55,20 +55,12 @@ class LiRA(ShadowedAttack):
         ``augment(X)`` returns a list of variants of the records, row by row (shifted images,
         records with a little noise; seed the noise). Scores are summed over the records and
         their variants, since members stand out on variants as well.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     floor_ : float
         The floor in use.
     prior_ : float

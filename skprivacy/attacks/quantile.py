@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from .._blas import one_thread
+from .._docs import fill_docs
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import label_columns
 from . import scores
@@ -26,6 +27,7 @@ N_FOLDS = 3
 HIGH = 0.9
 
 
+@fill_docs
 class QuantileAttack(MembershipAttack):
     """Quantile regression (Bertran et al. 2023): a threshold for each record, no shadow models.
 
@@ -34,13 +36,11 @@ class QuantileAttack(MembershipAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     regressor : regressor with a ``quantile`` parameter, default=None
         Fitted at two levels. None: gradient boosting on the class and the features, with text and
         categories encoded as numbers.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Notes
     -----

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from .._validation import Interval
 from . import scores
@@ -26,6 +27,7 @@ USUAL = 0.3
 SHARES: tuple[float, ...] = (USUAL, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
+@fill_docs
 class RMIA(ShadowedAttack):
     """Robust membership inference attack (Zarifzadeh et al. 2024), strong with few shadow models.
 
@@ -34,10 +36,8 @@ class RMIA(ShadowedAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     online : bool, default=False
         Whether the mean includes models trained on the record. Every record, those given to
         ``fit`` included, must then be among those that the pool was trained on.
@@ -48,20 +48,12 @@ class RMIA(ShadowedAttack):
         record: ``((1 + a) p_out + 1 - a) / 2``. It is lower for targets that overfit more. "auto"
         takes what finds most members of shadow models when these attack each other, as in
         :class:`LiRA`; 0.3 where that cannot be tried.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     population_ratio_ : ndarray of shape (n_records,)
         Ratios of the records given to ``fit``.
     offline_a_ : float

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from .._docs import fill_docs
 from ._moments import Moments, log_ratio, standard_score
 
 __all__ = [
@@ -55,113 +56,59 @@ def _others(proba: Float64Array, label: Labels) -> Float64Array:
     return rest
 
 
+@fill_docs
 def correctness(proba: Float64Array, label: Labels) -> Float64Array:
     """Return 1 if the model predicts the true class, else 0 (gap attack, Yeom et al. 2018).
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return (proba.argmax(axis=1) == label).astype(float)
 
 
+@fill_docs
 def confidence(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the probability of the true class.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return _of_label(proba, label)
 
 
+@fill_docs
 def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the highest probability; the label is ignored (ML-Leaks adversary 3, Salem 2019).
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return proba.max(axis=1)
 
 
+@fill_docs
 def loss(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the cross-entropy loss (Yeom et al. 2018).
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return np.log(np.maximum(_of_label(proba, label), FLOOR))
 
 
+@fill_docs
 def entropy(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the entropy of the prediction; the label is ignored.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
+@fill_docs
 def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the modified entropy (Song & Mittal 2021), which uses the true class.
 
     The modified entropy, ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``, is small for
     a confident correct prediction and large for a confident wrong one.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     p = _of_label(proba, label)
     rest = _others(proba, label)
@@ -169,41 +116,23 @@ def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
 
 
+@fill_docs
 def logit(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the log-odds of the true class: ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
     ``1 - p_y`` is the sum over the other classes: near ``p_y = 1``, subtraction loses precision.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     p = np.maximum(_of_label(proba, label), FLOOR)
     return np.log(p) - np.log(np.maximum(_others(proba, label).sum(axis=1), FLOOR))
 
 
+@fill_docs
 def margin(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the probability of the true class minus the highest other one, in [-1, 1].
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return _of_label(proba, label) - _others(proba, label).max(axis=1)
 

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._docs import fill_docs
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval
 from . import scores
@@ -25,15 +26,14 @@ Float64Array = NDArray[np.float64]
 ALL_CLASSES = -1
 
 
+@fill_docs
 class ShokriAttack(ShadowedAttack):
     """Shokri et al. 2017: an attack model for each class, trained on shadow models.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     attack_model : classifier with ``predict_proba``, default=None
         Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
@@ -44,20 +44,12 @@ class ShokriAttack(ShadowedAttack):
         Whether to train one attack model for each class. A class without members or without
         non-members among the training vectors gets the attack model of all classes, which also
         takes the true class: as an indicator, and its probability.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
 
     Notes
     -----
@@ -163,6 +155,7 @@ class ShokriAttack(ShadowedAttack):
         return values
 
 
+@fill_docs
 class MLLeaksAttack(ShokriAttack):
     """ML-Leaks, adversaries 1 and 2 (Salem et al. 2019): the highest probabilities, no labels.
 
@@ -174,8 +167,7 @@ class MLLeaksAttack(ShokriAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     n_shadows : int, default=2
         Number of shadow models to train if ``pool`` is None; even.
     top : int, default=3
@@ -191,8 +183,7 @@ class MLLeaksAttack(ShokriAttack):
         Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
         Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Notes
     -----

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from . import scores
 from ._shadowed import ShadowedAttack
@@ -16,27 +17,20 @@ from .threshold import rank_among
 __all__ = ["ShadowThreshold"]
 
 
+@fill_docs
 class ShadowThreshold(ShadowedAttack):
     """Call a record a member if its signal exceeds the best threshold on shadow models.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     signal : str, default="modified_entropy"
         One of ``skprivacy.attacks.scores.SIGNALS``, as for :class:`SignalThreshold`.
     per_class : bool, default=True
         Whether each class has its own threshold. Classes without members or without non-members
         of the shadow models use the threshold for all records.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
+    %(n_shadows)s
+    %(shadow_pool)s
 
     Notes
     -----

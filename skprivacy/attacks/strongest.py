@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from ._shadowed import ShadowedAttack
 from .learned import LearnedRatio
 from .lira import LiRA
@@ -15,6 +16,7 @@ from .rmia import RMIA
 __all__ = ["StrongestAttack"]
 
 
+@fill_docs
 class StrongestAttack(ShadowedAttack):
     """The attack that finds most members of shadow models; the default of ``audit``.
 
@@ -25,28 +27,18 @@ class StrongestAttack(ShadowedAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     online : bool, default=False
         Whether online attacks and :class:`LearnedRatio` take part: they compare also with models
         trained on the record. Every record, those given to ``fit`` included, must then be among
         those that the pool was trained on.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     attack_ : LearnedRatio, LiRA or RMIA
         The fitted winner; its ``power_`` is the share of members of shadow models that it found.
     powers_ : dict of str to float

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._docs import fill_docs
 from .._sklearn import HasMethods
 from . import scores
 from ._records import fingerprints
@@ -24,6 +25,7 @@ Float64Array = NDArray[np.float64]
 N_HIGHEST = 10
 
 
+@fill_docs
 class SupervisedAttack(MembershipAttack):
     """Learn from known members and non-members what the target's predictions for members look like.
 
@@ -34,8 +36,7 @@ class SupervisedAttack(MembershipAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     attack_model : classifier with ``predict_proba``, default=None
         Learns membership. None: the mean of a logistic regression and a
         forest of extremely randomised trees.

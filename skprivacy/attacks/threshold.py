@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from . import scores
 from ._shadowed import ShadowedAttack
@@ -15,6 +16,7 @@ from .membership import MembershipAttack
 __all__ = ["ReferenceThreshold", "SignalThreshold"]
 
 
+@fill_docs
 class SignalThreshold(MembershipAttack):
     """Call a record a member if a signal of the target's prediction is high.
 
@@ -23,8 +25,7 @@ class SignalThreshold(MembershipAttack):
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     signal : str, default="modified_entropy"
         One of ``skprivacy.attacks.scores.SIGNALS``: "loss" (Yeom et al. 2018), "correctness"
         (the gap attack), "confidence", "max_confidence", "entropy", "modified_entropy" (Song &
@@ -32,8 +33,7 @@ class SignalThreshold(MembershipAttack):
     per_class : bool, default=False
         Rank the signal among the records of the same class that were given to ``fit``. Records of
         classes without such records are ranked among all of them.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     References
     ----------
@@ -93,25 +93,18 @@ class SignalThreshold(MembershipAttack):
         return rank
 
 
+@fill_docs
 class ReferenceThreshold(ShadowedAttack):
     """Attack-R of Ye et al. 2022: rank the target among models not trained on the record.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     n_shadows : int, default=16
         Number of shadow models to train if ``pool`` is None; even. The score has this many steps,
         so low false positive rates need many.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     References
     ----------

@@ -11,6 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 
 from .._blas import one_blas_thread
+from .._docs import fill_docs
 from .._sklearn import HasMethods
 from .._validation import Interval
 from ._modules import askable
@@ -27,6 +28,7 @@ N_FOLDS = 5
 RIDGE = 1e-4  # of the mean variance: AUC .95 at 1e-3, .97 from 1e-4 to 1e-6 (Location-30)
 
 
+@fill_docs
 class UpdatesAttack(MembershipAttack):
     """Infer membership from model updates, by the best linear test of each round.
 
@@ -46,8 +48,7 @@ class UpdatesAttack(MembershipAttack):
         (Nasr et al.). None: logistic regression with balanced classes on scaled features.
     n_reference : int, default=1000
         At most so many non-members tell what gradients are like; chosen by fingerprint.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Notes
     -----

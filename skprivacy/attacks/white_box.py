@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._torch import torch_is_named
 from .._validation import Interval, check_random_state
 from ._networks import Layer, open_network
@@ -25,6 +26,7 @@ Float64Array = NDArray[np.float64]
 N_FOLDS = 5
 
 
+@fill_docs
 class WhiteBoxAttack(MembershipAttack):
     """Nasr et al. 2019, passive: an attack network that sees gradients and activations.
 
@@ -45,8 +47,7 @@ class WhiteBoxAttack(MembershipAttack):
         another fifth of these records.
     random_state : int, RandomState instance or None, default=None
         Seed of the attack network.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Notes
     -----
