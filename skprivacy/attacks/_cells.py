@@ -1,4 +1,4 @@
-"""Records as cells: the value of a category, or the part of the population a number lies in."""
+"""Records as cells: categories and numbers binned at quantiles, with counts per cell."""
 
 from __future__ import annotations
 
@@ -17,17 +17,11 @@ Codes = NDArray[np.int64]
 
 
 class Cells:
-    """The cell of each value, as learned from some records.
+    """Encode values as cells, learned from the records ``X``.
 
-    Parameters
-    ----------
-    X : records
-    n_bins : int
-        A column of more numbers than that is cut at its quantiles.
+    A column with more than ``n_bins`` distinct numbers is cut at its quantiles.
 
-    Notes
-    -----
-    **Edge cases.** Missing numbers share a cell, and so do values that are not known.
+    **Edge cases.** Missing numbers share a cell, and so do unknown categories.
     """
 
     def __init__(self, X: Any, n_bins: int) -> None:
@@ -37,7 +31,7 @@ class Cells:
         self.names = _names(X)
 
     def of(self, X: Any, name: str) -> Codes:
-        """Return codes, numbers first, shape (n, n_columns)."""
+        """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
         numbers, texts = parts(X)
         if (numbers.shape[1], texts.shape[1]) != (len(self._edges), len(self._values)):
             raise ValueError(
@@ -65,14 +59,14 @@ def _edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
 
 
 def _names(X: Any) -> list[Any]:
-    """Return the names of columns, those of numbers first."""
+    """Return the names of the columns, numeric ones first."""
     frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
     number = numeric_columns(frame)
     return [*frame.columns[number], *frame.columns[~number]]
 
 
 class Counts:
-    """How many records are in each cell of some columns together."""
+    """Contingency table: number of records in each cell of several columns."""
 
     def __init__(self, codes: Codes, columns: tuple[int, ...]) -> None:
         self._columns = list(columns)
@@ -81,7 +75,7 @@ class Counts:
         self.total = len(codes)
 
     def of(self, codes: Codes) -> NDArray[np.float64]:
-        """Return the count of the cell of each record."""
+        """Return the count of each record's cell."""
         keys = self._keys(codes)
         place = np.minimum(np.searchsorted(self._cells, keys), len(self._cells) - 1)
         return np.where(self._cells[place] == keys, self._counts[place], 0).astype(np.float64)

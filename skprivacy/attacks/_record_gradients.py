@@ -1,4 +1,4 @@
-"""Each record's gradient at given weights: its length, and its products with others and updates."""
+"""Per-record gradients at given weights: norms, and inner products with records and updates."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _BATCH = 64  # records whose gradients torch forms at once
 
 
 class Block(NamedTuple):
-    """Some weights of a network: each record's gradient by them is ``outer(left, right)``."""
+    """Gradients of some weights of a network: ``outer(left, right)`` for each record."""
 
     left: Float64Array  # (n_records, n_rows)
     right: Float64Array  # (n_records, n_columns)
-    where: NDArray[np.intp]  # (n_rows, n_columns): where in the vector of weights they stand
+    where: NDArray[np.intp]  # (n_rows, n_columns): positions in the vector of weights
 
 
 @dataclass(frozen=True)
 class RecordGradients:
-    """The gradients of the losses of records, without a matrix of records by weights.
+    """Loss gradients of records, stored as outer products instead of a matrix by weights.
 
-    **Guarantees.** The gradient of a linear layer is an outer product, so products of gradients
-    are products of small matrices; other layers have one long row a record.
+    The gradient of a linear layer is an outer product, so inner products of gradients are products
+    of small matrices. For other layers, each record has one long row.
     """
 
     blocks: list[Block]
@@ -49,13 +49,14 @@ class RecordGradients:
         return np.sum(list(sizes), axis=0)
 
     def clipped(self, norm: float) -> RecordGradients:
-        """Return them as a party clips them before it adds them up."""
+        """Return the gradients clipped to ``norm``, as a party does before summing them."""
+        # Abadi et al. 2016, DP-SGD: clip each gradient
         factor = np.minimum(1, norm / np.maximum(np.sqrt(self.squared_norms()), 1e-300))
         parts = [Block(b.left * factor[:, None], b.right, b.where) for b in self.blocks]
         return RecordGradients(parts, self.loss)
 
     def products(self, other: RecordGradients) -> Float64Array:
-        """Return the inner products of gradients, of shape (n_records, n_others)."""
+        """Return the inner products with the gradients of others, (n_records, n_others)."""
         pairs = zip(self.blocks, other.blocks, strict=True)
         return np.sum([(a.left @ b.left.T) * (a.right @ b.right.T) for a, b in pairs], axis=0)
 
@@ -73,11 +74,7 @@ class RecordGradients:
 
 
 def weights_of(model: Any) -> Float64Array:
-    """Return all weights of a network as one vector.
-
-    **Edge cases.** Modules: in the order of ``parameters()``. Others: each layer's matrix, as
-    scikit-learn keeps it, and its intercepts.
-    """
+    """Return all weights of a network as one vector, in the order of :meth:`Updates.weights_of`."""
     network, _ = open_network(model)
     if isinstance(network, ModuleNetwork):
         parts = [p.detach().cpu().numpy() for p in network.module.parameters()]
@@ -107,7 +104,7 @@ def network_at(network: Network, weights: Float64Array) -> Network:
 
 
 def record_gradients(network: Network, X: Any, label: Labels) -> RecordGradients:
-    """Return each record's gradient of the log-loss by the weights."""
+    """Return the gradient of each record's log-loss with respect to the weights."""
     if isinstance(network, PlainNetwork):
         starts, at = [], 0
         for weight in network.weights:
@@ -137,7 +134,10 @@ def _of_linear(
 
 
 def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | None:
-    """Return where each linear layer's weights stand, in order of use; None for other modules."""
+    """Return the positions of each linear layer's weights, in order of use; None if not possible.
+
+    Possible only for modules of linear layers, each used once, on one row per record.
+    """
     import torch
 
     module = network.module
@@ -164,7 +164,7 @@ def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | N
         starts[id(p)] = at
         at += p.numel()
     if at != sum(p.numel() for m in used for p in m.parameters()):
-        return None  # weights that are shared, or stand outside of layers
+        return None  # shared weights, or weights outside of layers
     places = []
     for layer in used:
         rows, columns = layer.weight.shape
@@ -176,7 +176,7 @@ def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | N
 
 
 def _of_module(network: ModuleNetwork, X: Any, label: Labels) -> RecordGradients:
-    """Return gradients of any module, one long row for each record."""
+    """Return the gradients of any module, with one long row for each record."""
     import torch
 
     module = network.module

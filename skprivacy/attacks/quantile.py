@@ -1,4 +1,4 @@
-"""Membership from quantile regression of the target's signal, without shadow models."""
+"""Membership inference by quantile regression, without shadow models (Bertran et al. 2023)."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ HIGH = 0.9
 
 @fill_docs
 class QuantileAttack(MembershipAttack):
-    """Quantile regression (Bertran et al. 2023): a threshold for each record, no shadow models.
+    """Set a threshold for each record by quantile regression (Bertran et al. 2023).
 
     The attack learns the median and a high quantile of the target's log-odds as functions of the
-    record, from records that were not in the target's training set. A member lies far above both.
+    record, from records outside the target's training set. The log-odds of a member lie far above
+    both. No shadow model is trained.
 
     Parameters
     ----------
     %(target_classifier)s
     regressor : regressor with a ``quantile`` parameter, default=None
-        Fitted at two levels. None: gradient boosting on the class and the features, with text and
-        categories encoded as numbers.
+        Cloned and fitted at two quantiles. None: gradient boosting on the class and the features,
+        with text and categories encoded as numbers.
     %(attack_fpr)s
 
     Notes
     -----
-    Records given to ``fit`` that are known to be members are left out. Every record is scored by
-    regressors that were not fitted on it (3 folds, assigned by fingerprint): otherwise their
+    Known members among the records given to ``fit`` are left out. Every record is scored by
+    regressors that were not fitted on it (3 folds, assigned by fingerprint). Otherwise their
     overfitting would look like the target's.
 
     References
@@ -81,8 +82,8 @@ class QuantileAttack(MembershipAttack):
         fold = fingerprints(X) % N_FOLDS
         if len(np.unique(fold)) < N_FOLDS:
             raise ValueError(
-                f"X holds {num_samples(X)} non-members, too few to learn from; expected dozens. "
-                "Pass more records to fit that were not in the target's training set."
+                f"X holds {num_samples(X)} non-members; expected dozens. Pass more records to fit "
+                "that were not in the target's training set."
             )
         self._values = _text_values(X)
         features = self._features(X, y)
@@ -91,6 +92,7 @@ class QuantileAttack(MembershipAttack):
             loss="quantile", max_iter=60, max_leaf_nodes=15, random_state=0
         )
         with one_thread(features.size):
+            # Bertran et al. 2023: quantile regression of the confidence score on non-members
             self._regressors = [
                 [
                     clone(base).set_params(quantile=q).fit(features[fold != k], signal[fold != k])
@@ -109,7 +111,7 @@ class QuantileAttack(MembershipAttack):
                 if here.any():
                     middle[here] = median.predict(features[here])
                     high[here] = quantile.predict(features[here])
-        # quantiles fitted separately may cross, and those of a constant model coincide
+        # separately fitted quantiles may cross, and those of a constant model are equal
         spread = np.maximum(high - middle, 0.1)
         return (signal - middle) / spread
 
@@ -125,7 +127,7 @@ class QuantileAttack(MembershipAttack):
 
 
 def _text_values(X: Any) -> dict[int, NDArray[Any]]:
-    """Return the distinct texts of each column that is not numeric, by column index."""
+    """Return the distinct texts of each non-numeric column, by column index."""
     if not isinstance(X, pd.DataFrame):
         X = as_table(X.toarray() if sparse.issparse(X) else X)
     columns = range(X.shape[1])

@@ -1,4 +1,4 @@
-"""Attack models trained on shadow models' predictions for their members and non-members."""
+"""Attack models trained on shadow models' predictions (Shokri et al. 2017; Salem et al. 2019)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL_CLASSES = -1
 
 @fill_docs
 class ShokriAttack(ShadowedAttack):
-    """Shokri et al. 2017: an attack model for each class, trained on shadow models.
+    """Train an attack model per class on shadow models' predictions (Shokri et al. 2017).
 
     Parameters
     ----------
@@ -38,12 +38,13 @@ class ShokriAttack(ShadowedAttack):
         Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
     view : {"confidence", "signals"}, default="confidence"
-        Input of the attack model for each prediction: the confidence vector, as published, or its
-        logarithm with the log-odds and the modified entropy of the true class, which is stronger.
+        Input of the attack model for each prediction. "confidence" is the vector of probabilities,
+        as published. "signals" is its logarithm, with the log-odds and the modified entropy of the
+        true class, and is stronger.
     per_class : bool, default=True
         Whether to train one attack model for each class. A class without members or without
-        non-members among the training vectors gets the attack model of all classes, which also
-        takes the true class: as an indicator, and its probability.
+        non-members among the training vectors uses an attack model for all classes, whose inputs
+        also include an indicator of the true class and its probability.
     %(shadow_pool)s
     %(attack_fpr)s
 
@@ -53,9 +54,9 @@ class ShokriAttack(ShadowedAttack):
 
     Notes
     -----
-    The records given to ``fit`` must be those that the pool was trained on, or some of them:
-    the attack model learns from every shadow model's predictions for them. Attackers without data
-    can synthesise some (:mod:`skprivacy.attacks.synthesis`).
+    The records given to ``fit`` must include records of the pool, since the attack model learns
+    from every shadow model's predictions for them. Attackers without data can synthesise records
+    (:mod:`skprivacy.attacks.synthesis`).
 
     References
     ----------
@@ -108,14 +109,16 @@ class ShokriAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        # steps 1 to 4: shadow models, and their answers for members and for others
+        # Shokri et al. 2017: the attack training set, of shadow models' predictions labelled "in"
+        # and "out"
         features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
-        # step 5: attack models that tell members from others by these answers
+        # The model for all classes serves the classes that have no model of their own.
         self._models: dict[int, Any] = {
             ALL_CLASSES: self._train(self._labelled(features, label), trained)
         }
         if not self.per_class:
             return
+        # Shokri et al. 2017: partition the attack training set by class, one attack model for each
         for c in np.unique(label):
             here = label == c
             if len(np.unique(trained[here])) > 1:
@@ -136,13 +139,12 @@ class ShokriAttack(ShadowedAttack):
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
 
     def _labelled(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
-        """Append the true class, and the features' value for it, which a linear model needs."""
+        """Append the true class and its feature, which a linear model cannot select by itself."""
         indicator = np.eye(len(self.classes_))[label]
         own = np.take_along_axis(features, label[:, None], axis=1)
         return np.column_stack([features, indicator, own])
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        # steps 6 and 7: the target's answers, judged by the attack models
         proba, label = self._target_proba(X, y)
         features = self._view(proba, label)
         values = np.empty(len(label))
@@ -157,13 +159,13 @@ class ShokriAttack(ShadowedAttack):
 
 @fill_docs
 class MLLeaksAttack(ShokriAttack):
-    """ML-Leaks, adversaries 1 and 2 (Salem et al. 2019): the highest probabilities, no labels.
+    """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 
-    One attack model for all classes takes the highest probabilities in order, so it needs neither
-    labels nor many shadow models. Adversary 1, the default, trains shadow models like the target
-    on data like the target's. Adversary 2 has other data, with other features and classes: pass a
-    ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
-    ``SignalThreshold(target, signal="max_confidence")``.
+    The attack model is shared by all classes and takes the highest probabilities in order, so it
+    needs neither labels nor many shadow models. Adversary 1, the default, trains shadow models like
+    the target on data like the target's. Adversary 2 has data with other features and classes: pass
+    a ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
+    use ``SignalThreshold(target, signal="max_confidence")``.
 
     Parameters
     ----------
@@ -171,14 +173,14 @@ class MLLeaksAttack(ShokriAttack):
     n_shadows : int, default=2
         Number of shadow models to train if ``pool`` is None; even.
     top : int, default=3
-        How many of the highest probabilities the attack model takes; limited to the number of
+        Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
     pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``, whose features and classes may differ from the
-        target's. None clones the target.
+        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
+        on the records given to ``fit``, whose features and classes may differ from the target's.
+        None trains clones of the target.
     n_jobs : int, default=None
         Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
@@ -187,12 +189,12 @@ class MLLeaksAttack(ShokriAttack):
 
     Notes
     -----
-    The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without
-    known members, ``threshold_`` is set on the target's own predictions for the records given to
-    ``fit``, as in other attacks. If these have other features or classes than the target's, it is
-    set on the shadow models' predictions for records that they were not trained on. The ranking of
-    the scores then carries over; the threshold does not if the target is generally more or less
-    confident than the shadow models.
+    The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without known
+    members, ``threshold_`` is set on the target's predictions for the records given to ``fit``, as
+    in other attacks. If these have other features or classes than the target's, it is set on the
+    shadow models' predictions for records that they were not trained on. The ranking of the scores
+    then carries over, but the threshold does not if the target is generally more or less confident
+    than the shadow models.
 
     References
     ----------
@@ -254,7 +256,7 @@ class MLLeaksAttack(ShokriAttack):
         return choose_threshold(self._non_member_scores, None, self.fpr)
 
     def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:
-        """Return whether records are like the target's, so that it can be asked about them."""
+        """Return whether records have the target's features and classes."""
         if self.pool is None:
             return True
         names = getattr(self.target, "feature_names_in_", None)
@@ -264,6 +266,7 @@ class MLLeaksAttack(ShokriAttack):
         return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        # Salem et al. 2019: the highest posteriors in descending order
         highest = -np.sort(-proba, axis=1)[:, : self._n_seen]
         return np.log(np.maximum(highest, scores.FLOOR))
 

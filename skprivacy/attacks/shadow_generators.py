@@ -1,4 +1,4 @@
-"""Membership inference against generators by fitting them again, with records and without."""
+"""Membership inference on generators with shadow generators (Houssiau et al. 2022, TAPAS)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .result import AttackResult
 
 __all__ = ["ShadowGenerators", "refitted"]
 
-_ALONE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
+_NEEDS_REFERENCE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
 
 class ShadowGenerators(GeneratorAttack):
@@ -98,7 +98,7 @@ class ShadowGenerators(GeneratorAttack):
             )
         whole("n_shadows", self.n_shadows, 2)
         whole("n_bins", self.n_bins, 2)
-        generated, reference = checked(generated, reference, _ALONE)
+        generated, reference = checked(generated, reference, _NEEDS_REFERENCE)
         cells = Cells(reference, self.n_bins)
         self._target, self._n = cells.of(generated, "generated"), num_samples(generated)
         self.cells_, self.reference_ = cells, reference

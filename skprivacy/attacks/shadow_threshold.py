@@ -1,4 +1,4 @@
-"""Thresholds on a signal, learned on shadow models, whose members are known."""
+"""Per-class thresholds on a signal, learned on shadow models (Song & Mittal 2021)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ __all__ = ["ShadowThreshold"]
 class ShadowThreshold(ShadowedAttack):
     """Call a record a member if its signal exceeds the best threshold on shadow models.
 
+    With the defaults this is the modified entropy attack of Song & Mittal 2021.
+
     Parameters
     ----------
     %(target_classifier)s
     signal : str, default="modified_entropy"
         One of ``skprivacy.attacks.scores.SIGNALS``, as for :class:`SignalThreshold`.
     per_class : bool, default=True
-        Whether each class has its own threshold. Classes without members or without non-members
-        of the shadow models use the threshold for all records.
+        Whether each class has its own threshold. Classes in which the shadow models have no members
+        or no non-members use the threshold for all records.
     %(n_shadows)s
     %(shadow_pool)s
 
     Notes
     -----
-    The score is the share of lower signals among those of the shadow models for records of the same
-    class, minus that share at the threshold: 0 is the threshold in every class.
+    The score is the rank of the signal (a share) among the shadow models' signals for records of
+    the same class, minus the rank of the threshold: 0 is the threshold in every class.
 
     References
     ----------
@@ -89,6 +91,7 @@ class ShadowThreshold(ShadowedAttack):
         self._class_thresholds = {}
         if not self.per_class:
             return
+        # Song & Mittal 2021: a class-dependent threshold, learned on shadow models
         for c in np.unique(label):
             here = label == c
             if len(np.unique(trained[here])) == 2:
@@ -108,7 +111,7 @@ class ShadowThreshold(ShadowedAttack):
 
 
 class _Threshold:
-    """The signal at which members and non-members differ most, and ranks counted from it."""
+    """The signal at which members and non-members differ most, and ranks relative to it."""
 
     def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
         self._ordered = np.sort(signal)

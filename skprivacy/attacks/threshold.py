@@ -1,4 +1,4 @@
-"""Thresholds on a signal: one for all records, one for each class, or one for each record."""
+"""Thresholds on a signal: for all records, per class (Attack-P) or per record (Attack-R)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["ReferenceThreshold", "SignalThreshold"]
 class SignalThreshold(MembershipAttack):
     """Call a record a member if a signal of the target's prediction is high.
 
-    With ``per_class=True`` this is Attack-P of Ye et al. 2022 with a threshold for each class: a
-    signal counts by its rank among population records of the same class.
+    With ``per_class=True`` this is Attack-P of Ye et al. 2022 with a threshold for each class: the
+    score is the rank of the signal among population records of the same class.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class SignalThreshold(MembershipAttack):
         (the gap attack), "confidence", "max_confidence", "entropy", "modified_entropy" (Song &
         Mittal 2021), "logit", "margin".
     per_class : bool, default=False
-        Rank the signal among the records of the same class that were given to ``fit``. Records of
-        classes without such records are ranked among all of them.
+        Whether to rank the signal among the records of the same class given to ``fit``. Records of
+        other classes are ranked among all records given to ``fit``.
     %(attack_fpr)s
 
     References
@@ -95,14 +95,14 @@ class SignalThreshold(MembershipAttack):
 
 @fill_docs
 class ReferenceThreshold(ShadowedAttack):
-    """Attack-R of Ye et al. 2022: rank the target among models not trained on the record.
+    """Rank the target's signal among models not trained on the record: Attack-R (Ye et al. 2022).
 
     Parameters
     ----------
     %(target_classifier)s
     n_shadows : int, default=16
         Number of shadow models to train if ``pool`` is None; even. The score has this many steps,
-        so low false positive rates need many.
+        so low false positive rates need many models.
     %(shadow_pool)s
     %(attack_fpr)s
 
@@ -143,8 +143,9 @@ class ReferenceThreshold(ShadowedAttack):
         self.fpr = fpr
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        said = self.pool_._says_of(X, y)
-        signal, shadow, out = self._target_logit(X, y), said.logits, said.out
+        shadows = self.pool_._says_of(X, y)
+        signal, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
+        # Ye et al. 2022, Attack-R: percentile of the target's loss among reference models
         lower = (np.sign(signal - shadow) + 1) / 2
         share = np.mean(lower, axis=0, where=out)
         above_mean = signal - np.mean(shadow, axis=0, where=out)
@@ -154,8 +155,8 @@ class ReferenceThreshold(ShadowedAttack):
 def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the share of ``ordered`` below each value, counting ties half.
 
-    The mean is then 0.5 whether or not a value is itself in ``ordered``: being known to the
-    attacker must not distinguish members from non-members.
+    The mean share is then 0.5 whether or not the values are in ``ordered``, so a record's presence
+    among the attacker's records does not distinguish members from non-members.
     """
     below = np.searchsorted(ordered, values, side="left")
     upto = np.searchsorted(ordered, values, side="right")
