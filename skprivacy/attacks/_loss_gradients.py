@@ -260,8 +260,8 @@ def _checked_loss(target: Any) -> Loss:
     weighted = getattr(model, "class_weight", None) is not None
     if other or weighted or getattr(model, "multilabel_", False) or is_regressor(model):
         raise ValueError(
-            f"target={type(model).__name__} was not trained with the plain cross-entropy. Pass loss=, "
-            "a function of outputs and targets that returns a loss for each record."
+            f"target={type(model).__name__} was not trained with the plain cross-entropy. Pass "
+            "loss=, a function of outputs and targets that returns a loss for each record."
         )
     return _cross_entropy
 

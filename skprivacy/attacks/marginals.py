@@ -139,7 +139,7 @@ class MarginalAttack(GeneratorAttack):
 
 
 def _named(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
-    """Return the marginals of a synthesizer by column name, for arrays by position in the schema."""
+    """Return the names of each marginal's columns; for arrays, by position in the schema."""
     if isinstance(reference, pd.DataFrame) or not hasattr(shadow, "schema_"):
         own = dict(zip(cells.names, cells.names, strict=True))
     else:
