@@ -67,7 +67,7 @@ def answers_of(model: Any, y: NDArray[Any]) -> Answers:
     """Choose the kind of answer of a fitted model; TypeError if it cannot score single records."""
     if hasattr(model, "classes_"):
         if hasattr(model, "predict_proba"):
-            return PROBABILITIES if y.ndim == 1 and not _has_many(model) else LABEL_SETS
+            return PROBABILITIES if y.ndim == 1 and not _is_multi_output(model) else LABEL_SETS
         if hasattr(model, "decision_function"):
             return MARGINS
         raise TypeError(
@@ -81,12 +81,12 @@ def answers_of(model: Any, y: NDArray[Any]) -> Answers:
         )
     if hasattr(model, "score_samples"):
         return DENSITIES
-    if _kind(model) == "regressor":
+    if _estimator_type(model) == "regressor":
         return RESIDUALS
-    if _is_centred(model):
+    if _has_centres(model):
         return DISTANCES
     raise TypeError(
-        f"target={_last(model)} must score single records. Expected a classifier with "
+        f"target={_name_last_step(model)} must score single records. Expected a classifier with "
         "predict_proba or decision_function, a regressor, a model with score_samples, or clusters "
         "with centres."
     )
@@ -94,7 +94,7 @@ def answers_of(model: Any, y: NDArray[Any]) -> Answers:
 
 def learns_classes(estimator: Any) -> bool:
     """Return whether an estimator, fitted or not, is a classifier."""
-    kind = _kind(estimator)
+    kind = _estimator_type(estimator)
     if kind is None:
         return not hasattr(estimator, "score_samples")
     return kind == "classifier"
@@ -115,21 +115,21 @@ def one_label(y: NDArray[Any]) -> NDArray[Any]:
     return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
 
 
-def _kind(estimator: Any) -> str | None:
+def _estimator_type(estimator: Any) -> str | None:
     return get_tags(estimator).estimator_type if hasattr(estimator, "__sklearn_tags__") else None
 
 
-def _has_many(model: Any) -> bool:
+def _is_multi_output(model: Any) -> bool:
     return isinstance(model.classes_, list)
 
 
-def _is_centred(model: Any) -> bool:
+def _has_centres(model: Any) -> bool:
     last = model[-1] if isinstance(model, Pipeline) else model
     centres = hasattr(last, "cluster_centers_") or hasattr(last, "subcluster_centers_")
     return centres and hasattr(model, "transform")
 
 
-def _last(model: Any) -> str:
+def _name_last_step(model: Any) -> str:
     return type(model[-1] if isinstance(model, Pipeline) else model).__name__
 
 
@@ -150,7 +150,7 @@ def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Floa
         )
     if isinstance(proba, list):
         columns = [
-            _at(part, _columns_or_last(y[:, k], np.asarray(model.classes_[k])))
+            _pick_columns(part, _columns_or_last(y[:, k], np.asarray(model.classes_[k])))
             for k, part in enumerate(proba)
         ]
         own = np.column_stack(columns)
@@ -174,7 +174,7 @@ def _check_columns(answer: Float64Array, y: NDArray[Any], model: Any, method: st
         )
 
 
-def _at(proba: Any, column: NDArray[np.intp]) -> Float64Array:
+def _pick_columns(proba: Any, column: NDArray[np.intp]) -> Float64Array:
     padded = np.column_stack([np.asarray(proba, dtype=float), np.zeros(len(proba))])
     return padded[np.arange(len(padded)), column]
 

@@ -61,7 +61,7 @@ class CandidateRows:
         least = 1e-4 * observed.double().square().mean(dim=1).numpy()
         variance = np.maximum(noise**2, np.maximum(least, 1e-30))
         if n_records == 1:
-            fit = (products - 0.5 * self._own()) / variance[:, None]
+            fit = (products - 0.5 * self._squared_norms()) / variance[:, None]
             return np.asarray(softmax(prior + fit[:, None], axis=2))
         if len(self.X) > _MOST:
             raise ValueError(
@@ -71,7 +71,7 @@ class CandidateRows:
         gram = self.gram() / n_records**2
         return np.stack(
             [
-                _sampled(prior[b], products[b], gram, float(variance[b]), rng)
+                _gibbs_posterior(prior[b], products[b], gram, float(variance[b]), rng)
                 for b in range(len(observed))
             ]
         )
@@ -86,20 +86,22 @@ class CandidateRows:
         """
         rest = observed if others is None else observed - others * ((n_records - 1) / n_records)
         products = self._products(rest) / n_records
-        ratio = products - 0.5 * self._own() / n_records**2
+        ratio = products - 0.5 * self._squared_norms() / n_records**2
         return np.asarray(ratio / noise**2 if noise else ratio)
 
     def mean(self) -> Tensor:
         """Return the mean gradient of the candidates, by their prior."""
         weights = torch.as_tensor(np.exp(self.log_prior)).to(self.gradients.dtype)
         shares = weights.split(self._step)
-        return torch.stack([w @ g for w, g in zip(shares, self._parts(), strict=True)]).sum(0)
+        return torch.stack(
+            [w @ g for w, g in zip(shares, self._iter_gradients(), strict=True)]
+        ).sum(0)
 
     @property
     def _step(self) -> int:
         return max(1, _AT_ONCE // self.gradients.size)
 
-    def _parts(self) -> Iterator[Tensor]:
+    def _iter_gradients(self) -> Iterator[Tensor]:
         """Yield the candidates' gradients in parts that fit into memory."""
         for x, y in zip(self.X.split(self._step), self.y.split(self._step), strict=True):
             yield self.gradients.per_record(x, y)
@@ -107,22 +109,22 @@ class CandidateRows:
     def _products(self, observed: Tensor) -> Float64Array:
         """Return inner products of observed and candidates' gradients; store the latter's norms."""
         squares, found = [], []
-        for part in self._parts():
+        for part in self._iter_gradients():
             squares.append(part.double().square().sum(1).numpy())
             found.append((observed @ part.T).double().numpy())
         self._squares = np.concatenate(squares)
         return np.concatenate(found, axis=1)
 
-    def _own(self) -> Float64Array:
+    def _squared_norms(self) -> Float64Array:
         assert self._squares is not None
         return self._squares
 
     def gram(self) -> Float64Array:
         """Return the inner products of all pairs of candidates' gradients."""
-        return np.concatenate([self._products(part) for part in self._parts()])
+        return np.concatenate([self._products(part) for part in self._iter_gradients()])
 
 
-def _sampled(
+def _gibbs_posterior(
     prior: Float64Array,
     products: Float64Array,
     gram: Float64Array,

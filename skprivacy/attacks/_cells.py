@@ -26,22 +26,22 @@ class Cells:
 
     def __init__(self, X: Any, n_bins: int) -> None:
         numbers, texts = parts(X)
-        self._edges = [_edges(column, n_bins) for column in numbers.T]
+        self._bin_edges = [_bin_edges(column, n_bins) for column in numbers.T]
         self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
-        self.names = _names(X)
+        self.names = _column_names(X)
 
     def of(self, X: Any, name: str) -> Codes:
         """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
         numbers, texts = parts(X)
-        if (numbers.shape[1], texts.shape[1]) != (len(self._edges), len(self._values)):
+        if (numbers.shape[1], texts.shape[1]) != (len(self._bin_edges), len(self._values)):
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
-                f"columns; expected {len(self._edges)} and {len(self._values)}, as the reference "
-                "has. Pass the same columns, of the same types."
+                f"columns; expected {len(self._bin_edges)} and {len(self._values)}, as in the "
+                "reference. Pass the same columns, of the same types."
             )
         codes = [
             np.where(np.isnan(column), 0, 1 + np.searchsorted(edges, column, side="right"))
-            for column, edges in zip(numbers.T, self._edges, strict=True)
+            for column, edges in zip(numbers.T, self._bin_edges, strict=True)
         ]
         codes += [
             1 + values.get_indexer(pd.Index(column, dtype=object))
@@ -50,7 +50,7 @@ class Cells:
         return np.column_stack(codes).astype(np.int64)
 
 
-def _edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+def _bin_edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     known = np.unique(column[np.isfinite(column)])
     if len(known) <= n_bins:
         return (known[1:] + known[:-1]) / 2
@@ -58,7 +58,7 @@ def _edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     return np.unique(np.quantile(column[np.isfinite(column)], shares))
 
 
-def _names(X: Any) -> list[Any]:
+def _column_names(X: Any) -> list[Any]:
     """Return the names of the columns, numeric ones first."""
     frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
     number = numeric_columns(frame)

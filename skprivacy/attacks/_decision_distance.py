@@ -51,20 +51,20 @@ def decision_distance(
     Then the point moves along the decision boundary towards the record (HopSkipJump). A record
     whose label no goal changes gets the distance of the last goal tried.
     """
-    point, found = _start(oracle, matrix, goals, continuous)
+    point, found = _find_start(oracle, matrix, goals, continuous)
     if not continuous.all():
         # continuous features, if any, use the other half of the queries
         reserve = oracle.budget // 2 if continuous.any() else 0
         _reset_discrete(oracle, matrix, point, found, np.flatnonzero(~continuous), rng, reserve)
     if continuous.any():
         spent = 1 + TRIES + (0 if continuous.all() else oracle.budget // 2)
-        _hop(oracle, matrix, point, found, continuous, scale, oracle.budget - spent, rng)
+        _hop_skip_jump(oracle, matrix, point, found, continuous, scale, oracle.budget - spent, rng)
     straight = np.linalg.norm(((point - matrix) / scale)[:, continuous], axis=1)
     flips = _differ(point, matrix)[:, ~continuous].sum(axis=1)
     return np.sqrt(np.nan_to_num(straight) ** 2 + flips)
 
 
-def _start(
+def _find_start(
     oracle: Oracle, matrix: Float64Array, goals: Iterable[Float64Array], continuous: Mask
 ) -> tuple[Float64Array, Rows]:
     point, found = matrix.copy(), np.zeros(len(matrix), dtype=bool)
@@ -115,7 +115,7 @@ def _reset_first(
     return np.where(position < count[:, None], matrix, point)
 
 
-def _hop(
+def _hop_skip_jump(
     oracle: Oracle,
     matrix: Float64Array,
     point: Float64Array,
@@ -129,7 +129,7 @@ def _hop(
     unit = np.where(continuous, scale, 0.0)
     n_continuous = int(continuous.sum())
     n_rounds = min(8, max(0, (queries - HALVINGS) // (HALVINGS + STEPS + 30)))
-    _to_boundary(oracle, matrix, point, rows, continuous)
+    _bisect_to_boundary(oracle, matrix, point, rows, continuous)
     for turn in range(1, n_rounds + 1):
         n_directions = (queries - HALVINGS) // n_rounds - HALVINGS - STEPS
         away = np.nan_to_num((point[rows] - matrix[rows]) / scale)[:, continuous]
@@ -154,10 +154,10 @@ def _hop(
             changed = oracle(rows[waiting], trial)
             point[rows[waiting[changed]]] = trial[changed]
             waiting, step = waiting[~changed], step / 2
-        _to_boundary(oracle, matrix, point, rows, continuous)
+        _bisect_to_boundary(oracle, matrix, point, rows, continuous)
 
 
-def _to_boundary(
+def _bisect_to_boundary(
     oracle: Oracle, matrix: Float64Array, point: Float64Array, rows: Rows, continuous: Mask
 ) -> None:
     """Move points straight to the records, as near as the label stays changed (binary search)."""

@@ -88,7 +88,7 @@ def _single_record_quotients(
     error = torch.full((len(rows),), torch.inf, dtype=rows.dtype)
     which = labels[0].repeat(len(rows))
     for label in labels:
-        tried = _at_neurons(gradients, bias, rows, label, neurons) / n_records
+        tried = _gradients_at_neurons(gradients, bias, rows, label, neurons) / n_records
         off = (tried / by_bias - 1).abs()
         which = torch.where(off < error, label, which)
         error = torch.minimum(error, off)
@@ -96,7 +96,7 @@ def _single_record_quotients(
     return rows[sure], which[sure]
 
 
-def _at_neurons(
+def _gradients_at_neurons(
     gradients: LossGradients, bias: str, rows: Tensor, label: Tensor, neurons: Tensor
 ) -> Tensor:
     """Return the gradient of each row at the bias of its neuron."""

@@ -29,7 +29,7 @@ def label_counts(
 
     **Edge cases.** A single logit, the log-odds of class 1, has a negative gradient for class 1.
     """
-    bias = _last_bias(gradients)
+    bias = _name_last_bias(gradients)
     at_logits = gradients.parts(observed)[bias].double().numpy()
     if n_records == 1:
         # Zhao et al. 2020 (iDLG): the true label is the one logit with a negative gradient
@@ -37,7 +37,9 @@ def label_counts(
         return np.bincount([label], minlength=n_classes)
     expected = np.column_stack(
         [
-            gradients.parts(gradients.per_record(reference, _all(label, reference)))[bias]
+            gradients.parts(gradients.per_record(reference, _constant_labels(label, reference)))[
+                bias
+            ]
             .double()
             .mean(0)
             .numpy()
@@ -47,14 +49,14 @@ def label_counts(
     # a further equation, that shares sum to one, with the weight of all logits together
     heavy = np.sqrt(len(at_logits)) * max(float(np.abs(expected).max()), 1e-12)
     shares = nnls(np.vstack([expected, np.full(n_classes, heavy)]), np.append(at_logits, heavy))[0]
-    return _rounded(shares, n_records)
+    return _round_counts(shares, n_records)
 
 
-def _all(label: int, reference: Tensor) -> Tensor:
+def _constant_labels(label: int, reference: Tensor) -> Tensor:
     return torch.full((len(reference),), label)
 
 
-def _rounded(shares: Float64Array, n: int) -> NDArray[np.intp]:
+def _round_counts(shares: Float64Array, n: int) -> NDArray[np.intp]:
     """Round n times the shares to whole numbers that sum to n, by largest remainders."""
     exact = (
         shares * (n / shares.sum()) if shares.sum() > 0 else np.full(len(shares), n / len(shares))
@@ -64,7 +66,7 @@ def _rounded(shares: Float64Array, n: int) -> NDArray[np.intp]:
     return counts
 
 
-def _last_bias(gradients: LossGradients) -> str:
+def _name_last_bias(gradients: LossGradients) -> str:
     layers = [
         (name, layer)
         for name, layer in gradients.module.named_modules()

@@ -75,7 +75,7 @@ class LossGradients:
             raise TypeError(f"loss={loss!r} must be a function of outputs and targets, or None.")
         self._own_loss = loss is not None
         self._loss = _checked_loss(target) if loss is None else partial(_call_user_loss, loss)
-        self._trace = self._traced()
+        self._trace = self._trace_linear_layers()
 
     def records(self, X: Any) -> Tensor:
         """Return rows as a tensor of the module's type."""
@@ -111,11 +111,11 @@ class LossGradients:
         """Return the mean gradients, (batches, size), of (batches, n, ...) and (batches, n)."""
         if self._trace is not None:
             layers = self._trace(X.flatten(0, 1), y.flatten())
-            factors = self._factors(layers.squared_norms()) / y.shape[1]
+            factors = self._clipping_factors(layers.squared_norms()) / y.shape[1]
             return layers.summed(factors.unflatten(0, y.shape))
         if self.max_grad_norm is None:
-            return _joined(vmap(self._of_batch)(X, y), 1)
-        return self._each(X.flatten(0, 1), y.flatten()).unflatten(0, y.shape).mean(1)
+            return _concatenate(vmap(self._batch_gradient)(X, y), 1)
+        return self._per_record(X.flatten(0, 1), y.flatten()).unflatten(0, y.shape).mean(1)
 
     def held(self, n_records: int) -> int:
         """Return how many numbers ``mean`` keeps in memory for each batch."""
@@ -126,24 +126,26 @@ class LossGradients:
         """Return the gradient of each record, of shape (n, size), computed in parts."""
         step = max(1, _AT_ONCE // self.size)
         with torch.no_grad():
-            parts = [self._each(x, t) for x, t in zip(X.split(step), y.split(step), strict=True)]
+            parts = [
+                self._per_record(x, t) for x, t in zip(X.split(step), y.split(step), strict=True)
+            ]
         return torch.cat(parts)
 
-    def _each(self, X: Tensor, y: Tensor) -> Tensor:
+    def _per_record(self, X: Tensor, y: Tensor) -> Tensor:
         if self._trace is not None:
             layers = self._trace(X, y)
-            return layers.summed(self._factors(layers.squared_norms())[:, None])
-        rows = _joined(vmap(self._of_batch)(X[:, None], y[:, None]), 1)
-        return rows * self._factors(rows.square().sum(1))[:, None]
+            return layers.summed(self._clipping_factors(layers.squared_norms())[:, None])
+        rows = _concatenate(vmap(self._batch_gradient)(X[:, None], y[:, None]), 1)
+        return rows * self._clipping_factors(rows.square().sum(1))[:, None]
 
-    def _factors(self, squared: Tensor) -> Tensor:
+    def _clipping_factors(self, squared: Tensor) -> Tensor:
         """Return the clipping factors of gradients with these squared norms."""
         if self.max_grad_norm is None:
             return torch.ones_like(squared)
         # Abadi et al. 2016, DP-SGD: clip each gradient to the norm max_grad_norm
         return (self.max_grad_norm / (squared + _SAFE).sqrt()).clip(max=1.0)
 
-    def _traced(self) -> LinearLayers | None:
+    def _trace_linear_layers(self) -> LinearLayers | None:
         """Return the tracer of linear layers if its gradients agree with torch's on a trial."""
         if self._own_loss:
             return None
@@ -155,11 +157,11 @@ class LossGradients:
         except RuntimeError:
             return None
         with torch.no_grad():
-            expected = _joined(vmap(self._of_batch)(X[:, None], y[:, None]), 1)
+            expected = _concatenate(vmap(self._batch_gradient)(X[:, None], y[:, None]), 1)
             same = torch.allclose(layers.summed(torch.ones_like(X[:, :1])), expected, 1e-4, 1e-6)
         return trace if same else None
 
-    def _of_batch(self, X: Tensor, y: Tensor) -> dict[str, Tensor]:
+    def _batch_gradient(self, X: Tensor, y: Tensor) -> dict[str, Tensor]:
         def loss(weights: dict[str, Tensor]) -> Tensor:
             output = functional_call(self.module, (weights, self._frozen), (X,))
             return self._loss(output, y).mean()
@@ -276,7 +278,7 @@ def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(outputs, targets, reduction="none")
 
 
-def _joined(parts: dict[str, Tensor], lead: int) -> Tensor:
+def _concatenate(parts: dict[str, Tensor], lead: int) -> Tensor:
     return torch.cat([part.flatten(lead) for part in parts.values()], dim=lead)
 
 

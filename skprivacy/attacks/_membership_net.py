@@ -63,9 +63,9 @@ class Scaled:
     """Bring a view to a common scale, learned from the attacker's records."""
 
     def __init__(self, view: View) -> None:
-        self.widths = [_size(part) for part in view.inputs]
-        self.steep = [_size(part) for part in view.gradients]
-        loss = _logarithm(view.loss)
+        self.widths = [_root_mean_square(part) for part in view.inputs]
+        self.steep = [_root_mean_square(part) for part in view.gradients]
+        loss = _log_loss(view.loss)
         self.middle, self.spread = loss.mean(), loss.std() + 1e-12
         self.centre, self.scale = view.signals.mean(axis=0), view.signals.std(axis=0) + 1e-12
 
@@ -73,7 +73,7 @@ class Scaled:
         def numbers(values: Float64Array) -> torch.Tensor:
             return torch.as_tensor(values, dtype=torch.float32)
 
-        loss = (_logarithm(view.loss) - self.middle) / self.spread
+        loss = (_log_loss(view.loss) - self.middle) / self.spread
         return {
             "inputs": [numbers(p / s) for p, s in zip(view.inputs, self.widths, strict=True)],
             "gradients": [
@@ -127,7 +127,7 @@ def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int
                 data: dict[str, Any], rows: torch.Tensor, encoder: _Encoder = encoder
             ) -> torch.Tensor:
                 return nn.functional.binary_cross_entropy_with_logits(
-                    start[rows] + encoder(_rows(data, rows)), truth[rows], pos_weight=balance
+                    start[rows] + encoder(_take_rows(data, rows)), truth[rows], pos_weight=balance
                 )
 
             learned, held_out = (torch.nonzero(rows)[:, 0] for rows in (part != k, part == k))
@@ -149,7 +149,7 @@ def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
         )
 
         def cost(data: dict[str, Any], rows: torch.Tensor) -> torch.Tensor:
-            batch = _rows(data, rows)
+            batch = _take_rows(data, rows)
             return nn.functional.mse_loss(decoder(encoder(batch)[:, None]), batch["signals"])
 
         everything = torch.arange(len(view.loss))
@@ -246,16 +246,16 @@ def _held_out_cost(
         return float(cost(data, held_out))
 
 
-def _rows(data: dict[str, Any], rows: Any) -> dict[str, Any]:
+def _take_rows(data: dict[str, Any], rows: Any) -> dict[str, Any]:
     return {
         name: [part[rows] for part in value] if isinstance(value, list) else value[rows]
         for name, value in data.items()
     }
 
 
-def _size(values: Float64Array) -> float:
+def _root_mean_square(values: Float64Array) -> float:
     return float(np.sqrt(np.mean(values**2))) + 1e-12
 
 
-def _logarithm(loss: Float64Array) -> Float64Array:
+def _log_loss(loss: Float64Array) -> Float64Array:
     return np.log(np.maximum(loss, 0.0) + 1e-9)

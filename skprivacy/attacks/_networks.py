@@ -132,7 +132,7 @@ class PlainNetwork(Network):
         assert isinstance(top, PlainNetwork)
         seen = fitted.classes_.astype(int)
         n_outputs = self.weights[-1].shape[1]
-        weight, bias = _on_all_classes(top.weights[-1], top.biases[-1], seen, n_outputs)
+        weight, bias = _extend_to_classes(top.weights[-1], top.biases[-1], seen, n_outputs)
         return PlainNetwork(
             [*self.weights[:first], *top.weights[:-1], weight],
             [*self.biases[:first], *top.biases[:-1], bias],
@@ -188,7 +188,7 @@ class ModuleNetwork(Network):
         before = [weight.requires_grad for weight in self.module.parameters()]
         try:
             self.module.requires_grad_(True)
-            with _hooked(self.module, record):
+            with _HookedLayers(self.module, record):
                 logits = self._logits(self._tensor(X).requires_grad_())
             labels = torch.as_tensor(label, device=logits.device)
             if of == "loss":
@@ -233,7 +233,7 @@ class ModuleNetwork(Network):
         import torch
 
         used: list[Any] = []
-        with _hooked(self.module, lambda layer, *_: used.append(layer)), torch.no_grad():
+        with _HookedLayers(self.module, lambda layer, *_: used.append(layer)), torch.no_grad():
             self.module(sample)
         used = list(dict.fromkeys(used))
         start = [m for m in used if isinstance(m, torch.nn.Linear)][first]
@@ -269,7 +269,7 @@ class ModuleNetwork(Network):
         return torch.as_tensor(np.asarray(X), dtype=like.dtype, device=like.device)
 
 
-class _hooked:
+class _HookedLayers:
     """Call ``hook(layer, inputs, output)`` whenever a layer with weights is used."""
 
     def __init__(self, module: Any, hook: Callable[..., None]) -> None:
@@ -322,7 +322,7 @@ def _odds(logits: Float64Array, label: Labels) -> tuple[Float64Array, Float64Arr
     return np.sum(logits * chosen, axis=1) - log_rest, gradient
 
 
-def _on_all_classes(
+def _extend_to_classes(
     weight: Float64Array, bias: Float64Array, seen: Labels, n_outputs: int
 ) -> tuple[Float64Array, Float64Array]:
     """Extend the last layer to an output for every class, including classes it never saw."""

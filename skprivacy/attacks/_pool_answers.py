@@ -22,7 +22,7 @@ from ._tables import Listed
 __all__ = ["PoolAnswers"]
 
 Float64Array = NDArray[np.float64]
-_ASKED_FIRST = 200  # records on which models are compared before all records
+_COMPARED_FIRST = 200  # records on which models are compared before all records
 
 
 @dataclass
@@ -47,15 +47,17 @@ class PoolAnswers:
     def proba(self, X: Any, classes: Any) -> Iterator[Float64Array]:
         """Yield the probabilities of each model, with a column for each of ``classes``."""
         columns = self.classes if classes is None else np.asarray(sequence("classes", classes))
-        models, X = self._behind_shared(X)
+        models, X = self._without_shared(X)
         for model in models:
             yield predict_aligned(model, X, columns)
 
     def vary(self, X: Any) -> bool:
         """Return whether models differ on some record, or answer all records with one constant."""
-        few = safe_indexing(X, np.arange(0, num_samples(X), max(1, num_samples(X) // _ASKED_FIRST)))
+        few = safe_indexing(
+            X, np.arange(0, num_samples(X), max(1, num_samples(X) // _COMPARED_FIRST))
+        )
         for records in (few, X):
-            models, seen = self._behind_shared(records)
+            models, seen = self._without_shared(records)
             answers = (self._ask(model, seen) for model in models)
             first = next(answers)
             if any(not np.array_equal(first, other) for other in answers):
@@ -71,10 +73,10 @@ class PoolAnswers:
     ) -> Float64Array:
         """Return the signals of each model, of shape (n_models, n_records)."""
         classes = None if self.classes is None else class_list(self.classes, y)
-        models, seen = self._behind_shared(X, prints)
+        models, seen = self._without_shared(X, prints)
         return np.stack([self.asks.signal(model, seen, y, classes) for model in models])
 
-    def _behind_shared(
+    def _without_shared(
         self, X: Any, prints: NDArray[np.uint64] | None = None
     ) -> tuple[list[Any], Any]:
         """Return the models without their shared first steps, and the output of these for ``X``."""

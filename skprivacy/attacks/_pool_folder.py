@@ -18,7 +18,7 @@ __all__ = ["ModelFile", "files_of", "open_folder"]
 
 _PLAN = "pool.json"
 _SIZE = 32  # of a digest, in bytes
-_AGAIN = "Restore that file, pass another folder, or delete this one."
+_RESTORE = "Restore that file, pass another folder, or delete this one."
 
 
 class ModelFile(NamedTuple):
@@ -83,7 +83,7 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
         if any(folder.glob("shadow_*.joblib")):
             raise ValueError(
                 f"path={str(folder)!r} holds shadow models, but not {_PLAN!r}, which records what "
-                f"each was trained on. {_AGAIN}"
+                f"each was trained on. {_RESTORE}"
             )
         with suppress(FileExistsError):
             create_file(plan, json.dumps({"content": content, "seed": seed}), 0o600)
@@ -95,7 +95,7 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{plan} is damaged ({error}), so it is unknown what the shadow models in its folder "
-            f"were trained on. {_AGAIN}"
+            f"were trained on. {_RESTORE}"
         ) from error
     if content_known != content:
         raise ValueError(

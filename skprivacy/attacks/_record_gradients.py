@@ -89,7 +89,7 @@ def network_at(network: Network, weights: Float64Array) -> Network:
     if isinstance(network, PlainNetwork):
         layers = zip(network.weights, network.biases, strict=True)
         shapes = [np.shape(w) for pair in layers for w in pair]
-        parts = _shaped(weights, shapes)
+        parts = _split_weights(weights, shapes)
         return PlainNetwork(parts[::2], parts[1::2], network.activation, network.recipe)
     import torch
 
@@ -97,7 +97,7 @@ def network_at(network: Network, weights: Float64Array) -> Network:
     module = copy.deepcopy(network.module)
     values = list(module.parameters())
     with torch.no_grad():
-        parts = _shaped(weights, [tuple(p.shape) for p in values])
+        parts = _split_weights(weights, [tuple(p.shape) for p in values])
         for value, part in zip(values, parts, strict=True):
             value.copy_(torch.as_tensor(part))
     return ModuleNetwork(module, epochs=network.epochs, probabilities=network.probabilities)
@@ -114,15 +114,15 @@ def record_gradients(network: Network, X: Any, label: Labels) -> RecordGradients
             np.vstack([np.arange(low, high).reshape(shape), high + np.arange(shape[1])]).T
             for low, high, shape in starts
         ]
-        return _of_linear(network, X, label, places)
+        return _linear_gradients(network, X, label, places)
     assert isinstance(network, ModuleNetwork)
-    linear = _linear_places(network, X)
+    linear = _linear_positions(network, X)
     if linear is not None:
-        return _of_linear(network, X, label, linear)
-    return _of_module(network, X, label)
+        return _linear_gradients(network, X, label, linear)
+    return _module_gradients(network, X, label)
 
 
-def _of_linear(
+def _linear_gradients(
     network: Network, X: Any, label: Labels, places: list[NDArray[np.intp]]
 ) -> RecordGradients:
     layers, loss = network.trace(X, label, "loss")
@@ -133,7 +133,7 @@ def _of_linear(
     return RecordGradients(blocks, loss)
 
 
-def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | None:
+def _linear_positions(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | None:
     """Return the positions of each linear layer's weights, in order of use; None if not possible.
 
     Possible only for modules of linear layers, each used once, on one row per record.
@@ -175,7 +175,7 @@ def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | N
     return places
 
 
-def _of_module(network: ModuleNetwork, X: Any, label: Labels) -> RecordGradients:
+def _module_gradients(network: ModuleNetwork, X: Any, label: Labels) -> RecordGradients:
     """Return the gradients of any module, with one long row for each record."""
     import torch
 
@@ -208,7 +208,7 @@ def _of_module(network: ModuleNetwork, X: Any, label: Labels) -> RecordGradients
     return RecordGradients([block], np.concatenate(losses).astype(float))
 
 
-def _shaped(vector: Float64Array, shapes: list[tuple[int, ...]]) -> list[Float64Array]:
+def _split_weights(vector: Float64Array, shapes: list[tuple[int, ...]]) -> list[Float64Array]:
     sizes = [int(np.prod(shape)) for shape in shapes]
     if vector.shape != (sum(sizes),):
         raise ValueError(

@@ -96,7 +96,9 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
-    return by_parts(_fingerprints, X if isinstance(X, pd.DataFrame) else _flat(np.asarray(X)))
+    return by_parts(
+        _fingerprints, X if isinstance(X, pd.DataFrame) else _flatten_rows(np.asarray(X))
+    )
 
 
 def _fingerprints(X: Any) -> NDArray[np.uint64]:
@@ -108,7 +110,7 @@ def _fingerprints(X: Any) -> NDArray[np.uint64]:
             # adding 0.0 turns -0.0 into 0.0
             plain[i] = column.to_numpy(dtype=float, na_value=np.nan) + 0.0
         else:
-            plain[i] = _text(column)
+            plain[i] = _mark_column(column)
     hashed = pd.util.hash_pandas_object(pd.DataFrame(plain), index=False)
     return np.asarray(hashed, dtype=np.uint64)
 
@@ -204,11 +206,11 @@ def _describe_columns(X: Any) -> str:
     return f"of type {type(X).__name__} with numbers in {int(numeric_columns(X).sum())} columns"
 
 
-def _flat(values: NDArray[Any]) -> NDArray[Any]:
+def _flatten_rows(values: NDArray[Any]) -> NDArray[Any]:
     return values.reshape(len(values), -1) if values.ndim > 2 else values
 
 
-def _text(column: pd.Series[Any]) -> Any:
+def _mark_column(column: pd.Series[Any]) -> Any:
     """Return each value as a string, marked as number or text; repeated values are marked once."""
     if column.dtype == object:  # pandas may merge values that differ as text, as None and nan
         return _mark_values(column.to_numpy())

@@ -45,9 +45,9 @@ class RowLayout:
         if described is None:
             named = {str(j): np.array([j]) for j in range(d)}
         elif isinstance(described, Schema):
-            named = _by_schema(described, d)
+            named = _columns_of_schema(described, d)
         else:
-            named = _by_lists(described, d)
+            named = _columns_of_lists(described, d)
         low, high, spread = X.min(axis=0), X.max(axis=0), X.std(axis=0)
         return cls(
             tuple(named),
@@ -83,7 +83,7 @@ class RowLayout:
         spread = np.array([self.spread[f[0]] for f in self.columns])
         return np.where(numbers, share * spread, 0.5)
 
-    def _columns_within(self) -> Iterator[tuple[int, NDArray[np.intp], float]]:
+    def _iter_columns(self) -> Iterator[tuple[int, NDArray[np.intp], float]]:
         near = self.within(TOLERANCE).tolist()
         return zip(range(len(near)), self.columns, near, strict=True)
 
@@ -126,9 +126,9 @@ class RowLayout:
         votes = votes / votes.sum(axis=1, keepdims=True)
         rows, values = votes @ X, self.decoded(X)
         certain = np.empty((len(rows), len(self.columns)))
-        for j, features, near in self._columns_within():
+        for j, features, near in self._iter_columns():
             if len(features) == 1:
-                rows[:, features[0]], certain[:, j] = _densest(values[:, j], near, votes)
+                rows[:, features[0]], certain[:, j] = _most_voted_value(values[:, j], near, votes)
                 continue
             # the code -1 (none) comes last, so rows of the identity are the categories
             options = np.arange(len(features) + 1)
@@ -144,15 +144,15 @@ class RowLayout:
         """Return for each column the largest share of rows that one guessed value recovers."""
         values, shares = self.decoded(X), np.empty(len(self.columns))
         one = np.full((1, len(X)), 1 / len(X))
-        for j, features, near in self._columns_within():
+        for j, features, near in self._iter_columns():
             if len(features) == 1:
-                shares[j] = _densest(values[:, j], near, one)[1][0]
+                shares[j] = _most_voted_value(values[:, j], near, one)[1][0]
             else:
                 shares[j] = np.unique(values[:, j], return_counts=True)[1].max() / len(X)
         return shares
 
 
-def _densest(
+def _most_voted_value(
     values: Float64Array, near: float, votes: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
     """Return for each row of votes the value with most votes within ``near``, and their sum."""
@@ -170,7 +170,7 @@ def _densest(
     return best, mass
 
 
-def _by_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
+def _columns_of_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
     if schema.n_features_out != d:
         raise ValueError(
             f"X has {d} features, but columns= describes {schema.n_features_out}. Pass rows "
@@ -187,7 +187,7 @@ def _by_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
     return named
 
 
-def _by_lists(columns: Any, d: int) -> dict[str, NDArray[np.intp]]:
+def _columns_of_lists(columns: Any, d: int) -> dict[str, NDArray[np.intp]]:
     try:
         listed = sequence("columns", columns)
     except TypeError:

@@ -66,10 +66,10 @@ class AnswerTable:
     def __getattr__(self, name: str) -> Any:
         kind = self.__dict__.get("kind")  # not set yet while the object is unpickled
         if kind is not None and name == KINDS[kind].method:
-            return self._at
+            return self._look_up
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
-    def _at(self, places: NDArray[np.intp]) -> Any:
+    def _look_up(self, places: NDArray[np.intp]) -> Any:
         if isinstance(self._answer, list):
             return [part[places] for part in self._answer]
         return self._answer[places]
@@ -84,8 +84,8 @@ class _IndexedAnswers(AnswerTable):
         super().__init__(KINDS[table.kind], table._answer, getattr(table, "classes_", None))
         self.by_place, self._listed = table, listed
 
-    def _at(self, X: Any) -> Any:
-        return super()._at(self._listed.places(fingerprints(as_records(X))))
+    def _look_up(self, X: Any) -> Any:
+        return super()._look_up(self._listed.places(fingerprints(as_records(X))))
 
 
 class PredictionTable(_IndexedAnswers):

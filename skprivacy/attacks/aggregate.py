@@ -131,7 +131,7 @@ def expected_power(
             "variances must be a non-empty sequence of finite numbers from 0; got an array of "
             f"shape {v.shape}. Pass one variance per column."
         )
-    s = _checked_noise(noise, len(v))
+    s = _check_noise(noise, len(v))
     v, s = v[v > 0], s[v > 0]
     panel = 0.0 if n_reference is None else n_records / n_reference
     # mu^2 of the docstring; panel is n / m
@@ -266,7 +266,7 @@ class AggregateAttack(BaseEstimator):
             If lengths differ, or neither or both of ``reference`` and ``means`` are given.
         """
         self._validate_params()
-        self.released_ = _checked_row("released", released, None)
+        self.released_ = _check_row("released", released, None)
         self.n_features_in_ = len(self.released_)
         if (reference is None) == (means is None):
             raise ValueError(
@@ -304,7 +304,7 @@ class AggregateAttack(BaseEstimator):
         if self.statistic == "homer":
             return self._homer(records, self.means_)
         # T(x) of the docstring (Sankararaman et al. 2009, without noise)
-        return np.asarray((records - self.means_) @ self._direction(), dtype=float)
+        return np.asarray((records - self.means_) @ self._test_direction(), dtype=float)
 
     def predict(self, X: Any) -> NDArray[np.bool_]:
         """Return which records are called members, at a false positive rate of about ``fpr``.
@@ -342,18 +342,20 @@ class AggregateAttack(BaseEstimator):
 
     def _set_population(self, means: ArrayLike, variances: ArrayLike | None) -> None:
         d = self.n_features_in_
-        self.means_ = p = _checked_row("means", means, d)
+        self.means_ = p = _check_row("means", means, d)
         if variances is None and not ((p >= 0) & (p <= 1)).all():
             raise ValueError(
                 "means= must lie in [0, 1] (frequencies) if variances= is None. Pass the variance "
                 "of each column."
             )
-        v = p * (1 - p) if variances is None else _checked_row("variances", variances, d)
+        v = p * (1 - p) if variances is None else _check_row("variances", variances, d)
         if (v < 0).any():
             raise ValueError("variances= must be non-negative. Pass the variance of each column.")
         self.variances_ = v
         self._precision = self._weights(v)
-        scale = 1.0 if self.statistic == "homer" else float(np.sqrt(v @ self._direction() ** 2))
+        scale = (
+            1.0 if self.statistic == "homer" else float(np.sqrt(v @ self._test_direction() ** 2))
+        )
         self.threshold_ = float(-ndtri(self.fpr)) * scale
 
     def _learn_population(self, records: Float64Array) -> None:
@@ -367,8 +369,8 @@ class AggregateAttack(BaseEstimator):
         uncertain = 1 + self.n_records / m
         self._precision = self._weights(self.variances_ * uncertain)
         if self.correlated:
-            self._precision = self._inverse(ledoit_wolf(records)[0] * uncertain)
-        self.threshold_ = float(np.quantile(self._scores_without_itself(records), 1 - self.fpr))
+            self._precision = self._invert_covariance(ledoit_wolf(records)[0] * uncertain)
+        self.threshold_ = float(np.quantile(self._leave_one_out_scores(records), 1 - self.fpr))
 
     def _weights(self, spread: Float64Array) -> Float64Array:
         """Return 1 / (n times the variance of each published mean); 0 for constant columns."""
@@ -378,11 +380,11 @@ class AggregateAttack(BaseEstimator):
             estimate = max(off.mean(), 0.0) if varies.any() else 0.0
             self.noise_ = np.full(len(spread), np.sqrt(estimate))
         else:
-            self.noise_ = _checked_noise(self.noise, len(spread))
+            self.noise_ = _check_noise(self.noise, len(spread))
         total = spread + self.n_records * self.noise_**2
         return np.divide(1.0, total, out=np.zeros_like(total), where=varies)
 
-    def _inverse(self, covariance: Float64Array) -> Float64Array:
+    def _invert_covariance(self, covariance: Float64Array) -> Float64Array:
         """Return the inverse of n times the covariance of the published means."""
         varies = self.variances_ > 0
         noisy = covariance + np.diag(self.n_records * self.noise_**2)
@@ -390,21 +392,21 @@ class AggregateAttack(BaseEstimator):
         inverse[np.ix_(varies, varies)] = inv(noisy[np.ix_(varies, varies)])
         return inverse
 
-    def _weighted(self, differences: Float64Array) -> Float64Array:
+    def _apply_precision(self, differences: Float64Array) -> Float64Array:
         matrix = self._precision.ndim == 2
         return differences @ self._precision if matrix else differences * self._precision
 
-    def _direction(self) -> Float64Array:
-        return self._weighted(self.released_ - self.means_)
+    def _test_direction(self) -> Float64Array:
+        return self._apply_precision(self.released_ - self.means_)
 
-    def _scores_without_itself(self, records: Float64Array) -> Float64Array:
+    def _leave_one_out_scores(self, records: Float64Array) -> Float64Array:
         """Score each reference record with the population estimated from the others."""
         m = len(records)
         off = records - self.means_
         if self.statistic == "homer":
             return self._homer(records, self.means_ - off / (m - 1))
-        own = np.einsum("ij,ij->i", off, self._weighted(off)) / (m - 1)
-        return np.asarray((off @ self._direction() + own) * m / (m - 1), dtype=float)
+        own = np.einsum("ij,ij->i", off, self._apply_precision(off)) / (m - 1)
+        return np.asarray((off @ self._test_direction() + own) * m / (m - 1), dtype=float)
 
     def _homer(self, X: Float64Array, means: Float64Array) -> Float64Array:
         varies = self.variances_ > 0
@@ -431,7 +433,7 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r} must be a whole number of records, 1 or more.")
 
 
-def _checked_row(name: str, values: ArrayLike, length: int | None) -> Float64Array:
+def _check_row(name: str, values: ArrayLike, length: int | None) -> Float64Array:
     row = as_numbers(name, values, "one per column")
     if row.ndim != 1 or not row.size or length not in (None, len(row)):
         expected = "one number per column" if length is None else f"{length} numbers"
@@ -441,7 +443,7 @@ def _checked_row(name: str, values: ArrayLike, length: int | None) -> Float64Arr
     return row
 
 
-def _checked_noise(noise: ArrayLike, length: int) -> Float64Array:
+def _check_noise(noise: ArrayLike, length: int) -> Float64Array:
     s = as_numbers("noise", noise, "a standard deviation of 0 or more")
     if s.shape not in ((), (length,)) or not np.isfinite(s).all() or (s < 0).any():
         raise ValueError(

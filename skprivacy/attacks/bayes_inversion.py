@@ -133,7 +133,7 @@ class BayesInversion(InversionAttack):
         return self
 
     def _learn(self) -> None:
-        self.prior_ = _checked_prior(self._prior, len(self.reference_))
+        self.prior_ = _check_prior(self._prior, len(self.reference_))
 
     def posterior(
         self, gradient: Any, n_records: int = 1, labels: ArrayLike | None = None
@@ -219,7 +219,7 @@ class BayesInversion(InversionAttack):
         ]
 
 
-def _checked_prior(prior: Any, n: int) -> Float64Array:
+def _check_prior(prior: Any, n: int) -> Float64Array:
     if prior is None:
         return np.full(n, 1.0 / n)
     weights = as_numbers("prior", prior, "one for each candidate")

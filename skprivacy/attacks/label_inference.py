@@ -132,7 +132,7 @@ class LabelCanaries:
         labels[rows] = np.where(kept[whose], y[rows], other)
         return cls(rows, y[rows], other, kept, labels, None if groups is None else whose)
 
-    def _joined(self, evidence: Float64Array) -> Float64Array:
+    def _sum_by_canary(self, evidence: Float64Array) -> Float64Array:
         """Return each canary's evidence: the sum over its rows, shape (n_canaries,)."""
         if self.whose is None:
             return evidence
@@ -366,8 +366,8 @@ class LabelInferenceAttack(BaseEstimator):
             )
         own = safe_indexing(X, canaries.rows)
         two = canaries.label, canaries.other
-        scores = canaries._joined(self.score_samples(own, *two))
-        by_prior = canaries._joined(self._log_odds(self.prior_, own, *two, _DOUBT))
+        scores = canaries._sum_by_canary(self.score_samples(own, *two))
+        by_prior = canaries._sum_by_canary(self._log_odds(self.prior_, own, *two, _DOUBT))
         details = {
             "n_canaries": len(scores),
             "guessed": float(np.mean((scores > 0) == canaries.kept)),

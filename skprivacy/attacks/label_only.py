@@ -159,11 +159,15 @@ class LabelOnlyAttack(MembershipAttack):
             for _ in range(HALVINGS):
                 middle = (inside + outside) / 2
                 keeps = (
-                    asked(self.target, "predict", decode(self._walk(matrix, goal, swap_at, middle)))
+                    asked(
+                        self.target,
+                        "predict",
+                        decode(self._move_towards(matrix, goal, swap_at, middle)),
+                    )
                     == y
                 )
                 inside, outside = np.where(keeps, middle, inside), np.where(keeps, outside, middle)
-            change = self._walk(matrix, goal, swap_at, outside) - matrix
+            change = self._move_towards(matrix, goal, swap_at, outside) - matrix
             in_units = np.where(self._continuous, change / self._scale, change != 0)
             nearest = np.minimum(nearest, np.linalg.norm(np.nan_to_num(in_units), axis=1))
         return np.where(asked(self.target, "predict", X) == y, nearest, 0.0)
@@ -205,7 +209,7 @@ class LabelOnlyAttack(MembershipAttack):
                 rows[y == c] = others[draw[y == c] % len(others)]
         return rows
 
-    def _walk(
+    def _move_towards(
         self, matrix: Float64Array, goal: Float64Array, swap_at: Float64Array, way: Float64Array
     ) -> Float64Array:
         """Go the share ``way`` of the path to ``goal``; discrete features change at ``swap_at``."""

@@ -150,16 +150,18 @@ class LearnedRatio(ShadowedAttack):
         self._near, near = None, None
         if _searchable(known.X, len(first)):
             listed = safe_indexing(known.X, order[first])
-            self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), classes[order[first]])
+            self._near = _NeighbourPool(
+                Surroundings(listed, max(NEIGHBOURS)), classes[order[first]]
+            )
             near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
 
         def view(attacked: int, others: list[int]) -> Float64Array:
             beside, left_out = shadow[others][:, rows], out[others][:, rows]
-            pooled = [_pooled(beside, left_out, floor) for floor in FLOORS]
-            seen = _figures(shadow[attacked, rows], beside, left_out, pooled)
+            pooled = [_pooled_variances(beside, left_out, floor) for floor in FLOORS]
+            seen = _ratio_features(shadow[attacked, rows], beside, left_out, pooled)
             if near is None:
                 return seen
-            excess = _excess(
+            excess = _excess_log_odds(
                 shadow[attacked, first], shadow[others][:, first], out[others][:, first]
             )
             return np.hstack([seen, _neighbour_excess(excess, *near)])
@@ -167,27 +169,29 @@ class LearnedRatio(ShadowedAttack):
         tried = list(trials(~out))
         seen = {attacked: view(attacked, others) for attacked, others in tried}
         member = {attacked: ~out[attacked, rows] for attacked in seen}
-        self.power_ = _power(seen, member)
-        self.model_: Any = _fitted(seen, member) if self.power_ else None
+        self.power_ = _self_attack_power(seen, member)
+        self.model_: Any = _fit_regression(seen, member) if self.power_ else None
 
     def _meet(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
         """Compute the target's excess for the neighbours, and fix the pooled variances."""
         target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
-        self._pooled = [_pooled(shadow, out, floor) for floor in FLOORS]
-        self._excess = _excess(target, shadow, out)[self._places]
+        self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]
+        self._excess_log_odds = _excess_log_odds(target, shadow, out)[self._places]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         shadows = self.pool_._says_of(X, y)
         self._check_known(shadows.trained, shadows.known)
-        seen = _figures(self._target_logit(X, y), shadows.logits, shadows.out, self._pooled)
+        seen = _ratio_features(
+            self._target_logit(X, y), shadows.logits, shadows.out, self._pooled_variances
+        )
         if self._near is not None:
             seen = np.hstack(
-                [seen, _neighbour_excess(self._excess, *self._near.of(X, one_label(y)))]
+                [seen, _neighbour_excess(self._excess_log_odds, *self._near.of(X, one_label(y)))]
             )
         return np.asarray(self.model_.decision_function(seen))
 
 
-class _Near(NamedTuple):
+class _NeighbourPool(NamedTuple):
     """The records among which neighbours are searched, and their classes."""
 
     surroundings: Surroundings
@@ -206,12 +210,12 @@ def _searchable(X: Any, n_distinct: int) -> bool:
     return 1 < n_distinct <= MOST_SEARCHED and differences <= MOST_DIFFERENCES
 
 
-def _pooled(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
+def _pooled_variances(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
     values = scores.smoothed(shadow, floor)
     return scores.pooled_variance(values, out), scores.pooled_variance(values, ~out)
 
 
-def _figures(
+def _ratio_features(
     target: Float64Array, shadow: Float64Array, out: Mask, pooled: list[Pooled]
 ) -> Float64Array:
     """Return the regression's inputs from each record's own log-odds.
@@ -237,7 +241,7 @@ def _figures(
     return np.arcsinh(np.column_stack(columns))
 
 
-def _excess(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
+def _excess_log_odds(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
     """Return the target's log-odds minus the mean of the IN and the OUT models' means."""
     own, others = scores.smoothed(target, FLOORS[-1]), scores.smoothed(shadow, FLOORS[-1])
     return own - sum(column_means(others, of) for of in (out, ~out)) / 2
@@ -253,13 +257,13 @@ def _neighbour_excess(excess: Float64Array, near: NDArray[np.intp], same: Mask) 
     return np.column_stack(columns)
 
 
-def _fitted(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
+def _fit_regression(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     with one_blas_thread():
         return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
 
 
-def _power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
+def _self_attack_power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
     """Return the mean share of members found in models that the regression did not learn from."""
     found = []
     # A pair is left out together: its second model has the first one's non-members as members.
@@ -267,7 +271,7 @@ def _power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
         others = [attacked for attacked in seen if attacked // 2 != pair]
         if not others:
             return 0.0
-        model = _fitted({k: seen[k] for k in others}, {k: member[k] for k in others})
+        model = _fit_regression({k: seen[k] for k in others}, {k: member[k] for k in others})
         for attacked in set(seen) - set(others):
             score = model.decision_function(seen[attacked])
             found.append(found_members(score, member[attacked]))

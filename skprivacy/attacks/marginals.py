@@ -120,7 +120,7 @@ class MarginalAttack(GeneratorAttack):
         for _ in range(self.n_shadows):
             half = random.permutation(n)[: max(n // 2, 2)]
             shadow = unpaid(self.synthesizer).fit(safe_indexing(reference, half))
-            chosen.update({*_named(shadow, cells, reference)})
+            chosen.update({*_marginal_names(shadow, cells, reference)})
         return {names: count / self.n_shadows for names, count in chosen.items()}
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
@@ -138,7 +138,7 @@ class MarginalAttack(GeneratorAttack):
         return found
 
 
-def _named(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
+def _marginal_names(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
     """Return the names of each marginal's columns; for arrays, by position in the schema."""
     if isinstance(reference, pd.DataFrame) or not hasattr(shadow, "schema_"):
         own = dict(zip(cells.names, cells.names, strict=True))

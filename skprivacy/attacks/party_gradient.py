@@ -125,11 +125,11 @@ def gradient_of_step(before: Any, after: Any, learning_rate: float) -> Any:
                 f"before has the keys {sorted(before)} and after {sorted(after)}; expected the "
                 "same keys."
             )
-        return {key: _step(before[key], after[key], learning_rate) for key in before}
-    return [_step(b, a, learning_rate) for b, a in zip(before, after, strict=True)]
+        return {key: _gradient_of_weight(before[key], after[key], learning_rate) for key in before}
+    return [_gradient_of_weight(b, a, learning_rate) for b, a in zip(before, after, strict=True)]
 
 
-def _step(before: Any, after: Any, learning_rate: float) -> NDArray[Any]:
+def _gradient_of_weight(before: Any, after: Any, learning_rate: float) -> NDArray[Any]:
     old, new = (_as_array(value) for value in (before, after))
     if not all(np.issubdtype(weight.dtype, np.number) for weight in (old, new)):
         raise TypeError(f"before and after must hold numbers, not {old.dtype} and {new.dtype}.")

@@ -169,9 +169,11 @@ class PropertyAttack(BaseEstimator):
     ) -> tuple[NDArray[np.bool_], list[tuple[NDArray[np.intp], int]]]:
         """Return which shadow sets have the property, and their records and seeds."""
         has_property = np.arange(self.n_shadows) % 2 == 1
-        return has_property, [self._drawn(group, shares[int(it)], rng) for it in has_property]
+        return has_property, [
+            self._draw_shadow_set(group, shares[int(it)], rng) for it in has_property
+        ]
 
-    def _drawn(
+    def _draw_shadow_set(
         self, group: NDArray[np.bool_], share: float, rng: Any
     ) -> tuple[NDArray[np.intp], int]:
         """Draw the records of one shadow set, and the seed of its model."""
@@ -293,7 +295,7 @@ class PropertyInference(PropertyAttack):
         estimator
             A clone of ``estimator``, fitted.
         """
-        rows, seed = self._drawn(_as_bool(group), share, rng)
+        rows, seed = self._draw_shadow_set(_as_bool(group), share, rng)
         return train_clone(self.estimator, as_records(X), as_array("y", y), rows, seed)
 
     def decision_function(self, target: Any) -> float:

@@ -121,7 +121,7 @@ class QuantileAttack(MembershipAttack):
             X = X.toarray()
         frame = as_table(X)
         columns = [
-            _as_numbers(frame.iloc[:, i], self._values.get(i)) for i in range(frame.shape[1])
+            _encode_column(frame.iloc[:, i], self._values.get(i)) for i in range(frame.shape[1])
         ]
         return np.column_stack([*columns, np.eye(len(self.classes_))[label]])
 
@@ -135,7 +135,7 @@ def _text_values(X: Any) -> dict[int, NDArray[Any]]:
     return {i: np.unique(as_texts(X.iloc[:, i].to_numpy(dtype=object))) for i in text}
 
 
-def _as_numbers(column: Any, values: NDArray[Any] | None) -> Float64Array:
+def _encode_column(column: Any, values: NDArray[Any] | None) -> Float64Array:
     if values is None:
         return column.to_numpy(dtype=float, na_value=np.nan)
     return np.searchsorted(values, as_texts(column.to_numpy(dtype=object))).astype(float)

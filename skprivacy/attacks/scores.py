@@ -46,11 +46,11 @@ FLOOR = 1e-12
 _ROUNDING = 1e-6
 
 
-def _of_label(proba: Float64Array, label: Labels) -> Float64Array:
+def _label_probability(proba: Float64Array, label: Labels) -> Float64Array:
     return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
 
 
-def _others(proba: Float64Array, label: Labels) -> Float64Array:
+def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
     rest = proba.copy()
     np.put_along_axis(rest, label[:, None], 0.0, axis=1)
     return rest
@@ -71,7 +71,7 @@ def confidence(proba: Float64Array, label: Labels) -> Float64Array:
 
     %(signal_sections)s
     """
-    return _of_label(proba, label)
+    return _label_probability(proba, label)
 
 
 @fill_docs
@@ -89,7 +89,7 @@ def loss(proba: Float64Array, label: Labels) -> Float64Array:
 
     %(signal_sections)s
     """
-    return np.log(np.maximum(_of_label(proba, label), FLOOR))
+    return np.log(np.maximum(_label_probability(proba, label), FLOOR))
 
 
 @fill_docs
@@ -110,8 +110,8 @@ def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
 
     %(signal_sections)s
     """
-    p = _of_label(proba, label)
-    rest = _others(proba, label)
+    p = _label_probability(proba, label)
+    rest = _without_label(proba, label)
     # Song & Mittal 2021: modified prediction entropy Mentr
     wrong = np.sum(rest * np.log(np.maximum(1 - rest, FLOOR)), axis=1)
     return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
@@ -127,8 +127,8 @@ def logit(proba: Float64Array, label: Labels) -> Float64Array:
     %(signal_sections)s
     """
     # Carlini et al. 2022, Section IV-C: logit scaling phi
-    p = np.maximum(_of_label(proba, label), FLOOR)
-    return np.log(p) - np.log(np.maximum(_others(proba, label).sum(axis=1), FLOOR))
+    p = np.maximum(_label_probability(proba, label), FLOOR)
+    return np.log(p) - np.log(np.maximum(_without_label(proba, label).sum(axis=1), FLOOR))
 
 
 @fill_docs
@@ -137,7 +137,7 @@ def margin(proba: Float64Array, label: Labels) -> Float64Array:
 
     %(signal_sections)s
     """
-    return _of_label(proba, label) - _others(proba, label).max(axis=1)
+    return _label_probability(proba, label) - _without_label(proba, label).max(axis=1)
 
 
 SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {

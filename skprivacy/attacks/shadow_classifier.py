@@ -114,7 +114,7 @@ class ShokriAttack(ShadowedAttack):
         features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
         # The model for all classes serves the classes that have no model of their own.
         self._models: dict[int, Any] = {
-            ALL_CLASSES: self._train(self._labelled(features, label), trained)
+            ALL_CLASSES: self._train(self._append_class(features, label), trained)
         }
         if not self.per_class:
             return
@@ -138,7 +138,7 @@ class ShokriAttack(ShadowedAttack):
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
 
-    def _labelled(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+    def _append_class(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         """Append the true class and its feature, which a linear model cannot select by itself."""
         indicator = np.eye(len(self.classes_))[label]
         own = np.take_along_axis(features, label[:, None], axis=1)
@@ -152,7 +152,7 @@ class ShokriAttack(ShadowedAttack):
             here = np.flatnonzero(label == c)
             taken = features[here]
             if (model := self._models.get(int(c))) is None:
-                model, taken = self._models[ALL_CLASSES], self._labelled(taken, label[here])
+                model, taken = self._models[ALL_CLASSES], self._append_class(taken, label[here])
             values[here] = model.predict_proba(taken)[:, -1]
         return values
 

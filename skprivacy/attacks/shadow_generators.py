@@ -111,12 +111,12 @@ class ShadowGenerators(GeneratorAttack):
         inside = random.uniform(size=(self.n_shadows, len(codes))) < 0.5
         # complementary pairs of shadows, so that each record is in half of them
         inside[1::2] = ~inside[: len(inside[1::2]) * 2 : 2]
-        seen = [self._answers(self._shadow(X, coins, random), codes) for coins in inside]
+        seen = [self._log_counts(self._fit_shadow(X, coins, random), codes) for coins in inside]
         middle, spread = np.mean(seen, axis=0), np.std(seen, axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         learned = np.concatenate([(answers - middle) / spread for answers in seen])
         model = LogisticRegression(max_iter=1000).fit(learned, inside.ravel())
-        target = (self._answers(self._target, codes) - middle) / spread
+        target = (self._log_counts(self._target, codes) - middle) / spread
         return np.asarray(model.decision_function(target), dtype=np.float64)
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
@@ -139,7 +139,7 @@ class ShadowGenerators(GeneratorAttack):
         n = num_samples(X_in)
         return AttackResult(found[:n], found[n:], type(self).__name__)
 
-    def _shadow(self, X: Any, coins: NDArray[np.bool_], random: Any) -> NDArray[np.int64]:
+    def _fit_shadow(self, X: Any, coins: NDArray[np.bool_], random: Any) -> NDArray[np.int64]:
         n = num_samples(self.reference_)
         half = random.permutation(n)[: max(n // 2, 1)]
         # a scored record must enter a shadow by its coin only, even if it is in the reference
@@ -148,7 +148,7 @@ class ShadowGenerators(GeneratorAttack):
         trained = concat(own, safe_indexing(X, np.flatnonzero(coins)), "reference and X")
         return self.cells_.of(refitted(self.generator, trained, self._n, random), "shadows")
 
-    def _answers(
+    def _log_counts(
         self, generated: NDArray[np.int64], codes: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Return the log-counts of each record's cells, in single columns and pairs of columns."""

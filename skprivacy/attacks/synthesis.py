@@ -85,7 +85,7 @@ def from_model(
     classes = np.asarray(target.classes_)
     goal = np.repeat(np.arange(len(classes)), n_per_class)
     n_features = len(choices)
-    best = _draw(choices, len(goal), rng)  # Algorithm 1, line 2
+    best = _draw_features(choices, len(goal), rng)  # Algorithm 1, line 2
     reached = np.full(len(goal), -1.0)
     changed = np.full(len(goal), n_features)
     rejected = np.zeros(len(goal), dtype=int)
@@ -111,7 +111,7 @@ def from_model(
         # Algorithm 1, lines 19 to 21: redraw half as many features, rounded up
         changed[stuck], rejected[stuck] = np.maximum((changed[stuck] + 1) // 2, floor), 0
         # Algorithm 1, line 24: redraw some features of the best record so far
-        trial[here] = _redraw(best[here], changed[here], choices, rng)
+        trial[here] = _redraw_features(best[here], changed[here], choices, rng)
     return best[accepted], classes[goal[accepted]]
 
 
@@ -153,7 +153,7 @@ def from_marginals(
     for c in classes:
         rows = np.flatnonzero(labels == c)
         parts.append(rows[rng.randint(len(rows), size=(n_per_class, known.shape[1]))])
-    return _gather(known, np.concatenate(parts)), np.repeat(classes, n_per_class)
+    return _gather_features(known, np.concatenate(parts)), np.repeat(classes, n_per_class)
 
 
 def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
@@ -197,10 +197,10 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
         codes, values = pd.factorize(column, use_na_sentinel=False)
         if len(values) == 2:  # flip: take the value of a record with the other value
             other[:, i] = np.array([codes.argmax(), codes.argmin()])[codes]
-    return _gather(known, np.where(replaced, other, np.arange(n_records)[:, None]))
+    return _gather_features(known, np.where(replaced, other, np.arange(n_records)[:, None]))
 
 
-def _gather(known: Any, rows: NDArray[np.intp]) -> Any:
+def _gather_features(known: Any, rows: NDArray[np.intp]) -> Any:
     """Return records whose feature j comes from record ``rows[i, j]``."""
     if not isinstance(known, pd.DataFrame):
         return np.take_along_axis(known, rows, axis=0)
@@ -210,13 +210,13 @@ def _gather(known: Any, rows: NDArray[np.intp]) -> Any:
     return pd.concat(columns, axis=1)
 
 
-def _draw(choices: list[NDArray[Any]], n: int, rng: Any) -> NDArray[np.float64]:
+def _draw_features(choices: list[NDArray[Any]], n: int, rng: Any) -> NDArray[np.float64]:
     return np.column_stack([choice[rng.randint(len(choice), size=n)] for choice in choices])
 
 
-def _redraw(
+def _redraw_features(
     best: NDArray[np.float64], changed: NDArray[np.intp], choices: list[Any], rng: Any
 ) -> NDArray[np.float64]:
     """Redraw ``changed`` random features of each record."""
     order = rng.uniform(size=best.shape).argsort(axis=1)
-    return np.where(order < changed[:, None], _draw(choices, len(best), rng), best)
+    return np.where(order < changed[:, None], _draw_features(choices, len(best), rng), best)

@@ -101,7 +101,7 @@ class Updates:
         object.__setattr__(self, "_as_inputs", as_inputs)
         n_weights = len(weights_of(self.model))
         for name in ("before", "after"):
-            object.__setattr__(self, name, _vectors(name, getattr(self, name), n_weights))
+            object.__setattr__(self, name, _check_weights(name, getattr(self, name), n_weights))
         if len(self.before) != len(self.after):
             raise ValueError(
                 f"before has {len(self.before)} rounds and after {len(self.after)}; expected "
@@ -343,7 +343,7 @@ def _check_party(n_records: Any, max_grad_norm: Any, noise: Any) -> None:
         raise ValueError(f"noise={noise!r} must be a standard deviation of 0 or more.")
 
 
-def _vectors(name: str, given: Any, n_weights: int) -> Float64Array:
+def _check_weights(name: str, given: Any, n_weights: int) -> Float64Array:
     rows = given
     if not isinstance(given, np.ndarray):
         rows = [as_weights(one) for one in sequence(name, given)]

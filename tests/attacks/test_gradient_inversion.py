@@ -428,7 +428,7 @@ def test_what_does_not_fit_is_refused(table):
             attack.reconstruct(sent, n)
     with pytest.raises(ValueError, match="labels has shape"):
         attack.reconstruct(sent, 1, labels=[0, 1])
-    with pytest.raises(ValueError, match="1 gradients and 2 batches"):
+    with pytest.raises(ValueError, match="gradients has 1 items and batches 2"):
         attack.evaluate([sent], [(X[:1], y[:1])] * 2)
     with pytest.raises(ValueError, match=r"batches\[1\] has shape"):
         attack.evaluate([sent] * 2, [(X[:1], y[:1]), (X[:2], y[:2])])
@@ -442,7 +442,7 @@ def test_targets_and_settings_without_sense_are_refused(table, make):
         make().fit(X, y)
     with pytest.raises(TypeError, match="must be a torch module"):
         make(object()).fit(X, y)
-    with pytest.raises(ValueError, match="units of max_grad_norm"):
+    with pytest.raises(ValueError, match="needs max_grad_norm, its unit"):
         make(network(X.shape[1]), noise_multiplier=1.0).fit(X, y)
     with pytest.raises(ValueError, match="noise_multiplier"):
         make(network(X.shape[1]), noise_multiplier=-1.0, max_grad_norm=1.0).fit(X, y)
@@ -457,9 +457,9 @@ def test_targets_and_settings_without_sense_are_refused(table, make):
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([torch.nn.Linear(13, 4, bias=False), torch.nn.Linear(4, 2)], "no bias"),
-        ([torch.nn.LayerNorm(13), torch.nn.Linear(13, 2)], "is a LayerNorm; expected a Linear"),
-        ([torch.nn.Linear(9, 2)], "takes 9 numbers; records have 13"),
+        ([torch.nn.Linear(13, 4, bias=False), torch.nn.Linear(4, 2)], "must have a trained bias"),
+        ([torch.nn.LayerNorm(13), torch.nn.Linear(13, 2)], "is a LayerNorm; expected Linear"),
+        ([torch.nn.Linear(9, 2)], "takes 9 features; X has 13"),
     ],
 )
 def test_a_first_layer_without_quotients_is_refused(table, layers, message):
@@ -489,7 +489,7 @@ def test_models_trained_by_another_loss_must_say_so(table):
         party_gradient(likely, X[:1], y[:1])
     likely.criterion_ = torch.nn.CrossEntropyLoss(reduction="none")
     party_gradient(likely, X[:1], y[:1])
-    with pytest.raises(ValueError, match="numbers of its outputs"):
+    with pytest.raises(ValueError, match="indices of the outputs"):
         party_gradient(network(X.shape[1]), X[:1], ["yes"])
 
 

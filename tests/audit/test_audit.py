@@ -357,7 +357,7 @@ def test_frames():
             r"in the order audit\(model, X_train",
         ),
         ({"y_test": y[1000:, None]}, ValueError, "one label for each record"),
-        ({"model": DBSCAN().fit(X)}, TypeError, "score of single records; got DBSCAN"),
+        ({"model": DBSCAN().fit(X)}, TypeError, "target=DBSCAN must score single records"),
         (
             {"model": make_pipeline(Normalizer(), DBSCAN()).fit(X)},
             TypeError,
@@ -366,7 +366,7 @@ def test_frames():
         (
             {"model": LinearRegression().fit(X, y), "attacks": SignalThreshold()},
             TypeError,
-            "SignalThreshold needs the class of each record, and LinearRegression gives residuals",
+            "SignalThreshold needs the class of each record, and LinearRegression returns residuals",
         ),
         ({"y_train": None, "y_test": None}, ValueError, "y=None must be what Claiming predicts"),
         ({"y_test": None}, ValueError, "both be None, or neither"),

@@ -162,7 +162,7 @@ def test_nobody_is_on_both_sides():
     model = Whispering().fit(*records[:2])
     moved = groups[1].copy()
     moved.iloc[0] = 0
-    with pytest.raises(ValueError, match="1 values of patient are among members and non-members"):
+    with pytest.raises(ValueError, match="1 values of patient are among both members"):
         audit(model, *records, groups=(groups[0], moved))
     for bad in (groups[0], (groups[0], groups[1][1:]), "patient"):
         with pytest.raises(ValueError, match="groups must be a pair"):
