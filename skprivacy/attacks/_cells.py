@@ -30,7 +30,7 @@ class Cells:
         self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
         self.names = _column_names(X)
 
-    def of(self, X: Any, name: str) -> Codes:
+    def encode(self, X: Any, name: str) -> Codes:
         """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
         numbers, texts = parts(X)
         if (numbers.shape[1], texts.shape[1]) != (len(self._bin_edges), len(self._values)):
@@ -74,7 +74,7 @@ class Counts:
         self._cells, self._counts = np.unique(self._keys(codes), return_counts=True)
         self.total = len(codes)
 
-    def of(self, codes: Codes) -> NDArray[np.float64]:
+    def count(self, codes: Codes) -> NDArray[np.float64]:
         """Return the count of each record's cell."""
         keys = self._keys(codes)
         place = np.minimum(np.searchsorted(self._cells, keys), len(self._cells) - 1)

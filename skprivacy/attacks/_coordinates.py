@@ -38,7 +38,7 @@ class Coordinates:
             self._encoder.fit(texts)
         self._width = numbers.shape[1], texts.shape[1]
 
-    def of(self, X: Any, name: str = "X") -> NDArray[np.float64]:
+    def encode(self, X: Any, name: str = "X") -> NDArray[np.float64]:
         """Return the points of records, shape (n, n_dimensions)."""
         numbers, texts = parts(X)
         if (numbers.shape[1], texts.shape[1]) != self._width:

@@ -103,7 +103,7 @@ class InversionAttack(ABC, BaseEstimator):
             self.n_features_in_ = rows.shape[1]
             self._gradients = LossGradients(self.target, self.loss, self.max_grad_norm)
             self._encoded = self._gradients.targets(labels)
-            self.layout_ = RowLayout.of(rows, self.columns)
+            self.layout_ = RowLayout.from_columns(rows, self.columns)
             self.reference_ = rows
             self._learn()
         return self

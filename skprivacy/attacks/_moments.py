@@ -23,7 +23,7 @@ class Moments(NamedTuple):
     free: NDArray[np.intp]
 
     @classmethod
-    def of(cls, values: Float64Array, used: Mask) -> Moments:
+    def from_values(cls, values: Float64Array, used: Mask) -> Moments:
         """Return the moments of the columns of ``values`` over the rows where ``used``."""
         count = used.sum(axis=0)
         mean = _column_sums(values, used) / np.maximum(count, 1)

@@ -51,7 +51,7 @@ class Rehearsal:
     trials: tuple[tuple[int, list[int]], ...]  # attacked model, and the models that attack it
 
     @classmethod
-    def of(cls, shadow: Float64Array, trained: Mask) -> Rehearsal:
+    def from_pool(cls, shadow: Float64Array, trained: Mask) -> Rehearsal:
         """Draw a sample of the pool's records."""
         # sorted by content first, so that the sample does not depend on the order of the records
         order = np.lexsort((*trained, *shadow))

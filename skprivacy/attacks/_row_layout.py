@@ -39,7 +39,7 @@ class RowLayout:
     spread: Float64Array
 
     @classmethod
-    def of(cls, X: Float64Array, described: Any) -> RowLayout:
+    def from_columns(cls, X: Float64Array, described: Any) -> RowLayout:
         """Build the layout from a schema or a list of columns; None means numbers only."""
         d = X.shape[1]
         if described is None:

@@ -41,7 +41,7 @@ class Known:
     @cached_property
     def rehearsal(self) -> Rehearsal:
         """The self-attack of the shadow models on a sample of these records."""
-        return Rehearsal.of(self.shadow, self.trained)
+        return Rehearsal.from_pool(self.shadow, self.trained)
 
 
 class ShadowedAttack(MembershipAttack):

@@ -37,7 +37,7 @@ class Surroundings:
         self._index = NearestNeighbors(n_neighbors=self.n_neighbours + 1).fit(coordinates)
         self._near = self._search(coordinates, self._prints)
 
-    def of(self, X: Any) -> NDArray[np.intp]:
+    def find_nearest(self, X: Any) -> NDArray[np.intp]:
         """Return the indices of the nearest records, of shape (n_records, n_neighbours)."""
         prints = fingerprints(X)
         place = np.searchsorted(self._prints, prints, sorter=self._sorted)

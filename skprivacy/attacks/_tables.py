@@ -38,7 +38,7 @@ class Listed:
 
 
 class AnswerTable:
-    """A model's stored answers, by position; ``of`` replaces the model on the records themselves.
+    """A model's stored answers, by position; :meth:`with_index` takes records, as the model does.
 
     ``answer`` is the output of the model's method: an array, or a list with an array per label.
     """
@@ -74,7 +74,7 @@ class AnswerTable:
             return [part[places] for part in self._answer]
         return self._answer[places]
 
-    def of(self, listed: Listed) -> AnswerTable:
+    def with_index(self, listed: Listed) -> AnswerTable:
         """Return the table that takes records, as the model does."""
         return _IndexedAnswers(self, listed)
 

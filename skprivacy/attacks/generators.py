@@ -25,7 +25,7 @@ _TRIED = 300  # records that choose the width of kernels
 _AT_ONCE = 1000  # points whose density is computed together
 _TINY = 1e-9  # distance of equal records
 _NEARLY_ALL = 1 - 1e-12
-_NEEDS_REFERENCE = (
+_DENSITY_NEEDS_REFERENCE = (
     "a density alone only shows where records are frequent. Pass some, or use NearestGenerated."
 )
 
@@ -36,14 +36,14 @@ class _DistanceAttack(GeneratorAttack):
     def _points(self, generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
         generated, reference = checked(generated, reference, otherwise)
         coordinates = Coordinates(generated if reference is None else reference)
-        points = coordinates.of(generated, "generated")
-        near = None if reference is None else coordinates.of(reference, "reference")
+        points = coordinates.encode(generated, "generated")
+        near = None if reference is None else coordinates.encode(reference, "reference")
         self.coordinates_ = coordinates
         return points, near
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "coordinates_")
-        return self._scores(self.coordinates_.of(as_records(X, name), name))
+        return self._scores(self.coordinates_.encode(as_records(X, name), name))
 
     @abstractmethod
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
@@ -152,7 +152,7 @@ class DensityRatio(_DistanceAttack):
         DensityRatio
             Itself, fitted.
         """
-        made, near = self._points(generated, reference, _NEEDS_REFERENCE)
+        made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)
         self.generated_, self.reference_ = _Density(made), _Density(near)
         return self
 
@@ -217,7 +217,7 @@ class LikelihoodRatio(_DistanceAttack):
             Itself, fitted.
         """
         whole("n_neighbors", self.n_neighbors)
-        made, near = self._points(generated, reference, _NEEDS_REFERENCE)
+        made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)
         self.generated_, self.reference_ = cKDTree(made), _Density(near)
         self._explained = self.reference_.log(made)
         self._width = _Density(made).width

@@ -125,7 +125,7 @@ def linear_model() -> Any:
 
 def figures(proba: Float64Array, label: NDArray[np.intp], layers: Sequence[Layer]) -> Float64Array:
     """Return four figures of each prediction and three of each layer; column 4 is a log norm."""
-    # ``_membership_net.NORM`` relies on the position of the first gradient norm
+    # the unsupervised white-box attack relies on the position of the first gradient norm
     columns = [scores.loss(proba, label), scores.logit(proba, label)]
     columns += [scores.entropy(proba, label), scores.margin(proba, label)]
     for inputs, gradient, _ in layers:

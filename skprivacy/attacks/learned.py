@@ -153,7 +153,9 @@ class LearnedRatio(ShadowedAttack):
             self._near = _NeighbourPool(
                 Surroundings(listed, max(NEIGHBOURS)), classes[order[first]]
             )
-            near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
+            near = self._near.find_neighbours(
+                safe_indexing(known.X, order[rows]), classes[order[rows]]
+            )
 
         def view(attacked: int, others: list[int]) -> Float64Array:
             beside, left_out = shadow[others][:, rows], out[others][:, rows]
@@ -186,7 +188,12 @@ class LearnedRatio(ShadowedAttack):
         )
         if self._near is not None:
             seen = np.hstack(
-                [seen, _neighbour_excess(self._excess_log_odds, *self._near.of(X, one_label(y)))]
+                [
+                    seen,
+                    _neighbour_excess(
+                        self._excess_log_odds, *self._near.find_neighbours(X, one_label(y))
+                    ),
+                ]
             )
         return np.asarray(self.model_.decision_function(seen))
 
@@ -197,9 +204,9 @@ class _NeighbourPool(NamedTuple):
     surroundings: Surroundings
     classes: NDArray[Any]
 
-    def of(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
+    def find_neighbours(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
         """Return each record's neighbours, nearest first, and whether they are of its class."""
-        near = self.surroundings.of(X)
+        near = self.surroundings.find_nearest(X)
         return near, self.classes[near] == y[:, None]
 
 
@@ -226,7 +233,7 @@ def _ratio_features(
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
         own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)
-        without, within = Moments.of(others, out), Moments.of(others, ~out)
+        without, within = Moments.from_values(others, out), Moments.from_values(others, ~out)
         columns.append(log_ratio(own, without, within, PRIOR, of_all))
         columns.append(standard_score(own, without, PRIOR, of_all[0]))
     p, p_all = expit(target), expit(shadow)

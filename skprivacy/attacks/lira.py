@@ -165,8 +165,8 @@ class LiRA(ShadowedAttack):
         """Yield the scores for each prior, from the same moments."""
         # Carlini et al. 2022, Algorithm 1, lines 10 to 13: means and variances; the offline attack
         # omits lines 10 and 12
-        without = Moments.of(shadow, out)
-        within = Moments.of(shadow, ~out) if self.online else None
+        without = Moments.from_values(shadow, out)
+        within = Moments.from_values(shadow, ~out) if self.online else None
         for prior in priors:
             if within is None:
                 yield standard_score(target, without, prior)

@@ -18,9 +18,7 @@ from ._records import as_records, fingerprints, num_samples, safe_indexing
 
 __all__ = ["MarginalAttack"]
 
-_NEEDS_REFERENCE = (
-    "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
-)
+_ALONE = "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
 
 
 class MarginalAttack(GeneratorAttack):
@@ -97,9 +95,9 @@ class MarginalAttack(GeneratorAttack):
         """
         whole("n_shadows", self.n_shadows)
         whole("n_bins", self.n_bins, 2)
-        generated, reference = checked(generated, reference, _NEEDS_REFERENCE)
+        generated, reference = checked(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
-        made, known = cells.of(generated, "generated"), cells.of(reference, "reference")
+        made, known = cells.encode(generated, "generated"), cells.encode(reference, "reference")
         weights = self._weights(cells, reference)
         places = {name: i for i, name in enumerate(cells.names)}
         queries = [tuple(places[c] for c in names) for names in weights]
@@ -126,14 +124,14 @@ class MarginalAttack(GeneratorAttack):
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "cells_")
         X = as_records(X, name)
-        codes = self.cells_.of(X, name)
+        codes = self.cells_.encode(X, name)
         itself = np.isin(fingerprints(X), self._known)  # leaves out the scored record itself
         found = np.zeros(len(codes))
         # Golob et al. 2024 (MAMA-MIA): weighted ratios of counts of the record's cells, here as a
         # sum of logarithms
         for weight, (made, known) in zip(self.weights_.values(), self.tables_, strict=True):
-            seen = (made.of(codes) + 0.5) / (made.total + 1)
-            usual = (known.of(codes) - itself + 0.5) / (known.total + 1)
+            seen = (made.count(codes) + 0.5) / (made.total + 1)
+            usual = (known.count(codes) - itself + 0.5) / (known.total + 1)
             found += weight * np.log(seen / usual)
         return found
 

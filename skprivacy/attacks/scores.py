@@ -197,7 +197,7 @@ def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
     float
         0 if no column has two rows.
     """
-    return Moments.of(values, used).pooled()
+    return Moments.from_values(values, used).pooled()
 
 
 def lira_offline(
@@ -239,7 +239,7 @@ def lira_offline(
     array([1.41421356])
     """
     # Carlini et al. 2022, eq. (4)
-    return standard_score(target, Moments.of(shadow, out), prior, pooled and pooled[0])
+    return standard_score(target, Moments.from_values(shadow, out), prior, pooled and pooled[0])
 
 
 def lira_online(
@@ -276,7 +276,9 @@ def lira_online(
     array([0.])
     """
     # Carlini et al. 2022, Algorithm 1, line 15
-    return log_ratio(target, Moments.of(shadow, out), Moments.of(shadow, ~out), prior, pooled)
+    return log_ratio(
+        target, Moments.from_values(shadow, out), Moments.from_values(shadow, ~out), prior, pooled
+    )
 
 
 def rmia(

@@ -266,7 +266,9 @@ class ShadowPool(BaseEstimator):
             device=self.device,
             verbose=self.verbose,
         )
-        self.estimators_ = trained if listed is None else [table.of(listed) for table in trained]
+        self.estimators_ = (
+            trained if listed is None else [table.with_index(listed) for table in trained]
+        )
         self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
         first_model = trained[0]
         asks = answers_of(first_model, y) if listed is None else KINDS[first_model.kind]

@@ -18,7 +18,7 @@ from .result import AttackResult
 
 __all__ = ["ShadowGenerators", "refitted"]
 
-_NEEDS_REFERENCE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
+_ALONE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
 
 class ShadowGenerators(GeneratorAttack):
@@ -98,16 +98,16 @@ class ShadowGenerators(GeneratorAttack):
             )
         whole("n_shadows", self.n_shadows, 2)
         whole("n_bins", self.n_bins, 2)
-        generated, reference = checked(generated, reference, _NEEDS_REFERENCE)
+        generated, reference = checked(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
-        self._target, self._n = cells.of(generated, "generated"), num_samples(generated)
+        self._target, self._n = cells.encode(generated, "generated"), num_samples(generated)
         self.cells_, self.reference_ = cells, reference
         return self
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "cells_")
         X = as_records(X, name)
-        codes, random = self.cells_.of(X, name), check_random_state(self.random_state)
+        codes, random = self.cells_.encode(X, name), check_random_state(self.random_state)
         inside = random.uniform(size=(self.n_shadows, len(codes))) < 0.5
         # complementary pairs of shadows, so that each record is in half of them
         inside[1::2] = ~inside[: len(inside[1::2]) * 2 : 2]
@@ -146,7 +146,7 @@ class ShadowGenerators(GeneratorAttack):
         others = half[~np.isin(fingerprints(self.reference_)[half], fingerprints(X))]
         own = safe_indexing(self.reference_, others)
         trained = concat(own, safe_indexing(X, np.flatnonzero(coins)), "reference and X")
-        return self.cells_.of(refitted(self.generator, trained, self._n, random), "shadows")
+        return self.cells_.encode(refitted(self.generator, trained, self._n, random), "shadows")
 
     def _log_counts(
         self, generated: NDArray[np.int64], codes: NDArray[np.int64]
@@ -154,7 +154,7 @@ class ShadowGenerators(GeneratorAttack):
         """Return the log-counts of each record's cells, in single columns and pairs of columns."""
         columns = range(codes.shape[1])
         queries = [*((c,) for c in columns), *combinations(columns, 2)]
-        counts = [Counts(generated, query).of(codes) for query in queries]
+        counts = [Counts(generated, query).count(codes) for query in queries]
         return np.log(np.column_stack(counts) + 0.5)
 
 

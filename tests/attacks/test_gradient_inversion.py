@@ -173,7 +173,7 @@ def test_the_first_layer_gives_most_records_away_exactly(table, norm):
     for gradient, (X, _) in zip(sent[:4], pairs, strict=False):
         rows, confidence = attack.reconstruct(gradient, 8)
         assert np.isnan(rows[confidence == 0]).all()
-        true = RowLayout.of(table.own[0], SCHEMA).exact(X, rows[confidence == 1])
+        true = RowLayout.from_columns(table.own[0], SCHEMA).exact(X, rows[confidence == 1])
         assert true.mean() > 0.8
 
 
@@ -185,14 +185,14 @@ def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
     sent = [party_gradient(model, *pair) for pair in pairs]
     all_found = attack.evaluate(sent, pairs).exact_share
     seen = []
-    alone = _first_layer._alone
+    alone = _first_layer._single_record_quotients
 
     def once(gradients, layer, rest, floor, n_records, labels):
         repeated, seen[:] = bool(seen), [*seen, 1]
         rows, label = alone(gradients, layer, rest, floor, n_records, labels)
         return (rows[:0], label[:0]) if repeated else (rows, label)
 
-    monkeypatch.setattr(_first_layer, "_alone", once)
+    monkeypatch.setattr(_first_layer, "_single_record_quotients", once)
     at_once = []
     for pair, gradient in zip(pairs, sent, strict=True):
         seen.clear()
@@ -221,7 +221,7 @@ def test_without_zeros_or_with_noise_no_mixture_is_called_a_record(table):
     model = network(table.X.shape[1])
     sent = party_gradient(model, X, y, random_state=0, **noisy)
     found, _ = FirstLayerInversion(model, **noisy).fit(*table.own).reconstruct(sent, 4)
-    layout = RowLayout.of(table.own[0], SCHEMA)
+    layout = RowLayout.from_columns(table.own[0], SCHEMA)
     assert not layout.exact(found, X).any()
 
 
@@ -388,7 +388,7 @@ def test_null_models_are_matched_as_the_attack_is(table):
     attack = RandomRows(model, columns=SCHEMA, random_state=0).fit(*table.own)
     result = attack.evaluate(sent, pairs)
     assert np.array_equal(result.recovered, result.nulls["random rows"])
-    unmatched = RowLayout.of(table.own[0], SCHEMA).equal(table.X[:80], table.X[400:480])
+    unmatched = RowLayout.from_columns(table.own[0], SCHEMA).equal(table.X[:80], table.X[400:480])
     assert result.share > np.einsum("iij->ij", unmatched).mean() + 0.15
 
 

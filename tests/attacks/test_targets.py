@@ -192,7 +192,7 @@ def test_rules_of_the_loss_without_known_members():
 @pytest.mark.parametrize(
     ("model", "truth", "error", "words"),
     [
-        (LossThreshold(DBSCAN().fit(X)), None, TypeError, "target=DBSCAN must score single records"),
+        (LossThreshold(DBSCAN().fit(X)), None, TypeError, "DBSCAN must score single records"),
         (LossThreshold(LinearRegression()), y, NotFittedError, "not fitted"),
         (LossThreshold(LinearRegression().fit(X, y)), None, ValueError, "y=None must be what Lin"),
         (LossThreshold(TREE.fit(X, y)), None, ValueError, "y=None must be what DecisionTree"),

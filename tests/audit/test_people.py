@@ -286,7 +286,7 @@ def test_coins_of_people_flip_all_of_their_labels_or_none():
     flipped = (canaries.labels != y).reshape(50, 4)
     assert (flipped.all(axis=1) | ~flipped.any(axis=1)).all()
     assert flipped.any(axis=1).sum() == (~canaries.kept).sum()
-    np.testing.assert_array_equal(canaries._joined(np.ones(80)), np.full(20, 4.0))
+    np.testing.assert_array_equal(canaries._sum_by_canary(np.ones(80)), np.full(20, 4.0))
     with pytest.raises(ValueError, match="number of values of group, 50"):
         LabelCanaries.drawn(y, 51, groups=whose)
 
