@@ -283,7 +283,7 @@ class AggregateAttack(BaseEstimator):
             return self
         if variances is not None:
             raise ValueError("variances= goes with means=, not with reference=. Pass one of them.")
-        self._learn_population(self._records("reference", reference))
+        self._estimate_population(self._records("reference", reference))
         return self
 
     def score_samples(self, X: Any) -> Float64Array:
@@ -358,7 +358,7 @@ class AggregateAttack(BaseEstimator):
         )
         self.threshold_ = float(-ndtri(self.fpr)) * scale
 
-    def _learn_population(self, records: Float64Array) -> None:
+    def _estimate_population(self, records: Float64Array) -> None:
         m = len(records)
         if m < 2:
             raise ValueError(

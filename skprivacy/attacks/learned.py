@@ -187,14 +187,8 @@ class LearnedRatio(ShadowedAttack):
             self._target_logit(X, y), shadows.logits, shadows.out, self._pooled_variances
         )
         if self._near is not None:
-            seen = np.hstack(
-                [
-                    seen,
-                    _neighbour_excess(
-                        self._excess_log_odds, *self._near.find_neighbours(X, one_label(y))
-                    ),
-                ]
-            )
+            near = self._near.find_neighbours(X, one_label(y))
+            seen = np.hstack([seen, _neighbour_excess(self._excess_log_odds, *near)])
         return np.asarray(self.model_.decision_function(seen))
 
 
