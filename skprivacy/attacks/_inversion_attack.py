@@ -230,7 +230,7 @@ class InversionAttack(ABC, BaseEstimator):
     def _learn(self) -> None:
         """Learn from the attacker's records at the end of ``fit``; nothing by default."""
 
-    def _labels(self, observed: Tensor, n_records: int) -> Tensor:
+    def _infer_labels(self, observed: Tensor, n_records: int) -> Tensor:
         """Infer the labels of each gradient's records, (batches, n_records)."""
         import torch
 

@@ -83,7 +83,7 @@ class PoolAnswers:
         if self.shared is None:
             return self.models, X
         if isinstance(self.shared, Listed):
-            places = self.shared.places(fingerprints(X) if prints is None else prints)
+            places = self.shared.find_rows(fingerprints(X) if prints is None else prints)
             return [table.by_place for table in self.models], places
         models = [inside(self.shared, model) for model in self.models]
         return models, self.shared.transform(X)

@@ -62,7 +62,7 @@ class RowLayout:
         """Features of each category."""
         return [features for features in self.columns if len(features) > 1]
 
-    def decoded(self, X: Float64Array) -> Float64Array:
+    def decode_columns(self, X: Float64Array) -> Float64Array:
         """Return one number per column: its value, or the index of the category (-1 for none)."""
         unit = (X - self.low) / (self.high - self.low)
         out = np.empty((len(X), len(self.columns)))
@@ -91,7 +91,7 @@ class RowLayout:
         self, guesses: Float64Array, truth: Float64Array, share: float = TOLERANCE
     ) -> NDArray[np.bool_]:
         """Return which columns of guesses and rows are equal, (guesses, rows, columns)."""
-        off = np.abs(self.decoded(guesses)[:, None] - self.decoded(truth)[None])
+        off = np.abs(self.decode_columns(guesses)[:, None] - self.decode_columns(truth)[None])
         equal: NDArray[np.bool_] = off <= self.within(share)
         return equal
 
@@ -124,7 +124,7 @@ class RowLayout:
         all columns are weighted means.
         """
         votes = votes / votes.sum(axis=1, keepdims=True)
-        rows, values = votes @ X, self.decoded(X)
+        rows, values = votes @ X, self.decode_columns(X)
         certain = np.empty((len(rows), len(self.columns)))
         for j, features, near in self._iter_columns():
             if len(features) == 1:
@@ -142,7 +142,7 @@ class RowLayout:
 
     def most_common_share(self, X: Float64Array) -> Float64Array:
         """Return for each column the largest share of rows that one guessed value recovers."""
-        values, shares = self.decoded(X), np.empty(len(self.columns))
+        values, shares = self.decode_columns(X), np.empty(len(self.columns))
         one = np.full((1, len(X)), 1 / len(X))
         for j, features, near in self._iter_columns():
             if len(features) == 1:

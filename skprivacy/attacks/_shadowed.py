@@ -92,7 +92,7 @@ class ShadowedAttack(MembershipAttack):
         if not self.pool_.answers_vary(X):
             raise ValueError(f"{type(self).__name__} cannot measure anything. {NOT_LEARNING}")
 
-    def _meet(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
         """Learn from the attacker's records once the settings are chosen; nothing by default."""
 
     def _known_to_pool(self, shadows: Said, X: Any, y: NDArray[Any]) -> Known:

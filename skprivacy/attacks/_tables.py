@@ -26,7 +26,7 @@ class Listed:
         self._prints, self.first = np.unique(prints, return_index=True)
         self._advice = advice
 
-    def places(self, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
+    def find_rows(self, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Return the position of each fingerprint in the index; ValueError if one is missing."""
         found = np.minimum(np.searchsorted(self._prints, prints), len(self._prints) - 1)
         if unknown := int((self._prints[found] != prints).sum()):
@@ -85,7 +85,7 @@ class _IndexedAnswers(AnswerTable):
         self.by_place, self._listed = table, listed
 
     def _look_up(self, X: Any) -> Any:
-        return super()._look_up(self._listed.places(fingerprints(as_records(X))))
+        return super()._look_up(self._listed.find_rows(fingerprints(as_records(X))))
 
 
 class PredictionTable(_IndexedAnswers):

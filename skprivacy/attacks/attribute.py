@@ -188,7 +188,7 @@ class AttributeInference(BaseEstimator):
             self.values_ = known
             self.classes_ = class_list(classes, y)
             check_known(np.asarray(y), classes)
-            self._meet(X, y)
+            self._prepare_likelihoods(X, y)
             self.marginal_ = counts / counts.sum()
             self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
@@ -292,7 +292,7 @@ class AttributeInference(BaseEstimator):
             raise TypeError(f"target={self.target!r} must be a fitted classifier.")
         return self.target.classes_
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+    def _prepare_likelihoods(self, X: Any, y: NDArray[Any]) -> None:
         """Learn from the attacker's records what ``_likelihoods`` needs; nothing by default."""
 
     def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:

@@ -145,7 +145,7 @@ class GradientInversion(InversionAttack):
     ) -> list[Reconstruction]:
         from ._relaxed_rows import Descent, Relaxation
 
-        labels = self._labels(observed, n_records) if labels is None else labels
+        labels = self._infer_labels(observed, n_records) if labels is None else labels
         relaxation = Relaxation(self.layout_, self._gradients.dtype)
         search = Descent(self.n_iter, self.learning_rate, self.distance)
         rng = check_random_state(self.random_state)

@@ -137,7 +137,7 @@ class LearnedRatio(ShadowedAttack):
                 f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
                 "and OUT models of each record of fit. Pass a larger pool and all of its records."
             )
-        self._meet(shadows, X, y)
+        self._learn_population(shadows, X, y)
 
     def _tune(self, known: Known) -> None:
         prints, classes = known.prints, one_label(known.y)
@@ -174,7 +174,7 @@ class LearnedRatio(ShadowedAttack):
         self.power_ = _self_attack_power(seen, member)
         self.model_: Any = _fit_regression(seen, member) if self.power_ else None
 
-    def _meet(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
         """Compute the target's excess for the neighbours, and fix the pooled variances."""
         target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
         self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]

@@ -137,7 +137,7 @@ class LiRA(ShadowedAttack):
         super()._learn(X, y, member)
         shadows = self.pool_._says_of(X, y)
         self._tune(self._known_to_pool(shadows, X, y))
-        self._meet(shadows, X, y)
+        self._learn_population(shadows, X, y)
 
     def _tune(self, known: Known) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
@@ -173,7 +173,7 @@ class LiRA(ShadowedAttack):
             else:
                 yield log_ratio(target, without, within, prior)
 
-    def _meet(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
         """Fix the pooled variances, so that no score depends on the other records of a call."""
         shadow, out = scores.smoothed(shadows.logits, self.floor_), shadows.out
         self._pooled = scores.pooled_variance(shadow, out), scores.pooled_variance(shadow, ~out)

@@ -96,7 +96,7 @@ class MembershipAttack(ABC, BaseEstimator):
         with undone_on_error(self):
             self.classes_ = self._all_classes(self._target_classes(X), y)
             self._learn(X, y, known)
-            self.threshold_ = self._calibrated(X, y, known)
+            self.threshold_ = self._calibrate(X, y, known)
         return self
 
     def score_samples(self, X: Any, y: Any) -> Float64Array:
@@ -222,7 +222,7 @@ class MembershipAttack(ABC, BaseEstimator):
     def _target_answers(self, X: Any, y: NDArray[Any]) -> Answers:
         return answers_of(askable(self.target, X), y)
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return choose_threshold(self._score(X, y), member, self.fpr)
 
     @abstractmethod
@@ -306,9 +306,9 @@ class LossThreshold(MembershipAttack):
         self.training_loss = training_loss
         self.fpr = fpr
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         if member is not None or self.fpr is not None:
-            return super()._calibrated(X, y, member)
+            return super()._calibrate(X, y, member)
         if self.training_loss is not None:
             # Yeom et al. 2018, threshold adversary: member if the loss is at most the training
             # loss. 1e-12 keeps records whose loss equals the mean despite rounding.
@@ -348,7 +348,7 @@ def choose_threshold(
     if member is not None:
         false, true, cuts = metrics.roc(values[member], values[~member])
         return float(cuts[np.argmax(true - false)])
-    assert fpr is not None  # attacks with fpr=None override _calibrated
+    assert fpr is not None  # attacks with fpr=None override _calibrate
     cuts = np.append(np.unique(values), np.inf)
     share = 1 - np.searchsorted(np.sort(values), cuts) / len(values)
     return float(cuts[share <= fpr][0])

@@ -196,7 +196,7 @@ class PropertyAttack(BaseEstimator):
             )
         return n_group, n_train - n_group
 
-    def _taught(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
+    def _fit_attack_model(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
         if not hasattr(base, "fit"):
@@ -329,7 +329,7 @@ class PropertyInference(PropertyAttack):
         views = Parallel(n_jobs=workers(self.n_jobs, len(drawn)))(
             delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
         )
-        self.attack_model_ = self._taught(np.array(views), has_property)
+        self.attack_model_ = self._fit_attack_model(np.array(views), has_property)
 
     def _view(self, model: Any) -> NDArray[np.float64]:
         proba = predict_aligned(model, self._queries, self.classes_)

@@ -120,7 +120,7 @@ class RMIA(ShadowedAttack):
         super()._learn(X, y, member)
         shadows = self.pool_._says_of(X, y)
         self._tune(self._known_to_pool(shadows, X, y))
-        self._meet(shadows, X, y)
+        self._learn_population(shadows, X, y)
 
     def _tune(self, known: Known) -> None:
         tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)
@@ -133,7 +133,7 @@ class RMIA(ShadowedAttack):
         self.offline_a_ = max(found, key=found.__getitem__)
         self.power_ = found[self.offline_a_]
 
-    def _meet(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
         self.population_ratio_ = self._ratio(shadows, X, y)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:

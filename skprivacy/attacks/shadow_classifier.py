@@ -250,9 +250,9 @@ class MLLeaksAttack(ShokriAttack):
         self._model = self._train(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         if member is not None or self._target_takes(X, y):
-            return super()._calibrated(X, y, member)
+            return super()._calibrate(X, y, member)
         return choose_threshold(self._non_member_scores, None, self.fpr)
 
     def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:

@@ -97,7 +97,7 @@ class ShadowThreshold(ShadowedAttack):
             if len(np.unique(trained[here])) == 2:
                 self._class_thresholds[int(c)] = _Threshold(signal[here], trained[here])
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return 0.0 if member is None else choose_threshold(self._score(X, y), member, 0.0)
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:

@@ -144,7 +144,7 @@ class StolenMemoriesAttack(MembershipAttack):
         self._threshold = np.inf if last is None else float(cuts[1:][last])
         self.shadow_precision_ = float("nan") if last is None else float(hits[last] / called[last])
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return self._threshold
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:

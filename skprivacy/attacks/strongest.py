@@ -108,7 +108,7 @@ class StrongestAttack(ShadowedAttack):
             attack._tune(known)
         self.powers_ = {_name(attack): attack.power_ for attack in tried}
         self.attack_ = max(tried, key=lambda attack: attack.power_)
-        self.attack_._meet(shadows, X, y)
+        self.attack_._learn_population(shadows, X, y)
 
     def _candidates(self) -> list[Any]:
         """Return the attacks to choose from; among equally strong attacks, the first is taken."""

@@ -84,7 +84,7 @@ class UpdatesAttributeInference(AttributeInference):
         attack._check_target(X, np.empty(0))
         return attack._target_classes(X)
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+    def _prepare_likelihoods(self, X: Any, y: NDArray[Any]) -> None:
         self.attack_ = UpdatesAttack(self.target, n_reference=self.n_reference).fit(X, y)
 
     def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:

@@ -150,7 +150,7 @@ class UpdatesPropertyInference(PropertyAttack):
             )
         )
         self.attack_models_ = [
-            self._taught(views[:, t], has_property) for t in range(self.target.n_rounds)
+            self._fit_attack_model(views[:, t], has_property) for t in range(self.target.n_rounds)
         ]
 
     def _shadow_view(self, X: Any, y: NDArray[Any], seed: int) -> Float64Array:

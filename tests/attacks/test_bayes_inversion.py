@@ -311,8 +311,8 @@ def test_votes_by_hand():
     """A number is voted on by what is near it, a category by itself, or by those without one."""
     X = np.array([[0.0, 1, 0], [0.1, 0, 1], [9.0, 0, 0], [9.1, 0, 0], [20.0, 0, 0]])
     layout = RowLayout.from_columns(X, [[0], [1, 2]])
-    assert layout.decoded(X)[:, 1].tolist() == [0, 1, -1, -1, -1]
+    assert layout.decode_columns(X)[:, 1].tolist() == [0, 1, -1, -1, -1]
     rows, certain = layout.voted(X, np.array([[5, 4, 1, 1, 1], [0, 1, 3, 3, 3.0]]))
-    assert layout.decoded(rows)[:, 1].tolist() == [0, -1]
+    assert layout.decode_columns(rows)[:, 1].tolist() == [0, -1]
     assert rows[:, 0] == pytest.approx([0.05, 9.05])
     assert certain == pytest.approx([(9 / 12 + 5 / 12) / 2, (6 / 10 + 9 / 10) / 2])

@@ -140,7 +140,7 @@ class Guess(LiRA):
     def _tune(self, known):
         self.power_ = float(np.random.default_rng(self.random_state).random())
 
-    def _meet(self, said, X, y):
+    def _learn_population(self, said, X, y):
         pass
 
     def _score(self, X, y):
