@@ -83,6 +83,38 @@ moved : int, default=1
     "verdict_alpha": """\
 alpha : float, default=0.05
     Probability that a true claim is reported as violated, at most, over all attacks together.""",
+    "target_classifier": """\
+target : fitted classifier with ``predict_proba``, default=None
+    The target model. None makes a template for ``clone`` and ``set_params``.""",
+    "n_shadows": """\
+n_shadows : int, default=16
+    Number of shadow models to train if ``pool`` is None; even.""",
+    "shadow_pool": """\
+pool : ShadowPool, default=None
+    Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained on
+    the records given to ``fit``. None trains clones of the target.
+n_jobs : int, default=None
+    Number of shadow models trained in parallel, if ``pool`` is None.
+random_state : int, RandomState instance or None, default=None
+    Seed of the shadow pool, if ``pool`` is None.""",
+    "attack_fpr": """\
+fpr : float, default=0.05
+    False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",
+    "pool_": """\
+pool_ : ShadowPool
+    The fitted pool.""",
+    "signal_sections": """\
+Parameters
+----------
+proba : ndarray of shape (n_records, n_classes)
+    Probabilities by the model; rows sum to one.
+label : ndarray of int of shape (n_records,)
+    The column of each record's true class.
+
+Returns
+-------
+ndarray of shape (n_records,)
+    Higher means member.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

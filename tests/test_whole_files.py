@@ -243,13 +243,13 @@ def test_no_model_of_other_halves_is_used(tmp_path):
     for other in (two, tmp_path / "b" / one.name):
         content = one.read_bytes()
         shutil.copy(other, one)
-        with pytest.raises(ValueError, match="no model of this pool"):
+        with pytest.raises(ValueError, match="not a model of this pool"):
             pool(tmp_path / "a")
         one.write_bytes(content)
     plan = json.loads((tmp_path / "a" / "pool.json").read_text())
     for seed in (plan["seed"] ^ 1, -plan["seed"]):
         (tmp_path / "a" / "pool.json").write_text(json.dumps(plan | {"seed": seed}))
-        with pytest.raises(ValueError, match=r"no model of this pool|damaged"):
+        with pytest.raises(ValueError, match=r"not a model of this pool|damaged"):
             pool(tmp_path / "a")
 
 

@@ -1,4 +1,8 @@
-"""Attacks: what a fitted classifier reveals about the records it was trained on."""
+"""Privacy attacks: membership, attribute, property and label inference, and reconstruction.
+
+Start with ``membership.py`` (the base of membership attacks), ``shadow.py`` (shadow models) and
+``lira.py`` (the likelihood ratio attack).
+"""
 
 from .aggregate import AggregateAttack, ExpectedPower, expected_power
 from .attribute import AttributeInference, AttributeResult

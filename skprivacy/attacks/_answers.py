@@ -1,7 +1,7 @@
-"""One number for each record from whatever a model answers: how well the answer fits the record.
+"""Signal of a record under any kind of model: one number for how well the model's answer fits it.
 
-Attacks compare such numbers, of the target and of shadow models, so an attack that works on one
-kind of model works on all. What a model is asked for is decided here and nowhere else.
+Attacks compare these numbers between the target and shadow models, so an attack that works on one
+kind of model works on all. Start with :func:`answers_of`, which chooses the model's method.
 """
 
 from __future__ import annotations
@@ -34,87 +34,74 @@ __all__ = [
 Float64Array = NDArray[np.float64]
 Classes = Any  # an array, or None
 
-# A density may be zero where there is no record; its logarithm stays a number.
-_LOWEST = -1e9
+_LOWEST = -1e9  # replaces the logarithm of a density of zero
 
 
 class Answers(NamedTuple):
-    """What a model is asked for, and what its answers say of records.
-
-    ``method`` of the model gives the answers, one row for each record;
-    ``minus_loss(answer, y, model, classes)`` how well it fits, higher for members.
-    ``log_odds`` of the same arguments is the same on the scale of log-odds; None where the model
-    gives no probability, so that nothing but other models' answers tells what is much.
-    ``needs_y`` is false where records alone are learned, ``by_class`` true where ``classes`` count.
-    """
+    """A kind of answer: the model's method, and how its output becomes one number per record."""
 
     name: str
     method: str
+    # (answer, y, model, classes) -> minus the loss of each record, higher for members
     minus_loss: Callable[[Any, NDArray[Any], Any, Classes], Float64Array]
+    # The same on the scale of log-odds; None for models without probabilities, whose scale is only
+    # known from other models' answers.
     log_odds: Callable[[Any, NDArray[Any], Any, Classes], Float64Array] | None = None
-    needs_y: bool = True
-    by_class: bool = False
+    needs_y: bool = True  # False for models that are fitted without y
+    by_class: bool = False  # whether the answer has one column for each of ``classes``
 
     def ask(self, model: Any, X: Any, classes: Classes) -> Any:
-        """Return the answers about records; probabilities with a column for each class."""
+        """Return the model's answers about records; probabilities have a column for each class."""
         return predict_aligned(model, X, classes) if self.by_class else asked(model, self.method, X)
 
     def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
-        """Return log-odds, or minus the loss where there are none."""
-        judge = self.minus_loss if self.log_odds is None else self.log_odds
-        return judge(self.ask(model, X, classes), y, model, classes)
+        """Return the log-odds of records, or minus the loss of models without probabilities."""
+        score = self.minus_loss if self.log_odds is None else self.log_odds
+        return score(self.ask(model, X, classes), y, model, classes)
 
     def minus_losses(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
         return self.minus_loss(self.ask(model, X, classes), y, model, classes)
 
 
 def answers_of(model: Any, y: NDArray[Any]) -> Answers:
-    """Return what a fitted model is asked for.
-
-    Raises
-    ------
-    NotFittedError
-        If it is a classifier without ``classes_``.
-    TypeError
-        If nothing that it gives tells one record from another.
-    """
+    """Choose the kind of answer of a fitted model; TypeError if it cannot score single records."""
     if hasattr(model, "classes_"):
         if hasattr(model, "predict_proba"):
-            return PROBABILITIES if y.ndim == 1 and not _has_many(model) else LABEL_SETS
+            return PROBABILITIES if y.ndim == 1 and not _is_multi_output(model) else LABEL_SETS
         if hasattr(model, "decision_function"):
             return MARGINS
         raise TypeError(
-            f"{type(model).__name__} has no predict_proba and no decision_function, one of which "
-            "this attack needs. Use LabelOnlyAttack, which needs only predicted labels."
+            f"{type(model).__name__} must have predict_proba or decision_function for this attack. "
+            "Use LabelOnlyAttack, which needs only predicted labels."
         )
     if learns_classes(model):
         raise NotFittedError(
-            f"target={type(model).__name__} must be a fitted model; it is no regressor, gives no "
-            "score_samples and has no classes_. Call target.fit first."
+            f"target={type(model).__name__} must be a fitted model; it has no classes_ and no "
+            "score_samples, and is not a regressor. Call target.fit first."
         )
     if hasattr(model, "score_samples"):
         return DENSITIES
-    if _kind(model) == "regressor":
+    if _estimator_type(model) == "regressor":
         return RESIDUALS
-    if _is_centred(model):
+    if _has_centres(model):
         return DISTANCES
     raise TypeError(
-        f"target must give a score of single records; got {_last(model)}. Expected a classifier "
-        "with predict_proba or decision_function, a regressor, a model with score_samples, or "
-        "clusters with centres."
+        f"target={_name_last_step(model)} must score single records. Expected a classifier with "
+        "predict_proba or decision_function, a regressor, a model with score_samples, or clusters "
+        "with centres."
     )
 
 
 def learns_classes(estimator: Any) -> bool:
     """Return whether an estimator, fitted or not, is a classifier."""
-    kind = _kind(estimator)
+    kind = _estimator_type(estimator)
     if kind is None:
         return not hasattr(estimator, "score_samples")
     return kind == "classifier"
 
 
 def targets_of(y: Any, n_records: int) -> NDArray[Any]:
-    """Return y as an array; all zeros for models that learn from records without it."""
+    """Return y as an array; zeros if it is None, for models that are fitted without y."""
     if sparse.issparse(y):
         y = y.toarray()
     values = np.zeros(n_records, dtype=int) if y is None else as_array("y", y)
@@ -124,25 +111,25 @@ def targets_of(y: Any, n_records: int) -> NDArray[Any]:
 
 
 def one_label(y: NDArray[Any]) -> NDArray[Any]:
-    """Return one label for each record: all of its labels as text, if it has several."""
+    """Return one label per record: several labels of a record are joined as text."""
     return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
 
 
-def _kind(estimator: Any) -> str | None:
+def _estimator_type(estimator: Any) -> str | None:
     return get_tags(estimator).estimator_type if hasattr(estimator, "__sklearn_tags__") else None
 
 
-def _has_many(model: Any) -> bool:
+def _is_multi_output(model: Any) -> bool:
     return isinstance(model.classes_, list)
 
 
-def _is_centred(model: Any) -> bool:
+def _has_centres(model: Any) -> bool:
     last = model[-1] if isinstance(model, Pipeline) else model
     centres = hasattr(last, "cluster_centers_") or hasattr(last, "subcluster_centers_")
     return centres and hasattr(model, "transform")
 
 
-def _last(model: Any) -> str:
+def _name_last_step(model: Any) -> str:
     return type(model[-1] if isinstance(model, Pipeline) else model).__name__
 
 
@@ -155,15 +142,15 @@ def _logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64
 
 
 def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
-    """Return the mean log-probability of a record's labels: that of their geometric mean."""
+    """Return the mean log-probability of a record's labels (the log of their geometric mean)."""
     if y.ndim != 2:
         raise ValueError(
-            f"y has shape {y.shape}, and {type(model).__name__} predicts several labels of a "
-            "record; expected one column for each. Pass y in the form the model was fitted with."
+            f"y has shape {y.shape}; expected one column for each label that "
+            f"{type(model).__name__} predicts. Pass y in the form the model was fitted with."
         )
     if isinstance(proba, list):
         columns = [
-            _at(part, _columns_or_last(y[:, k], np.asarray(model.classes_[k])))
+            _pick_columns(part, _columns_or_last(y[:, k], np.asarray(model.classes_[k])))
             for k, part in enumerate(proba)
         ]
         own = np.column_stack(columns)
@@ -187,20 +174,20 @@ def _check_columns(answer: Float64Array, y: NDArray[Any], model: Any, method: st
         )
 
 
-def _at(proba: Any, column: NDArray[np.intp]) -> Float64Array:
+def _pick_columns(proba: Any, column: NDArray[np.intp]) -> Float64Array:
     padded = np.column_stack([np.asarray(proba, dtype=float), np.zeros(len(proba))])
     return padded[np.arange(len(padded)), column]
 
 
 def _columns_or_last(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the column of each label; one past the last for labels that the model never saw."""
+    """Return the column of each label; one past the last for labels unknown to the model."""
     columns = np.searchsorted(classes, y)
     known = classes[np.minimum(columns, len(classes) - 1)] == y
     return np.where(known, columns, len(classes))
 
 
 def _margin(decision: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
-    """Return the decision value of the record's class, less the highest of another one."""
+    """Return the decision value of the record's class minus the highest of the other classes."""
     decision = np.asarray(decision, dtype=float)
     if y.ndim == 2:
         _check_columns(decision, y, model, "decision_function")
@@ -220,11 +207,11 @@ def _margin(decision: Any, y: NDArray[Any], model: Any, classes: Classes) -> Flo
     return padded[np.arange(len(y)), column] - rest.max(axis=1)
 
 
-def _given(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+def _log_density(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
     return np.maximum(np.asarray(answer, dtype=float), _LOWEST)
 
 
-def _nearest(distance: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+def _minus_distance(distance: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
     return -np.min(np.asarray(distance, dtype=float), axis=1)
 
 
@@ -233,8 +220,8 @@ def _residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Flo
     truth = np.asarray(y, dtype=float).reshape(len(y), -1)
     if answer.shape != truth.shape:
         raise ValueError(
-            f"y has {truth.shape[1]} values for each record, and {type(model).__name__}.predict "
-            f"returned {answer.shape[1]}. Pass y in the form the model was fitted with."
+            f"y has {truth.shape[1]} values for each record; expected {answer.shape[1]}, as "
+            f"{type(model).__name__}.predict returns. Pass y in the form the model was fitted with."
         )
     return -np.linalg.norm(answer - truth, axis=1)
 
@@ -242,8 +229,8 @@ def _residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Flo
 PROBABILITIES = Answers("class probabilities", "predict_proba", _loss, _logit, by_class=True)
 LABEL_SETS = Answers("label probabilities", "predict_proba", _mean_log, _mean_logit)
 MARGINS = Answers("margins", "decision_function", _margin)
-DENSITIES = Answers("log-densities", "score_samples", _given, needs_y=False)
-DISTANCES = Answers("distances", "transform", _nearest, needs_y=False)
+DENSITIES = Answers("log-densities", "score_samples", _log_density, needs_y=False)
+DISTANCES = Answers("distances", "transform", _minus_distance, needs_y=False)
 RESIDUALS = Answers("residuals", "predict", _residual)
 KINDS = {
     kind.name: kind

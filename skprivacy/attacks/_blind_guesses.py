@@ -1,4 +1,4 @@
-"""What is guessed right of records without any gradient: null models, and the most that can be."""
+"""Null models of reconstruction, which see no gradient, and an upper bound on any such guess."""
 
 from __future__ import annotations
 
@@ -22,29 +22,21 @@ def blind_guesses(
     labels: NDArray[Any] | None,
     rng: np.random.Generator,
 ) -> dict[str, Float64Array]:
-    """Return what null models guess: arrays of shape (batches, n, n_features).
+    """Return the guesses of each null model, arrays of shape (batches, n, n_features).
 
-    **Guarantees.** They are told what the attack is told besides the gradient: the reference, and
-    the labels if given.
-
-    Parameters
-    ----------
-    of_reference : ndarray of shape (n_reference,)
-        The labels of the attacker's records.
-    shape : (batches, n)
-    labels : ndarray of that shape or None
-        Those of the records that are attacked.
+    Null models get the attack's inputs except for the gradient: the reference records with their
+    labels ``of_reference``, and the ``labels`` of the attacked records, (batches, n), if given.
     """
     middle = (layout.low + layout.high) / 2
     for features in layout.one_hot:
         middle[features] = layout.low[features]
         middle[features[0]] = layout.high[features[0]]
     mode, drawn = np.empty((2, *shape, len(middle)))
-    told = np.zeros(shape, dtype=int) if labels is None else labels
-    for label in np.unique(told):
+    known = np.zeros(shape, dtype=int) if labels is None else labels
+    for label in np.unique(known):
         pool = reference if labels is None else reference[of_reference == label]
         pool = pool if len(pool) else reference
-        here = told == label
+        here = known == label
         mode[here] = layout.commonest(pool)
         drawn[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
     return {
@@ -57,23 +49,19 @@ def blind_guesses(
 def blind_ceiling(
     layout: RowLayout, truth: Float64Array, labels: NDArray[Any] | None
 ) -> Float64Array:
-    """Return, for each column, the most that guesses chosen by these very rows recover.
+    """Bound, for each column, the share that guesses without a gradient recover.
 
-    A batch has n guesses, any of which may be matched with a row: at most n times the best single
-    guess. The rest of a batch tells which of N rows are left, at most N / (N - n + 1) times.
-
-    Parameters
-    ----------
-    truth : ndarray of shape (batches, n, n_features)
-    labels : ndarray of shape (batches, n) or None
-        If the attack was told them.
+    The bound also holds for guesses that were chosen knowing these rows. A batch has n guesses, any
+    of which may be matched with a row: at most n times the best single guess. The rest of a batch
+    reveals which of the N rows are left, a factor of at most N / (N - n + 1). ``labels`` are those
+    that the attack was given, (batches, n).
     """
     n = truth.shape[1]
     rows = truth.reshape(-1, truth.shape[2])
-    told = np.zeros(len(rows)) if labels is None else np.ravel(labels)
+    known = np.zeros(len(rows)) if labels is None else np.ravel(labels)
     ceiling = np.zeros(len(layout.columns))
-    for label in np.unique(told):
-        share = layout.most_common_share(rows[told == label])
+    for label in np.unique(known):
+        share = layout.most_common_share(rows[known == label])
         left = len(rows) / (len(rows) - n + 1)
-        ceiling += np.mean(told == label) * np.minimum(1.0, n * left * share)
+        ceiling += np.mean(known == label) * np.minimum(1.0, n * left * share)
     return ceiling

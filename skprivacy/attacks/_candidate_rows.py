@@ -1,4 +1,4 @@
-"""How probable each of many candidate rows is, given a noisy gradient: a posterior."""
+"""Posterior of candidate records given a noisy gradient, by Gibbs sampling for batches."""
 
 from __future__ import annotations
 
@@ -15,28 +15,20 @@ from ._loss_gradients import LossGradients
 __all__ = ["CandidateRows"]
 
 Float64Array = NDArray[np.float64]
-_AT_ONCE = 2**24  # numbers in gradients that are held together
-_MOST = 10_000
+_AT_ONCE = 2**24  # numbers in gradients that are in memory at once
+_MOST = 10_000  # candidates for batches of several records
 _SWEEPS = 40
-_BURN_IN = 0.5
+_BURN_IN = 0.5  # share of sweeps that are discarded
 
 
 class CandidateRows:
-    """Candidates for the records of a batch, their prior, and all that a gradient says of them.
+    """Candidates for the records of a batch, with their prior (up to a factor) and posterior.
 
-    Normal noise makes the posterior of one record the prior times exp(-|g - g(row)|^2 / 2 s^2), so
-    that only products of gradients matter. For a batch, records are drawn in turn given the others
-    (Gibbs sampling), with a noise that falls to the true one.
+    With normal noise, the posterior of one record is the prior times exp(-|g - g(row)|^2 / 2 s^2),
+    so only inner products of gradients matter. For a batch, Gibbs sampling draws each record given
+    the others, with a noise that decreases to the true one.
 
     **Guarantees.** With one record, the true noise and a true prior, no attack is right more often.
-
-    Parameters
-    ----------
-    gradients : LossGradients
-    X : Tensor of shape (n_candidates, n_features)
-    y : Tensor of shape (n_candidates,)
-    prior : ndarray of shape (n_candidates,)
-        Positive or zero, in any unit.
     """
 
     def __init__(self, gradients: LossGradients, X: Tensor, y: Tensor, prior: Float64Array) -> None:
@@ -53,15 +45,9 @@ class CandidateRows:
         noise: float,
         rng: np.random.Generator,
     ) -> Float64Array:
-        """Return the probability of each candidate: (batches, n_records, n_candidates).
+        """Return the posterior of each candidate, (batches, n_records, n_candidates).
 
-        Parameters
-        ----------
-        observed : Tensor of shape (batches, size)
-        labels : ndarray of shape (batches, n_records) or None
-            If known.
-        noise : float
-            Standard deviation of each number of a gradient.
+        ``noise`` is the standard deviation in each number of a gradient.
         """
         products = self._products(observed) / n_records
         prior = np.broadcast_to(self.log_prior, (len(observed), n_records, len(self.X))).copy()
@@ -69,23 +55,23 @@ class CandidateRows:
             prior[labels[:, :, None] != self.y.numpy()] = -np.inf
             if np.isneginf(prior).all(axis=2).any():
                 raise ValueError(
-                    "No candidate has one of the labels. Fit candidates of every label that occurs."
+                    "labels holds a label that no candidate has. Fit candidates of every label."
                 )
-        # Without noise a candidate is never equal, only nearest.
+        # without noise, rounding keeps every candidate from an exact match: take the nearest
         least = 1e-4 * observed.double().square().mean(dim=1).numpy()
         variance = np.maximum(noise**2, np.maximum(least, 1e-30))
         if n_records == 1:
-            fit = (products - 0.5 * self._own()) / variance[:, None]
+            fit = (products - 0.5 * self._squared_norms()) / variance[:, None]
             return np.asarray(softmax(prior + fit[:, None], axis=2))
         if len(self.X) > _MOST:
             raise ValueError(
-                f"{len(self.X)} candidates: for batches of several records at most {_MOST} are "
-                "weighed, because all products of their gradients are held. Fit fewer."
+                f"X of fit has {len(self.X)} candidates; expected at most {_MOST} for batches of "
+                "several records. Fit fewer candidates."
             )
         gram = self.gram() / n_records**2
         return np.stack(
             [
-                _sampled(prior[b], products[b], gram, float(variance[b]), rng)
+                _gibbs_posterior(prior[b], products[b], gram, float(variance[b]), rng)
                 for b in range(len(observed))
             ]
         )
@@ -93,60 +79,62 @@ class CandidateRows:
     def log_ratio(
         self, observed: Tensor, n_records: int, noise: float, others: Tensor | None
     ) -> Float64Array:
-        """Return the evidence that a candidate contributes, beside ``others`` on average.
+        """Return the log-likelihood ratio of each candidate contributing, (batches, n_candidates).
 
-        Shape (batches, n_candidates): the logarithm of the likelihood with it over that without;
-        without noise a multiple of it.
+        ``others`` is the mean gradient of the other records. Without noise, returns a multiple of
+        the ratio.
         """
         rest = observed if others is None else observed - others * ((n_records - 1) / n_records)
         products = self._products(rest) / n_records
-        ratio = products - 0.5 * self._own() / n_records**2
+        ratio = products - 0.5 * self._squared_norms() / n_records**2
         return np.asarray(ratio / noise**2 if noise else ratio)
 
     def mean(self) -> Tensor:
         """Return the mean gradient of the candidates, by their prior."""
         weights = torch.as_tensor(np.exp(self.log_prior)).to(self.gradients.dtype)
         shares = weights.split(self._step)
-        return torch.stack([w @ g for w, g in zip(shares, self._parts(), strict=True)]).sum(0)
+        return torch.stack(
+            [w @ g for w, g in zip(shares, self._iter_gradients(), strict=True)]
+        ).sum(0)
 
     @property
     def _step(self) -> int:
         return max(1, _AT_ONCE // self.gradients.size)
 
-    def _parts(self) -> Iterator[Tensor]:
-        """Yield the candidates' gradients, so many at a time that they fit."""
+    def _iter_gradients(self) -> Iterator[Tensor]:
+        """Yield the candidates' gradients in parts that fit into memory."""
         for x, y in zip(self.X.split(self._step), self.y.split(self._step), strict=True):
             yield self.gradients.per_record(x, y)
 
     def _products(self, observed: Tensor) -> Float64Array:
-        """Return products of observed gradients and candidates'; keep the latter's norms."""
+        """Return inner products of observed and candidates' gradients; store the latter's norms."""
         squares, found = [], []
-        for part in self._parts():
+        for part in self._iter_gradients():
             squares.append(part.double().square().sum(1).numpy())
             found.append((observed @ part.T).double().numpy())
         self._squares = np.concatenate(squares)
         return np.concatenate(found, axis=1)
 
-    def _own(self) -> Float64Array:
+    def _squared_norms(self) -> Float64Array:
         assert self._squares is not None
         return self._squares
 
     def gram(self) -> Float64Array:
-        """Return all products of the candidates' gradients."""
-        return np.concatenate([self._products(part) for part in self._parts()])
+        """Return the inner products of all pairs of candidates' gradients."""
+        return np.concatenate([self._products(part) for part in self._iter_gradients()])
 
 
-def _sampled(
+def _gibbs_posterior(
     prior: Float64Array,
     products: Float64Array,
     gram: Float64Array,
     variance: float,
     rng: np.random.Generator,
 ) -> Float64Array:
-    """Return the mean posterior of each record over the later draws of all others."""
+    """Return the mean posterior of each record over the sweeps after burn-in (Gibbs sampling)."""
     n, m = prior.shape
     own = 0.5 * np.diag(gram)
-    # At first noise as wide as the differences between candidates' gradients are.
+    # annealing: the first noise is as large as the differences between candidates' gradients
     wide = max(variance, float(np.ptp(products - own)) / 4)
     chosen = np.array([rng.choice(m, p=softmax(p)) for p in prior])
     total = np.zeros((n, m))

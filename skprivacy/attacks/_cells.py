@@ -1,4 +1,4 @@
-"""Records as cells: the value of a category, or the part of the population a number lies in."""
+"""Records as cells: categories and numbers binned at quantiles, with counts per cell."""
 
 from __future__ import annotations
 
@@ -17,37 +17,31 @@ Codes = NDArray[np.int64]
 
 
 class Cells:
-    """The cell of each value, as learned from some records.
+    """Encode values as cells, learned from the records ``X``.
 
-    Parameters
-    ----------
-    X : records
-    n_bins : int
-        A column of more numbers than that is cut at its quantiles.
+    A column with more than ``n_bins`` distinct numbers is cut at its quantiles.
 
-    Notes
-    -----
-    **Edge cases.** Missing numbers share a cell, and so do values that are not known.
+    **Edge cases.** Missing numbers share a cell, and so do unknown categories.
     """
 
     def __init__(self, X: Any, n_bins: int) -> None:
         numbers, texts = parts(X)
-        self._edges = [_edges(column, n_bins) for column in numbers.T]
+        self._bin_edges = [_bin_edges(column, n_bins) for column in numbers.T]
         self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
-        self.names = _names(X)
+        self.names = _column_names(X)
 
-    def of(self, X: Any, name: str) -> Codes:
-        """Return codes, numbers first, shape (n, n_columns)."""
+    def encode(self, X: Any, name: str) -> Codes:
+        """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
         numbers, texts = parts(X)
-        if (numbers.shape[1], texts.shape[1]) != (len(self._edges), len(self._values)):
+        if (numbers.shape[1], texts.shape[1]) != (len(self._bin_edges), len(self._values)):
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
-                f"columns; expected {len(self._edges)} and {len(self._values)}, as the reference "
-                "has. Pass the same columns, of the same types."
+                f"columns; expected {len(self._bin_edges)} and {len(self._values)}, as in the "
+                "reference. Pass the same columns, of the same types."
             )
         codes = [
             np.where(np.isnan(column), 0, 1 + np.searchsorted(edges, column, side="right"))
-            for column, edges in zip(numbers.T, self._edges, strict=True)
+            for column, edges in zip(numbers.T, self._bin_edges, strict=True)
         ]
         codes += [
             1 + values.get_indexer(pd.Index(column, dtype=object))
@@ -56,7 +50,7 @@ class Cells:
         return np.column_stack(codes).astype(np.int64)
 
 
-def _edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+def _bin_edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     known = np.unique(column[np.isfinite(column)])
     if len(known) <= n_bins:
         return (known[1:] + known[:-1]) / 2
@@ -64,15 +58,15 @@ def _edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     return np.unique(np.quantile(column[np.isfinite(column)], shares))
 
 
-def _names(X: Any) -> list[Any]:
-    """Return the names of columns, those of numbers first."""
+def _column_names(X: Any) -> list[Any]:
+    """Return the names of the columns, numeric ones first."""
     frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
     number = numeric_columns(frame)
     return [*frame.columns[number], *frame.columns[~number]]
 
 
 class Counts:
-    """How many records are in each cell of some columns together."""
+    """Contingency table: number of records in each cell of several columns."""
 
     def __init__(self, codes: Codes, columns: tuple[int, ...]) -> None:
         self._columns = list(columns)
@@ -80,8 +74,8 @@ class Counts:
         self._cells, self._counts = np.unique(self._keys(codes), return_counts=True)
         self.total = len(codes)
 
-    def of(self, codes: Codes) -> NDArray[np.float64]:
-        """Return the count of the cell of each record."""
+    def count(self, codes: Codes) -> NDArray[np.float64]:
+        """Return the count of each record's cell."""
         keys = self._keys(codes)
         place = np.minimum(np.searchsorted(self._cells, keys), len(self._cells) - 1)
         return np.where(self._cells[place] == keys, self._counts[place], 0).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Records as points: numbers in units of their deviation, categories at distance 1."""
+"""Records as points: numbers in units of their standard deviation, categories at distance 1."""
 
 from __future__ import annotations
 
@@ -20,17 +20,11 @@ _FAR = 1e100  # deviations; beyond, squares of distances would overflow
 
 
 class Coordinates:
-    """Where records lie, as learned from some of the same kind.
+    """Encode records as points, with units learned from the records ``X``.
 
-    Parameters
-    ----------
-    X : records
-        Array, DataFrame or sparse matrix; their deviations are the units.
-
-    Notes
-    -----
-    **Edge cases.** A missing number lies at the mean, one beyond 1e100 deviations there. A category
-    that is not known is at distance 1 / sqrt(2) from all others. A constant column keeps its units.
+    **Edge cases.** A missing number lies at the mean, and numbers are clipped to 1e100 standard
+    deviations. An unknown category is at distance 1 / sqrt(2) from all others. A constant column
+    keeps its units.
     """
 
     def __init__(self, X: Any) -> None:
@@ -44,15 +38,14 @@ class Coordinates:
             self._encoder.fit(texts)
         self._width = numbers.shape[1], texts.shape[1]
 
-    def of(self, X: Any, name: str = "X") -> NDArray[np.float64]:
+    def encode(self, X: Any, name: str = "X") -> NDArray[np.float64]:
         """Return the points of records, shape (n, n_dimensions)."""
         numbers, texts = parts(X)
         if (numbers.shape[1], texts.shape[1]) != self._width:
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
-                f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
-                "generated and the reference records must both have. Pass the same columns, of the "
-                "same types."
+                f"other columns; expected {self._width[0]} and {self._width[1]}, as in fit. Pass "
+                "the same columns, of the same types."
             )
         with np.errstate(over="ignore"):
             scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)
@@ -63,7 +56,7 @@ class Coordinates:
 
 
 def parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Return the numbers and the text of records."""
+    """Return the numeric columns of records, and the other columns as text."""
     if sparse.issparse(X):
         X = X.toarray()
     if not isinstance(X, pd.DataFrame):
@@ -78,7 +71,7 @@ def parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
 
 
 def as_texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Return each value as text of Python's."""
+    """Return ``str`` of each value, as Python objects."""
     return np.asarray(np.vectorize(str, otypes=[object])(values))
 
 

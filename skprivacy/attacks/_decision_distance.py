@@ -1,4 +1,4 @@
-"""Distance to the decision boundary, estimated from labels alone with a limited query budget."""
+"""Distance to the decision boundary from labels, with a query budget: HopSkipJump (Chen 2020)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PASSES = 3
 
 
 class Oracle:
-    """Answers whether a record's label changes; counts the queries and stops at the budget."""
+    """Query whether a record's label changes, up to a budget of queries per record."""
 
     def __init__(self, changed: Callable[[Rows, Float64Array], Mask], n_records: int, budget: int):
         self.used = np.zeros(n_records, dtype=int)
@@ -27,7 +27,7 @@ class Oracle:
         self._changed = changed
 
     def __call__(self, rows: Rows, points: Float64Array, *, reserve: int = 0) -> Mask:
-        """Query the records; False for those with fewer than ``reserve + 1`` queries left."""
+        """Query the records; False for records with fewer than ``reserve + 1`` queries left."""
         answer = np.zeros(len(rows), dtype=bool)
         may = self.used[rows] + reserve < self.budget
         if may.any():
@@ -46,38 +46,25 @@ def decision_distance(
 ) -> Float64Array:
     """Return the distance of each record to a nearby point with another label.
 
-    From a point with another label, discrete features are reset to the record's values while the
-    label stays changed; each one left counts 1. Then the point moves along the decision boundary
-    towards the record (HopSkipJump): a binary search to the boundary, an estimate of the boundary's
-    direction from the labels of random points around, a step, and so on. A record whose label no
-    goal changes gets the distance of the last goal tried.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    matrix : ndarray of shape (n_records, n_features)
-    goals : iterable of ndarray of shape (n_records, n_features)
-        Points that probably have other labels, tried in turn.
-    continuous : bool ndarray of shape (n_features,)
-    scale : ndarray of shape (n_features,)
-        Unit of each continuous feature.
-    rng : Generator
-        Its draws are the same for every record.
+    The search starts from one of ``goals``, points that probably have another label. Discrete
+    features are reset to the record's values while the label stays changed; each one left counts 1.
+    Then the point moves along the decision boundary towards the record (HopSkipJump). A record
+    whose label no goal changes gets the distance of the last goal tried.
     """
-    point, found = _start(oracle, matrix, goals, continuous)
+    point, found = _find_start(oracle, matrix, goals, continuous)
     if not continuous.all():
-        # continuous features, if any, get the other half of the queries
+        # continuous features, if any, use the other half of the queries
         reserve = oracle.budget // 2 if continuous.any() else 0
         _reset_discrete(oracle, matrix, point, found, np.flatnonzero(~continuous), rng, reserve)
     if continuous.any():
         spent = 1 + TRIES + (0 if continuous.all() else oracle.budget // 2)
-        _hop(oracle, matrix, point, found, continuous, scale, oracle.budget - spent, rng)
+        _hop_skip_jump(oracle, matrix, point, found, continuous, scale, oracle.budget - spent, rng)
     straight = np.linalg.norm(((point - matrix) / scale)[:, continuous], axis=1)
     flips = _differ(point, matrix)[:, ~continuous].sum(axis=1)
     return np.sqrt(np.nan_to_num(straight) ** 2 + flips)
 
 
-def _start(
+def _find_start(
     oracle: Oracle, matrix: Float64Array, goals: Iterable[Float64Array], continuous: Mask
 ) -> tuple[Float64Array, Rows]:
     point, found = matrix.copy(), np.zeros(len(matrix), dtype=bool)
@@ -122,13 +109,13 @@ def _reset_discrete(
 def _reset_first(
     point: Float64Array, matrix: Float64Array, order: Rows, count: NDArray[np.int_]
 ) -> Float64Array:
-    """Give each point the record's values in the first ``count`` columns of ``order``."""
+    """Reset each point to the record's values in the first ``count`` columns of ``order``."""
     position = np.full(point.shape[1], len(order) + 1)
     position[order] = np.arange(len(order))
     return np.where(position < count[:, None], matrix, point)
 
 
-def _hop(
+def _hop_skip_jump(
     oracle: Oracle,
     matrix: Float64Array,
     point: Float64Array,
@@ -138,11 +125,11 @@ def _hop(
     queries: int,
     rng: np.random.Generator,
 ) -> None:
-    """Move along the decision boundary towards the record."""
+    """Move points along the decision boundary towards the records, by HopSkipJump."""
     unit = np.where(continuous, scale, 0.0)
     n_continuous = int(continuous.sum())
     n_rounds = min(8, max(0, (queries - HALVINGS) // (HALVINGS + STEPS + 30)))
-    _to_boundary(oracle, matrix, point, rows, continuous)
+    _bisect_to_boundary(oracle, matrix, point, rows, continuous)
     for turn in range(1, n_rounds + 1):
         n_directions = (queries - HALVINGS) // n_rounds - HALVINGS - STEPS
         away = np.nan_to_num((point[rows] - matrix[rows]) / scale)[:, continuous]
@@ -150,28 +137,30 @@ def _hop(
         reach = distance * max(1 / n_continuous, 0.01)
         votes = np.zeros((len(rows), point.shape[1]))
         total, plain = np.zeros((len(rows), 1)), np.zeros(point.shape[1])
+        # Chen et al. 2020: Monte Carlo estimate of the boundary's gradient direction
         for _ in range(n_directions):
             direction = rng.normal(size=point.shape[1]) * continuous
             direction /= np.linalg.norm(direction)
             sign = 2.0 * oracle(rows, point[rows] + reach * direction * unit)[:, None] - 1
             votes, total, plain = votes + sign * direction, total + sign, plain + direction
-        # if all labels agree, there is nothing to learn beyond their mean
+        # Chen et al. 2020: subtract the mean label as a baseline, unless all labels agree
         mean = total / n_directions
         way = votes - np.where(np.abs(mean) < 1, mean, 0.0) * plain
         way /= np.maximum(np.linalg.norm(way, axis=1, keepdims=True), 1e-12)
+        # Chen et al. 2020: geometric progression of the step size, halved until the label changes
         step, waiting = distance / np.sqrt(turn), np.arange(len(rows))
         for _ in range(STEPS):
             trial = point[rows[waiting]] + step[waiting] * way[waiting] * unit
             changed = oracle(rows[waiting], trial)
             point[rows[waiting[changed]]] = trial[changed]
             waiting, step = waiting[~changed], step / 2
-        _to_boundary(oracle, matrix, point, rows, continuous)
+        _bisect_to_boundary(oracle, matrix, point, rows, continuous)
 
 
-def _to_boundary(
+def _bisect_to_boundary(
     oracle: Oracle, matrix: Float64Array, point: Float64Array, rows: Rows, continuous: Mask
 ) -> None:
-    """Move points straight towards the records, as near as the label stays changed."""
+    """Move points straight to the records, as near as the label stays changed (binary search)."""
     inside, outside = np.zeros(len(rows)), np.ones(len(rows))
     away = np.where(continuous, point[rows] - matrix[rows], 0.0)
     start = point[rows] - away

@@ -1,4 +1,4 @@
-"""Records in the gradient of a first linear layer: that of a weight over that of its bias."""
+"""Records from a first linear layer: the weights' gradient divided by the bias's (Phong 2018)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ from ._loss_gradients import LossGradients
 __all__ = ["first_layer", "rows_of_neurons"]
 
 _TOLERANCE = 1e-3  # relative error in single precision, where gradients nearly cancel
-_SAME = 1e-3
-_ZERO = 1e-5  # of the largest gradient: what is below it is rounding
+_SAME = 1e-3  # relative distance below which two rows are the same record
+_ZERO = 1e-5  # relative to the largest gradient; smaller ones are rounding errors
 
 
 def first_layer(gradients: LossGradients, n_features: int) -> tuple[str, str]:
-    """Return the names of the weight and of the bias of the layer that takes the records.
-
-    Raises
-    ------
-    ValueError
-        If the first layer is not linear, has no bias, or takes something else.
-    """
+    """Return the names of the first layer's weight and bias; ValueError if it is not suitable."""
     trained = gradients.weights
     for name, layer in gradients.module.named_modules():
         if not any(True for _ in layer.parameters(False)):
@@ -30,17 +24,17 @@ def first_layer(gradients: LossGradients, n_features: int) -> tuple[str, str]:
         if not isinstance(layer, nn.Linear):
             raise ValueError(
                 f"The target's first layer with weights, {name!r}, is a {type(layer).__name__}; "
-                "expected a Linear one. Use GradientInversion."
+                "expected Linear. Use GradientInversion."
             )
         if bias not in trained or weight not in trained:
             raise ValueError(
-                f"The target's first layer {name!r} has no bias that is trained, by whose gradient "
-                "that of the weights would be divided. Use GradientInversion."
+                f"The target's first layer {name!r} must have a trained bias, because the attack "
+                "divides by its gradient. Use GradientInversion."
             )
         if layer.in_features != n_features:
             raise ValueError(
-                f"The target's first layer takes {layer.in_features} numbers; records have "
-                f"{n_features}."
+                f"The target's first layer takes {layer.in_features} features; X has {n_features}. "
+                "Pass records in the target's input format."
             )
         return weight, bias
     raise ValueError("The target has no layer with weights.")
@@ -49,24 +43,26 @@ def first_layer(gradients: LossGradients, n_features: int) -> tuple[str, str]:
 def rows_of_neurons(
     gradients: LossGradients, observed: Tensor, n_records: int, n_features: int, labels: Tensor
 ) -> Tensor:
-    """Return the different records that alone activate a neuron, of shape (n_found, n_features).
+    """Return the distinct records that alone activate some neuron, (n_found, n_features).
 
-    The gradient of a neuron's weights is the sum over records of a factor times the record, that
-    of its bias the sum of the factors. If one record activates the neuron, the quotient is that
-    record. Such a record, put through the network with one of the ``labels``, gives the observed
-    gradient of that neuron, which a mixture of several does not. What is found is subtracted with
-    all its gradient, after which other records may be alone.
+    The gradient of a neuron's weights is the sum over records of a factor times the record; that of
+    its bias is the sum of the factors. If one record activates the neuron, the quotient is this
+    record. Such a record, with one of the ``labels``, reproduces the observed gradient of the
+    neuron, which a mixture of several records does not. The gradient of a found record is
+    subtracted, after which other records may be alone on a neuron.
 
-    **Guarantees.** Only what reproduces a neuron's gradient is returned, the best founded first.
+    **Guarantees.** Every returned record reproduces a neuron's gradient; the best match is first.
 
-    **Edge cases.** Neurons without a gradient say nothing. Noise leaves nothing to return.
+    **Edge cases.** Neurons without a gradient are skipped. With noise, no record is returned.
     """
     layer = first_layer(gradients, n_features)
     rest, found = observed.clone(), observed.new_empty((0, n_features))
     floor = _ZERO * gradients.parts(observed)[layer[1]].abs().max()
     while len(found) < n_records:
-        rows, label = _alone(gradients, layer, rest, float(floor), n_records, labels)
-        new = _different(rows, found, n_records)
+        rows, label = _single_record_quotients(
+            gradients, layer, rest, float(floor), n_records, labels
+        )
+        new = _select_new_rows(rows, found, n_records)
         if not new:
             break
         found = torch.cat([found, rows[new]])
@@ -74,7 +70,7 @@ def rows_of_neurons(
     return found
 
 
-def _alone(
+def _single_record_quotients(
     gradients: LossGradients,
     layer: tuple[str, str],
     rest: Tensor,
@@ -82,16 +78,17 @@ def _alone(
     n_records: int,
     labels: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return quotients that reproduce their neuron, and with which label; the surest first."""
+    """Return the quotients that reproduce their neuron's gradient, and their labels, best first."""
     weight, bias = layer
     parts = gradients.parts(rest)
     neurons = (parts[bias].abs() > floor).nonzero()[:, 0]
     by_bias = parts[bias][neurons]
+    # Phong et al. 2018; Boenisch et al. 2023: weight gradient divided by bias gradient
     rows = parts[weight][neurons] / by_bias[:, None]
     error = torch.full((len(rows),), torch.inf, dtype=rows.dtype)
     which = labels[0].repeat(len(rows))
     for label in labels:
-        tried = _at_neurons(gradients, bias, rows, label, neurons) / n_records
+        tried = _gradients_at_neurons(gradients, bias, rows, label, neurons) / n_records
         off = (tried / by_bias - 1).abs()
         which = torch.where(off < error, label, which)
         error = torch.minimum(error, off)
@@ -99,7 +96,7 @@ def _alone(
     return rows[sure], which[sure]
 
 
-def _at_neurons(
+def _gradients_at_neurons(
     gradients: LossGradients, bias: str, rows: Tensor, label: Tensor, neurons: Tensor
 ) -> Tensor:
     """Return the gradient of each row at the bias of its neuron."""
@@ -110,8 +107,8 @@ def _at_neurons(
     return torch.cat(found) if found else rows[:, 0]
 
 
-def _different(rows: Tensor, found: Tensor, most: int) -> list[int]:
-    """Return which rows are not found yet and repeat no other; at most so many in all."""
+def _select_new_rows(rows: Tensor, found: Tensor, most: int) -> list[int]:
+    """Return the indices of distinct rows that were not found before, up to ``most`` in total."""
     new: list[int] = []
     for i, row in enumerate(rows):
         known = torch.cat([found, rows[new]])

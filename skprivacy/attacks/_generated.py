@@ -1,4 +1,4 @@
-"""What all attacks on generators share: they score records, and are evaluated on two groups."""
+"""Base of membership attacks on generators: fit on generated records, score, evaluate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GeneratorAttack", "checked", "unpaid"]
 
 
 class GeneratorAttack(BaseEstimator):
-    """An attack that is fitted to generated records, and perhaps others of the population.
+    """Base of attacks fitted to generated records and, for most, reference records.
 
     A subclass defines ``fit(generated, reference)`` and ``_scored(name, X)``, where ``name`` is for
     error messages.
@@ -31,7 +31,7 @@ class GeneratorAttack(BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
-            The records that are asked about.
+            Records to score.
 
         Returns
         -------
@@ -41,19 +41,19 @@ class GeneratorAttack(BaseEstimator):
         return self._scored("X", X)
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used.
+        """Attack members and non-members of the generator's training set.
 
         Parameters
         ----------
         X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Training records of the generator.
+            Members: training records of the generator.
         X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Records like them that were not used.
+            Non-members from the same population.
 
         Returns
         -------
         AttackResult
-            With the scores of both.
+            The scores of both samples.
         """
         scores_in = self._scored("X_in", some_records(X_in, "X_in"))
         scores_out = self._scored("X_out", some_records(X_out, "X_out"))
@@ -61,23 +61,18 @@ class GeneratorAttack(BaseEstimator):
 
 
 def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
-    """Return both as records, at least two of each.
-
-    Parameters
-    ----------
-    generated, reference : records
-    otherwise : str, default=""
-        What to do without a reference, if it is needed.
-    """
+    """Check that both hold at least two records; ``otherwise`` is the advice if one is missing."""
     generated = as_records(generated, "generated")
     if num_samples(generated) < 2:
         raise ValueError(
             f"generated holds {num_samples(generated)} records; expected at least 2, better "
-            "thousands. Draw more: that costs no privacy."
+            "thousands. Draw more, which costs no privacy."
         )
     if reference is None:
         if otherwise:
-            raise ValueError(f"reference=None must be records of the population: {otherwise}")
+            raise ValueError(
+                f"reference=None must be records of the population, because {otherwise}"
+            )
         return generated, None
     reference = as_records(reference, "reference")
     if num_samples(reference) < 2:
@@ -89,7 +84,7 @@ def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, A
 
 
 def unpaid(estimator: Any) -> Any:
-    """Return a clone that charges no budget, wherever in it one is: an attacker pays nothing."""
+    """Return a clone whose budgets, nested ones included, are None: attackers charge nothing."""
     fresh = clone(estimator)
     budgets = [name for name in fresh.get_params() if name.split("__")[-1] == "budget"]
     return fresh.set_params(**dict.fromkeys(budgets)) if budgets else fresh

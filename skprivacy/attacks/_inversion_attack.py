@@ -1,4 +1,4 @@
-"""What attacks on gradients have in common: the party's computation, and how they are judged."""
+"""Base of gradient inversion attacks: the party's computation, reconstruction and evaluation."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 __all__ = ["InversionAttack", "Reconstruction", "checked_rows"]
 
 Float64Array = NDArray[np.float64]
-_REFERENCE = 512  # records by which labels are read
+_REFERENCE = 512  # records used to infer labels
 
 
 class Reconstruction(NamedTuple):
-    """Rows of one batch, NaN where nothing was found, and how certain the attack is of each."""
+    """Reconstructed rows of one batch, NaN where nothing was found, and the confidence in each."""
 
     rows: Float64Array
     confidence: Float64Array
 
 
 class InversionAttack(ABC, BaseEstimator):
-    """What attacks on gradients have in common: the party's computation, and how they are judged.
+    """Base of gradient inversion attacks.
 
     A subclass implements ``_reconstructed(observed, n_records, labels)``.
     """
@@ -67,12 +67,12 @@ class InversionAttack(ABC, BaseEstimator):
     }
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> InversionAttack:
-        """Learn what records are like from the attacker's own.
+        """Fit the attack to the attacker's own records.
 
         Parameters
         ----------
         X : array-like of shape (n_reference, n_features)
-            Records of the population as the target takes them, none of which is to be attacked.
+            Records of the population, in the target's input format and not among the attacked.
         y : array-like of shape (n_reference,)
             Their labels; numbers from 0 for a bare module.
 
@@ -93,8 +93,8 @@ class InversionAttack(ABC, BaseEstimator):
             )
         if self.noise_multiplier and self.max_grad_norm is None:
             raise ValueError(
-                f"noise_multiplier={self.noise_multiplier!r} is in units of max_grad_norm; "
-                "expected that too. Pass what gradients are clipped to."
+                f"noise_multiplier={self.noise_multiplier!r} needs max_grad_norm, its unit. Pass "
+                "the norm to which gradients are clipped."
             )
         with torch_is_named():
             from ._loss_gradients import LossGradients
@@ -103,7 +103,7 @@ class InversionAttack(ABC, BaseEstimator):
             self.n_features_in_ = rows.shape[1]
             self._gradients = LossGradients(self.target, self.loss, self.max_grad_norm)
             self._encoded = self._gradients.targets(labels)
-            self.layout_ = RowLayout.of(rows, self.columns)
+            self.layout_ = RowLayout.from_columns(rows, self.columns)
             self.reference_ = rows
             self._learn()
         return self
@@ -111,29 +111,29 @@ class InversionAttack(ABC, BaseEstimator):
     def reconstruct(
         self, gradient: Any, n_records: int, labels: ArrayLike | None = None
     ) -> tuple[Float64Array, Float64Array]:
-        """Return the records of which a gradient is the mean.
+        """Reconstruct the records whose mean gradient was observed.
 
         Parameters
         ----------
         gradient : list or dict of arrays
-            As the party sent it: an array for each weight of the target, in the order and of the
-            shapes of its parameters, or by their names.
+            The gradient that the party sent: an array for each weight of the target, in the order
+            and of the shapes of its parameters, or a dict by name.
         n_records : int
-            How many records the party divided by.
+            Number of records by which the party divided.
         labels : array-like of shape (n_records,), default=None
-            Their labels, if known. None: they are read from the gradient.
+            Their labels, if known. None infers them from the gradient.
 
         Returns
         -------
         rows : ndarray of shape (n_records, n_features)
-            In no order. NaN: not found.
+            Reconstructed records in arbitrary order; NaN if not found.
         confidence : ndarray of shape (n_records,)
-            From 0 to 1.
+            Confidence in each row, from 0 to 1.
 
         Raises
         ------
         ValueError
-            If the gradient has other shapes, NaN or infinity.
+            If the gradient has wrong shapes, NaN or infinity.
         """
         observed, known = self._observed(gradient, n_records, labels)
         found = self._reconstructed(observed, int(n_records), known)[0]
@@ -147,24 +147,24 @@ class InversionAttack(ABC, BaseEstimator):
         labels_known: bool = False,
         alpha: float = 0.05,
     ) -> InversionResult:
-        """Attack gradients whose records are known, and compare with guesses without a gradient.
+        """Attack gradients of known records, and compare with null models that see no gradient.
 
         Parameters
         ----------
         gradients : list
-            Of each batch, as in :meth:`reconstruct`; :func:`party_gradient` computes one.
+            Gradient of each batch, as in :meth:`reconstruct`; :func:`party_gradient` computes one.
         batches : list of (X, y)
-            The records of each, equally many in all. The attack does not see them, but for ``y`` if
-            ``labels_known``.
+            The records of each batch; all batches have the same size. The attack does not use them,
+            except for ``y`` if ``labels_known``.
         labels_known : bool, default=False
-            Whether the attacker, and each null model, is told the labels.
+            Whether the attack and the null models get the labels.
         alpha : float, default=0.05
             Error probability of intervals.
 
         Returns
         -------
         InversionResult
-            The attack and its null models, judged alike.
+            The results of the attack and of its null models.
         """
         check_is_fitted(self, "layout_")
         flag("labels_known", labels_known)
@@ -208,12 +208,12 @@ class InversionAttack(ABC, BaseEstimator):
     def _reconstructed(
         self, observed: Tensor, n_records: int, labels: Tensor | None
     ) -> list[Reconstruction]:
-        """Return what each of several gradients, (batches, size), tells of its records."""
+        """Reconstruct the records of each of several gradients, (batches, size)."""
 
     def _observed(
         self, gradient: Any, n_records: int, labels: ArrayLike | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Return one gradient, and its labels, as a batch of such."""
+        """Return one gradient and its labels as a batch of size 1."""
         check_is_fitted(self, "layout_")
         whole("n_records", n_records)
         observed = self._gradients.flat(gradient)[None]
@@ -222,16 +222,16 @@ class InversionAttack(ABC, BaseEstimator):
         given = as_array("labels", labels)
         if given.shape != (n_records,):
             raise ValueError(
-                f"labels has shape {given.shape}; expected a label for each of "
-                f"n_records={n_records}."
+                f"labels has shape {given.shape}; expected ({n_records},), one label for each "
+                "of the n_records."
             )
         return observed, self._gradients.targets(given, "labels")[None]
 
     def _learn(self) -> None:
-        """Learn more in fit."""
+        """Learn from the attacker's records at the end of ``fit``; nothing by default."""
 
-    def _labels(self, observed: Tensor, n_records: int) -> Tensor:
-        """Return labels, (batches, n_records), read from each gradient."""
+    def _infer_labels(self, observed: Tensor, n_records: int) -> Tensor:
+        """Infer the labels of each gradient's records, (batches, n_records)."""
         import torch
 
         from ._gradient_labels import label_counts
@@ -253,21 +253,21 @@ class InversionAttack(ABC, BaseEstimator):
         gradients, batches = sequence("gradients", gradients), sequence("batches", batches)
         if not len(batches) or len(gradients) != len(batches):
             raise ValueError(
-                f"{len(gradients)} gradients and {len(batches)} batches; expected equally many, "
-                "one or more."
+                f"gradients has {len(gradients)} items and batches {len(batches)}; expected "
+                "equally many, at least one."
             )
         rows: list[Float64Array] = []
         labels = []
         for b, batch in enumerate(batches):
             if not isinstance(batch, tuple | list) or len(batch) != 2:
-                raise TypeError(f"batches[{b}] must be a pair (X, y), of records and their labels.")
+                raise TypeError(f"batches[{b}] must be a pair (X, y) of records and labels.")
             X, y = batch
             checked, label = checked_rows(X, y, f"batches[{b}]")
             expected = len(rows[0] if rows else checked), self.n_features_in_
             if checked.shape != expected:
                 raise ValueError(
-                    f"batches[{b}] has shape {checked.shape}; expected {expected}, as many rows as "
-                    "the first and the features of fit."
+                    f"batches[{b}] has shape {checked.shape}; expected {expected}, with as many "
+                    "rows as the first batch and the features of fit."
                 )
             rows.append(checked)
             labels.append(self._gradients.targets(label))
@@ -282,7 +282,7 @@ class InversionAttack(ABC, BaseEstimator):
 
 
 def checked_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
-    """Return finite rows and as many labels."""
+    """Check rows (finite numbers) and labels, equally many."""
     rows = check_array(X, dtype=np.float64, order="C", input_name=name)
     labels = column_or_1d(y)
     check_consistent_length(rows, labels)

@@ -1,4 +1,4 @@
-"""Gradients of networks all of whose weights are in linear layers, by the layers' inputs."""
+"""Gradients of networks of linear layers, from the inputs and output gradients of each layer."""
 
 from __future__ import annotations
 
@@ -14,22 +14,14 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Layers(NamedTuple):
-    """The gradient of a layer's weights is, for each record, an outer product of two vectors.
+    """Factors of each record's gradient: for a layer's weights, an outer product of two vectors."""
 
-    Attributes
-    ----------
-    inputs, slopes : dict of Tensor of shape (n, width)
-        By a layer's name: its inputs, and the gradient at its outputs.
-    trained : tuple of str
-        Weights and biases that are trained, in the order of parameters.
-    """
-
-    inputs: dict[str, Tensor]
-    slopes: dict[str, Tensor]
-    trained: tuple[str, ...]
+    inputs: dict[str, Tensor]  # inputs of each layer by name, (n, width)
+    slopes: dict[str, Tensor]  # gradient at each layer's outputs, (n, width)
+    trained: tuple[str, ...]  # names of trained weights and biases, in the order of parameters
 
     def squared_norms(self) -> Tensor:
-        """Return the squared norm of each record's gradient, which is not formed."""
+        """Return the squared norm of each record's gradient, without forming the gradient."""
         total = torch.zeros(())
         for name in self.trained:
             layer, _, part = name.rpartition(".")
@@ -40,7 +32,7 @@ class Layers(NamedTuple):
         return total
 
     def summed(self, factors: Tensor) -> Tensor:
-        """Return sums of scaled gradients, (batches, size), for factors (batches, n)."""
+        """Return sums of scaled gradients, (batches, size), for scales ``factors`` (batches, n)."""
         parts = []
         for name in self.trained:
             layer, _, part = name.rpartition(".")
@@ -54,12 +46,12 @@ class Layers(NamedTuple):
 
 
 class LinearLayers:
-    """Trace a module all of whose weights are in linear layers.
+    """Trace inputs and output gradients of a module whose weights are all in linear layers.
 
-    **Guarantees.** What is traced may be differentiated by the records.
+    **Guarantees.** The traced values are differentiable with respect to the records.
 
-    **Edge cases.** Weights elsewhere, a layer that is used twice or on more than one row a record:
-    RuntimeError.
+    **Edge cases.** Raises RuntimeError for weights in other layers, or a layer that is used twice
+    or on several rows per record.
     """
 
     def __init__(self, module: nn.Module, trained: tuple[str, ...], loss: Loss) -> None:
@@ -68,7 +60,7 @@ class LinearLayers:
             name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)
         }
         if any(name.rpartition(".")[0] not in self.layers for name in trained):
-            raise RuntimeError("weights are in other layers, too")
+            raise RuntimeError("weights are also in other layers")
 
     @property
     def n_inputs(self) -> int:

@@ -1,4 +1,7 @@
-"""The gradient that a party sends: the mean over its records of the loss's gradients, clipped."""
+"""Mean of clipped per-record loss gradients, the gradient that a party sends, in torch.
+
+Start with :meth:`LossGradients.mean`.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ __all__ = ["LossGradients", "perceptron"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 _ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity}
-_AT_ONCE = 2**24  # numbers in gradients of single records that are held together
-_SAFE = 1e-24
+_AT_ONCE = 2**24  # numbers in per-record gradients that are in memory at once
+_SAFE = 1e-24  # keeps the square root differentiable at zero
 
 
-def _of_caller(loss: Any, outputs: Tensor, targets: Tensor) -> Any:
-    """Return a loss by the caller's function, whose refusal names the parameter."""
+def _call_user_loss(loss: Any, outputs: Tensor, targets: Tensor) -> Any:
+    """Call the user's loss function; a TypeError names the parameter."""
     try:
         return loss(outputs, targets)
     except TypeError as error:
@@ -41,18 +44,12 @@ def _of_caller(loss: Any, outputs: Tensor, targets: Tensor) -> Any:
 class LossGradients:
     """Gradients of a network's loss with respect to its weights, as functions of records.
 
-    **Guarantees.** The target is not changed. ``mean`` may be differentiated by the records.
+    Parameters are those of :class:`GradientInversion`; ``loss`` may also return the mean loss.
 
-    **Edge cases.** Dropout and the like are off. A record without a gradient is not clipped.
+    **Guarantees.** The target is not changed. ``mean`` is differentiable in the records.
 
-    Parameters
-    ----------
-    target : object
-        See :class:`GradientInversion`.
-    loss : callable or None
-        Maps outputs (n, n_outputs) and targets (n,) to n losses, or to their mean.
-    max_grad_norm : float or None
-        What the gradient of each record is clipped to.
+    **Edge cases.** The module runs in evaluation mode, without dropout. A zero gradient is not
+    clipped.
     """
 
     def __init__(self, target: Any, loss: Loss | None, max_grad_norm: float | None) -> None:
@@ -62,7 +59,10 @@ class LossGradients:
             name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad
         }
         if not self.weights:
-            raise ValueError(f"target={type(target).__name__} has no weights that are trained.")
+            raise ValueError(
+                f"target={type(target).__name__} must have trainable weights, but every weight is "
+                "frozen. Unfreeze the weights whose gradient was sent."
+            )
         self.shapes = {name: tuple(p.shape) for name, p in self.weights.items()}
         self.size = sum(p.numel() for p in self.weights.values())
         self.dtype = next(iter(self.weights.values())).dtype
@@ -74,16 +74,16 @@ class LossGradients:
         if loss is not None and not callable(loss):
             raise TypeError(f"loss={loss!r} must be a function of outputs and targets, or None.")
         self._own_loss = loss is not None
-        self._loss = _checked_loss(target) if loss is None else partial(_of_caller, loss)
-        self._trace = self._traced()
+        self._loss = _checked_loss(target) if loss is None else partial(_call_user_loss, loss)
+        self._trace = self._trace_linear_layers()
 
     def records(self, X: Any) -> Tensor:
-        """Return rows as the module takes them."""
-        rows = np.ascontiguousarray(X)  # torch takes no rows in reverse
+        """Return rows as a tensor of the module's type."""
+        rows = np.ascontiguousarray(X)  # torch does not accept negative strides
         return torch.as_tensor(rows, dtype=self.dtype, device="cpu")
 
     def targets(self, y: Any, name: str = "y") -> Tensor:
-        """Return labels as the loss takes them."""
+        """Return labels as the tensor that the loss expects."""
         if self._own_loss:
             values = torch.as_tensor(np.asarray(y))
             return values.to(self.dtype) if values.is_floating_point() else values
@@ -92,7 +92,7 @@ class LossGradients:
             return torch.as_tensor(label_columns(labels, np.asarray(self.classes), name))
         if labels.dtype.kind not in "biu" or (labels < 0).any():
             raise ValueError(
-                "The labels of a bare torch module must be the numbers of its outputs: 0, 1, ..."
+                f"{name} must hold the indices of the outputs (0, 1, ...) for a bare torch module."
             )
         return torch.as_tensor(labels.astype(np.int64))
 
@@ -111,39 +111,42 @@ class LossGradients:
         """Return the mean gradients, (batches, size), of (batches, n, ...) and (batches, n)."""
         if self._trace is not None:
             layers = self._trace(X.flatten(0, 1), y.flatten())
-            factors = self._factors(layers.squared_norms()) / y.shape[1]
+            factors = self._clipping_factors(layers.squared_norms()) / y.shape[1]
             return layers.summed(factors.unflatten(0, y.shape))
         if self.max_grad_norm is None:
-            return _joined(vmap(self._of_batch)(X, y), 1)
-        return self._each(X.flatten(0, 1), y.flatten()).unflatten(0, y.shape).mean(1)
+            return _concatenate(vmap(self._batch_gradient)(X, y), 1)
+        return self._per_record(X.flatten(0, 1), y.flatten()).unflatten(0, y.shape).mean(1)
 
     def held(self, n_records: int) -> int:
-        """Return how many numbers ``mean`` holds for each batch."""
+        """Return how many numbers ``mean`` keeps in memory for each batch."""
         one_by_one = self._trace is None and self.max_grad_norm is not None
         return self.size * (n_records if one_by_one else 1)
 
     def per_record(self, X: Tensor, y: Tensor) -> Tensor:
-        """Return the gradient of each record, of shape (n, size), a part at a time."""
+        """Return the gradient of each record, of shape (n, size), computed in parts."""
         step = max(1, _AT_ONCE // self.size)
         with torch.no_grad():
-            parts = [self._each(x, t) for x, t in zip(X.split(step), y.split(step), strict=True)]
+            parts = [
+                self._per_record(x, t) for x, t in zip(X.split(step), y.split(step), strict=True)
+            ]
         return torch.cat(parts)
 
-    def _each(self, X: Tensor, y: Tensor) -> Tensor:
+    def _per_record(self, X: Tensor, y: Tensor) -> Tensor:
         if self._trace is not None:
             layers = self._trace(X, y)
-            return layers.summed(self._factors(layers.squared_norms())[:, None])
-        rows = _joined(vmap(self._of_batch)(X[:, None], y[:, None]), 1)
-        return rows * self._factors(rows.square().sum(1))[:, None]
+            return layers.summed(self._clipping_factors(layers.squared_norms())[:, None])
+        rows = _concatenate(vmap(self._batch_gradient)(X[:, None], y[:, None]), 1)
+        return rows * self._clipping_factors(rows.square().sum(1))[:, None]
 
-    def _factors(self, squared: Tensor) -> Tensor:
-        """Return what scales gradients of these squared norms down to the allowed norm."""
+    def _clipping_factors(self, squared: Tensor) -> Tensor:
+        """Return the clipping factors of gradients with these squared norms."""
         if self.max_grad_norm is None:
             return torch.ones_like(squared)
+        # Abadi et al. 2016, DP-SGD: clip each gradient to the norm max_grad_norm
         return (self.max_grad_norm / (squared + _SAFE).sqrt()).clip(max=1.0)
 
-    def _traced(self) -> LinearLayers | None:
-        """Return what traces linear layers alone, if a trial of it gives the same gradients."""
+    def _trace_linear_layers(self) -> LinearLayers | None:
+        """Return the tracer of linear layers if its gradients agree with torch's on a trial."""
         if self._own_loss:
             return None
         try:
@@ -154,11 +157,11 @@ class LossGradients:
         except RuntimeError:
             return None
         with torch.no_grad():
-            expected = _joined(vmap(self._of_batch)(X[:, None], y[:, None]), 1)
+            expected = _concatenate(vmap(self._batch_gradient)(X[:, None], y[:, None]), 1)
             same = torch.allclose(layers.summed(torch.ones_like(X[:, :1])), expected, 1e-4, 1e-6)
         return trace if same else None
 
-    def _of_batch(self, X: Tensor, y: Tensor) -> dict[str, Tensor]:
+    def _batch_gradient(self, X: Tensor, y: Tensor) -> dict[str, Tensor]:
         def loss(weights: dict[str, Tensor]) -> Tensor:
             output = functional_call(self.module, (weights, self._frozen), (X,))
             return self._loss(output, y).mean()
@@ -166,7 +169,7 @@ class LossGradients:
         return grad(loss)(self.weights)
 
     def flat(self, gradient: Any, name: str = "gradient") -> Tensor:
-        """Return what a party sent as one vector, checked against the weights."""
+        """Check a gradient against the weights' names and shapes, and return it as one vector."""
         if isinstance(gradient, Mapping):
             if set(gradient) != set(self.shapes):
                 raise ValueError(
@@ -179,7 +182,7 @@ class LossGradients:
         else:
             raise TypeError(
                 f"{name} is a {type(gradient).__name__}; expected a list with an array for each "
-                "weight of the target, or a dict of them by name."
+                "weight of the target, or a dict of arrays by name."
             )
         if len(parts) != len(self.shapes):
             raise ValueError(
@@ -191,13 +194,13 @@ class LossGradients:
                 raise ValueError(
                     f"{name} of {key!r} has shape {tuple(np.shape(part))}; expected {shape}."
                 )
-        vector = torch.cat([_plain(part, self.dtype).flatten() for part in parts])
+        vector = torch.cat([_as_tensor(part, self.dtype).flatten() for part in parts])
         if not torch.isfinite(vector).all():
-            raise ValueError(f"{name} has NaN or infinity. Leave this gradient out.")
+            raise ValueError(f"{name} holds NaN or infinity. Leave this gradient out.")
         return vector
 
     def parts(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return a vector as arrays of the weights' shapes, by their names."""
+        """Split a vector into arrays of the weights' shapes, by name."""
         pieces = vector.split([prod(shape) for shape in self.shapes.values()], dim=-1)
         return {
             name: piece.reshape(*vector.shape[:-1], *shape)
@@ -206,7 +209,7 @@ class LossGradients:
 
 
 def perceptron(weights: list[Any], biases: list[Any], activation: str) -> nn.Sequential:
-    """Return linear layers with an activation between them, from scikit-learn's arrays."""
+    """Build a multi-layer perceptron from scikit-learn's arrays of weights and biases."""
     layers: list[nn.Module] = []
     for w, b in zip(weights, biases, strict=True):
         layer = nn.utils.skip_init(nn.Linear, *w.shape, dtype=torch.float64)
@@ -224,8 +227,8 @@ def _last(target: Any) -> Any:
 def _module_of(target: Any) -> nn.Module:
     if isinstance(target, Pipeline) and len(target.steps) > 1:
         raise TypeError(
-            "target is a pipeline, whose gradients are those of its last step. Pass that step, "
-            "target[-1], and records as target[:-1].transform returns them."
+            "target must not be a pipeline, because gradients belong to its last step. Pass "
+            "target[-1], and records transformed by target[:-1]."
         )
     model = _last(target)
     if isinstance(model, nn.Module) and not hasattr(model, "module_"):
@@ -246,7 +249,7 @@ def _module_of(target: Any) -> nn.Module:
 
 
 def _checked_loss(target: Any) -> Loss:
-    """Return the cross-entropy, unless the target says that it was trained by another loss."""
+    """Return the cross-entropy; ValueError if the target was trained with another loss."""
     model = _last(target)
     if isinstance(model, nn.Module) and not hasattr(model, "module_"):
         return _cross_entropy
@@ -259,14 +262,14 @@ def _checked_loss(target: Any) -> Loss:
     weighted = getattr(model, "class_weight", None) is not None
     if other or weighted or getattr(model, "multilabel_", False) or is_regressor(model):
         raise ValueError(
-            f"target={type(model).__name__} was not trained by the plain cross-entropy of classes. "
-            "Pass loss=, a function of outputs and targets that returns a loss for each record."
+            f"target={type(model).__name__} was not trained with the plain cross-entropy. Pass "
+            "loss=, a function of outputs and targets that returns a loss for each record."
         )
     return _cross_entropy
 
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the losses of logits, one or several a record."""
+    """Return the cross-entropy of each record; a single logit is the log-odds of class 1."""
     if outputs.dim() == 1 or outputs.shape[1] == 1:
         logits = outputs.reshape(-1)
         return F.binary_cross_entropy_with_logits(
@@ -275,10 +278,10 @@ def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(outputs, targets, reduction="none")
 
 
-def _joined(parts: dict[str, Tensor], lead: int) -> Tensor:
+def _concatenate(parts: dict[str, Tensor], lead: int) -> Tensor:
     return torch.cat([part.flatten(lead) for part in parts.values()], dim=lead)
 
 
-def _plain(part: Any, dtype: torch.dtype) -> Tensor:
+def _as_tensor(part: Any, dtype: torch.dtype) -> Tensor:
     value = part.detach().cpu() if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
     return value.to(dtype)

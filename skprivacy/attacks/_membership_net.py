@@ -1,7 +1,7 @@
-"""Networks that see what a target computes for a record: every layer's gradients and activations.
+"""Attack networks on every layer's gradients and activations (Nasr, Shokri & Houmansadr 2019).
 
-The architecture of Nasr, Shokri & Houmansadr 2019, smaller: a component for each layer's gradients,
-each layer's activations, the loss and the label, and an encoder of all of them into one number.
+A smaller version of the paper's architecture: a component for each layer's gradients, each layer's
+activations, the loss and the label, and an encoder of all components into one number.
 """
 
 from __future__ import annotations
@@ -32,30 +32,19 @@ DROPOUT = 0.2
 BATCH = 64
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 1e-3
-NORM = 4  # the signal that is the logarithm of a gradient's norm
+NORM = 4  # column of ``signals`` with the logarithm of the first layer's gradient norm
 
 
 @dataclass(frozen=True)
 class View:
-    """What the attacker sees of each record.
+    """The attacker's view of each record."""
 
-    Attributes
-    ----------
-    inputs, gradients : list of ndarray of shape (n_records, layer width)
-        For each linear layer its inputs and the loss gradient at its outputs. The gradient of its
-        weights is their outer product.
-    loss : ndarray of shape (n_records,)
-    label : ndarray of shape (n_records, n_classes)
-        Indicator of the true class.
-    signals : ndarray of shape (n_records, n_signals)
-        Figures of the prediction and of each layer: what the linear model takes, and what the
-        decoder of the unsupervised attack must restore.
-    """
-
-    inputs: list[Float64Array]
-    gradients: list[Float64Array]
-    loss: Float64Array
-    label: Float64Array
+    inputs: list[Float64Array]  # inputs of each linear layer, (n_records, width)
+    gradients: list[Float64Array]  # loss gradient at each layer's outputs, (n_records, width)
+    loss: Float64Array  # (n_records,)
+    label: Float64Array  # indicator of the true class, (n_records, n_classes)
+    # Figures of the prediction and of each layer, (n_records, n_signals): inputs of the linear
+    # model, and targets of the decoder in the unsupervised attack.
     signals: Float64Array
 
     def take(self, rows: Any) -> View:
@@ -71,12 +60,12 @@ class View:
 
 
 class Scaled:
-    """Brings a view to a common scale, learned from the records of the attacker."""
+    """Bring a view to a common scale, learned from the attacker's records."""
 
     def __init__(self, view: View) -> None:
-        self.widths = [_size(part) for part in view.inputs]
-        self.steep = [_size(part) for part in view.gradients]
-        loss = _logarithm(view.loss)
+        self.widths = [_root_mean_square(part) for part in view.inputs]
+        self.steep = [_root_mean_square(part) for part in view.gradients]
+        loss = _log_loss(view.loss)
         self.middle, self.spread = loss.mean(), loss.std() + 1e-12
         self.centre, self.scale = view.signals.mean(axis=0), view.signals.std(axis=0) + 1e-12
 
@@ -84,11 +73,12 @@ class Scaled:
         def numbers(values: Float64Array) -> torch.Tensor:
             return torch.as_tensor(values, dtype=torch.float32)
 
-        loss = (_logarithm(view.loss) - self.middle) / self.spread
+        loss = (_log_loss(view.loss) - self.middle) / self.spread
         return {
             "inputs": [numbers(p / s) for p, s in zip(view.inputs, self.widths, strict=True)],
             "gradients": [
-                # signed roots: gradients of members and of others differ by orders of magnitude
+                # signed roots, since gradients of members and non-members differ by orders of
+                # magnitude
                 numbers(np.sign(p) * np.sqrt(np.abs(p / s)))
                 for p, s in zip(view.gradients, self.steep, strict=True)
             ],
@@ -100,10 +90,7 @@ class Scaled:
 
 @dataclass
 class Scorer:
-    """A trained encoder, from views to membership scores.
-
-    With ``linear``, it corrects a linear attack model on the signals.
-    """
+    """A trained encoder from views to membership scores, as a correction of ``linear`` if given."""
 
     encoder: nn.Module
     scaled: Scaled
@@ -118,10 +105,9 @@ class Scorer:
 
 
 def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int) -> Scorer:
-    """Return membership scores learned from known members.
+    """Train the supervised attack on known members: the mean of ``NETWORKS`` encoders.
 
-    Of few records one network learns much that is chance. ``NETWORKS`` of them, each stopped by
-    another part of the records, are averaged.
+    A single network overfits few records. Each encoder is stopped by another part of the records.
     """
     scaled, linear = Scaled(view), linear_model().fit(view.signals, member)
     data, truth = scaled(view), torch.as_tensor(member, dtype=torch.float32)
@@ -141,7 +127,7 @@ def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int
                 data: dict[str, Any], rows: torch.Tensor, encoder: _Encoder = encoder
             ) -> torch.Tensor:
                 return nn.functional.binary_cross_entropy_with_logits(
-                    start[rows] + encoder(_rows(data, rows)), truth[rows], pos_weight=balance
+                    start[rows] + encoder(_take_rows(data, rows)), truth[rows], pos_weight=balance
                 )
 
             learned, held_out = (torch.nonzero(rows)[:, 0] for rows in (part != k, part == k))
@@ -150,10 +136,9 @@ def train_labelled(view: View, member: NDArray[np.bool_], epochs: int, seed: int
 
 
 def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
-    """Return membership scores learned without any known member.
+    """Train the unsupervised attack: an autoencoder that restores the signals from one number.
 
-    The encoder's number must let a decoder restore the signals. Members have smaller gradients, so
-    the number is taken with the sign that falls with their norm.
+    Members have smaller gradients, so the number gets the sign that decreases with their norm.
     """
     scaled = Scaled(view)
     with torch.random.fork_rng(devices=[]):
@@ -164,7 +149,7 @@ def train_decoded(view: View, epochs: int, seed: int) -> Scorer:
         )
 
         def cost(data: dict[str, Any], rows: torch.Tensor) -> torch.Tensor:
-            batch = _rows(data, rows)
+            batch = _take_rows(data, rows)
             return nn.functional.mse_loss(decoder(encoder(batch)[:, None]), batch["signals"])
 
         everything = torch.arange(len(view.loss))
@@ -190,13 +175,16 @@ class _Encoder(nn.Module):
             (inputs.shape[1], gradient.shape[1])
             for inputs, gradient in zip(view.inputs, view.gradients, strict=True)
         ]
+        # Nasr et al. 2019: one component per gradient (convolutional), activation, loss and label
         self.kernels = nn.ParameterList(
             torch.randn(KERNELS, width) / width**0.5 for width, _ in shapes
         )
-        self.of_gradients = nn.ModuleList(_part(KERNELS * out) for _, out in shapes)
-        self.of_inputs = nn.ModuleList(_part(width) for width, _ in shapes)
-        self.of_loss, self.of_label = _part(1), _part(view.label.shape[1])
+        self.of_gradients = nn.ModuleList(_make_component(KERNELS * out) for _, out in shapes)
+        self.of_inputs = nn.ModuleList(_make_component(width) for width, _ in shapes)
+        self.of_loss = _make_component(1)
+        self.of_label = _make_component(view.label.shape[1])
         sizes = [PART * (2 * len(shapes) + 2), *HIDDEN]
+        # Nasr et al. 2019: the encoder, fully connected on the concatenated components
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(DROPOUT)]
@@ -212,15 +200,15 @@ class _Encoder(nn.Module):
 
 
 def _convolved(kernels: torch.Tensor, inputs: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """Slide kernels as wide as the layer over the rows of each record's gradient matrix.
+    """Convolve each record's gradient matrix, row by row, with kernels as wide as the layer.
 
-    The matrix is the outer product of ``gradient`` and ``inputs``, so that its rows' products with
-    the kernels are an outer product too, and the matrix is never formed.
+    The matrix is the outer product of ``gradient`` and ``inputs``, so its product with a kernel is
+    ``gradient`` times a number, and the matrix is never formed.
     """
     return (inputs @ kernels.T)[:, :, None] * gradient[:, None, :]
 
 
-def _part(width: int) -> nn.Module:
+def _make_component(width: int) -> nn.Module:
     return nn.Sequential(nn.Linear(width, PART), nn.ReLU(), nn.Dropout(DROPOUT))
 
 
@@ -232,9 +220,9 @@ def _train(
     learned: torch.Tensor,
     held_out: torch.Tensor | None = None,
 ) -> None:
-    """Train on some rows; keep the state, the first included, that is best on others."""
+    """Train on ``learned``; keep the state, initial one included, that is best on ``held_out``."""
     steps = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    best, kept = _judged(network, data, cost, held_out), copy.deepcopy(network.state_dict())
+    best, kept = _held_out_cost(network, data, cost, held_out), copy.deepcopy(network.state_dict())
     with threads_for(network, BATCH):
         for _ in range(epochs):
             network.train()
@@ -242,13 +230,13 @@ def _train(
                 steps.zero_grad()
                 cost(data, rows).backward()
                 steps.step()
-            judged = _judged(network, data, cost, held_out)
-            if judged <= best:
-                best, kept = judged, copy.deepcopy(network.state_dict())
+            reached = _held_out_cost(network, data, cost, held_out)
+            if reached <= best:
+                best, kept = reached, copy.deepcopy(network.state_dict())
     network.load_state_dict(kept)
 
 
-def _judged(
+def _held_out_cost(
     network: nn.Module, data: dict[str, Any], cost: Any, held_out: torch.Tensor | None
 ) -> float:
     if held_out is None:
@@ -258,16 +246,16 @@ def _judged(
         return float(cost(data, held_out))
 
 
-def _rows(data: dict[str, Any], rows: Any) -> dict[str, Any]:
+def _take_rows(data: dict[str, Any], rows: Any) -> dict[str, Any]:
     return {
         name: [part[rows] for part in value] if isinstance(value, list) else value[rows]
         for name, value in data.items()
     }
 
 
-def _size(values: Float64Array) -> float:
+def _root_mean_square(values: Float64Array) -> float:
     return float(np.sqrt(np.mean(values**2))) + 1e-12
 
 
-def _logarithm(loss: Float64Array) -> Float64Array:
+def _log_loss(loss: Float64Array) -> Float64Array:
     return np.log(np.maximum(loss, 0.0) + 1e-9)

@@ -1,4 +1,4 @@
-"""A bare torch module asked like a classifier."""
+"""Bare torch modules as classifiers with ``predict_proba``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _BATCH = 1024
 
 
 def askable(model: Any, X: Any) -> Any:
-    """Return the model itself, or what asks it if it is a bare torch module.
+    """Wrap a bare torch module as a classifier; the outputs for ``X`` show the number of classes.
 
-    ``X`` are records on which its outputs are counted.
+    Other models are returned unchanged.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module) or hasattr(model, "classes_"):
@@ -29,12 +29,12 @@ def askable(model: Any, X: Any) -> Any:
 
 
 class ModuleClassifier:
-    """A trained module whose outputs are logits of the classes 0, 1, ...; it is not trained again.
+    """A trained module whose outputs are logits of the classes 0, 1, ...
 
-    **Guarantees.** The module is asked in evaluation mode and left in the modes it was in.
+    **Guarantees.** The module runs in evaluation mode and is left in the modes it was in.
 
-    **Edge cases.** One output is the log-odds of class 1. Outputs that are probabilities already,
-    as of a module that ends in a softmax, are taken as such.
+    **Edge cases.** One output is the log-odds of class 1. Outputs that already are probabilities,
+    as of a module that ends in a softmax, are used unchanged.
     """
 
     def __init__(self, module: Any, X: Any) -> None:
@@ -61,11 +61,9 @@ class ModuleClassifier:
 
         like = next((p for p in self.module.parameters() if p.is_floating_point()), torch.empty(0))
         layers = (m for m in self.module.modules() if any(True for _ in m.parameters(False)))
-        reads_numbers_of_words = isinstance(
-            next(layers, None), torch.nn.Embedding | torch.nn.EmbeddingBag
-        )
-        dtype = torch.long if reads_numbers_of_words else like.dtype
-        modes = [(part, part.training) for part in self.module.modules()]
+        embeds = isinstance(next(layers, None), torch.nn.Embedding | torch.nn.EmbeddingBag)
+        dtype = torch.long if embeds else like.dtype  # embeddings take indices of words
+        modes = [(part, part.training) for part in self.module.modules()]  # parts may differ
         self.module.eval()
         try:
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What shadow models say of a record, in moments: with it and without it, told apart by a mask."""
+"""Means and variances of records' log-odds over IN and OUT models, which a mask selects."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Mask = NDArray[np.bool_]
 
 
 class Moments(NamedTuple):
-    """Means, sums of squared deviations and degrees of freedom of columns."""
+    """Mean, sum of squared deviations and degrees of freedom of each column."""
 
     mean: Float64Array
     squares: Float64Array
     free: NDArray[np.intp]
 
     @classmethod
-    def of(cls, values: Float64Array, used: Mask) -> Moments:
+    def from_values(cls, values: Float64Array, used: Mask) -> Moments:
         """Return the moments of the columns of ``values`` over the rows where ``used``."""
         count = used.sum(axis=0)
         mean = _column_sums(values, used) / np.maximum(count, 1)
@@ -31,26 +31,26 @@ class Moments(NamedTuple):
         return cls(mean, squares, np.maximum(count - 1, 0))
 
     def pooled(self) -> float:
-        """Return the variance within columns, one for all; 0 if no column has two rows."""
+        """Return the variance within columns, pooled over columns; 0 if no column has two rows."""
         return float(self.squares.sum() / max(int(self.free.sum()), 1))
 
     def deviation(self, prior: float, pooled: float | None) -> Float64Array:
-        """Return the standard deviation of each column.
+        """Return the standard deviation of each column, at least ``1e-6``.
 
-        Its variance is averaged with ``pooled``, which counts for ``prior`` rows; None: with that
-        of these columns. The result never falls below ``1e-6`` of log-odds, so that models that do
-        not vary at all cause no division by zero.
+        Its variance is averaged with ``pooled``, which has the weight of ``prior`` rows. None uses
+        the pooled variance of these columns.
         """
         pooled = self.pooled() if pooled is None else pooled
         if math.isinf(prior):
             variance = np.full(len(self.mean), pooled)
         else:
             variance = (self.squares + prior * pooled) / np.maximum(self.free + prior, 1)
+        # models that do not vary must not cause a division by zero
         return np.sqrt(np.maximum(variance, 1e-12))
 
 
 def column_means(values: Float64Array, used: Mask) -> Float64Array:
-    """Return the mean of each column over the rows where ``used``; NaN, with a warning, of none."""
+    """Return the mean of each column over the rows where ``used``; NaN if there are none."""
     means: Float64Array = _column_sums(values, used) / used.sum(axis=0)
     return means
 
@@ -58,8 +58,8 @@ def column_means(values: Float64Array, used: Mask) -> Float64Array:
 def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
     """Return the sum of each column over the rows where ``used``.
 
-    **Guarantees.** That of a column depends on nothing but its numbers, to the last bit: rows are
-    added one by one, while sums of numpy round by how many columns there are and how they are kept.
+    **Guarantees.** The sum of a column depends only on its values, to the last bit. Rows are added
+    one by one, because numpy's rounding depends on the number of columns and the memory layout.
     """
     sums = np.zeros(used.shape[1])
     with np.errstate(invalid="ignore"):  # 0 times infinity
@@ -72,7 +72,7 @@ def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
 def standard_score(
     target: Float64Array, out: Moments, prior: float, pooled: float | None = None
 ) -> Float64Array:
-    """Return how far the target's signal is above that of models without the record."""
+    """Return the standard score of the target's signal among OUT models."""
     return (target - out.mean) / out.deviation(prior, pooled)
 
 
@@ -83,10 +83,11 @@ def log_ratio(
     prior: float,
     pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
-    """Return the log-likelihood ratio of the target's signal, with against without the record."""
+    """Return the log-likelihood ratio of the target's signal, IN against OUT models."""
     sd_out, sd_in = (
         moments.deviation(prior, given)
         for moments, given in zip((out, inside), pooled or (None, None), strict=True)
     )
+    # the logarithm of Carlini et al. 2022, Algorithm 1, line 15
     z_out, z_in = (target - out.mean) / sd_out, (target - inside.mean) / sd_in
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)

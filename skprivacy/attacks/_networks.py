@@ -1,4 +1,4 @@
-"""Inside a network: the inputs of each linear layer, and the gradients at it."""
+"""View into a network: inputs of each linear layer, and gradients at its outputs and inputs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ACTIVATIONS: dict[str, Callable[[Float64Array], Float64Array]] = {
 
 
 class Layer(NamedTuple):
-    """Inputs of a linear layer, and a quantity's gradients at its output and at its inputs."""
+    """Inputs of a linear layer, and the gradients of a quantity at its outputs and its inputs."""
 
     inputs: Float64Array
     at_output: Float64Array
@@ -70,7 +70,7 @@ class Network(ABC):
 
 
 def open_network(target: Any, *, epochs: int = 100) -> tuple[Network, Callable[[Any], Any]]:
-    """Return the network in a target, and the function from records to the network's inputs."""
+    """Return the network of a target, and the function from records to the network's inputs."""
     if isinstance(target, Pipeline) and len(target.steps) > 1:
         steps = target[:-1]
         return _open(target.steps[-1][1], epochs), lambda X: _dense(steps.transform(X))
@@ -81,7 +81,7 @@ def _open(net: Any, epochs: int) -> Network:
     if _is_module(net):
         return ModuleNetwork(net, epochs=epochs)
     if hasattr(net, "module_"):
-        # skorch's default criterion: it takes the logarithm of the module's probabilities
+        # skorch's default criterion, which takes the logarithm of the module's probabilities
         probabilities = type(getattr(net, "criterion_", None)).__name__ == "NLLLoss"
         return ModuleNetwork(net.module_, epochs=epochs, probabilities=probabilities)
     if isinstance(net, MLPClassifier):
@@ -92,8 +92,8 @@ def _open(net: Any, epochs: int) -> Network:
         return PlainNetwork([weights], [biases], "identity", net)
     raise TypeError(
         f"target={type(net).__name__} must be a torch module, have one as module_, or be an "
-        "MLPClassifier or a linear model (coef_): white-box attacks read the layers of a network. "
-        "For other models, use LiRA."
+        "MLPClassifier or a linear model (coef_), whose layers white-box attacks read. For other "
+        "models, use LiRA."
     )
 
 
@@ -132,7 +132,7 @@ class PlainNetwork(Network):
         assert isinstance(top, PlainNetwork)
         seen = fitted.classes_.astype(int)
         n_outputs = self.weights[-1].shape[1]
-        weight, bias = _on_all_classes(top.weights[-1], top.biases[-1], seen, n_outputs)
+        weight, bias = _extend_to_classes(top.weights[-1], top.biases[-1], seen, n_outputs)
         return PlainNetwork(
             [*self.weights[:first], *top.weights[:-1], weight],
             [*self.biases[:first], *top.biases[:-1], bias],
@@ -145,13 +145,11 @@ class PlainNetwork(Network):
         inputs = [np.asarray(X, dtype=float)]
         expected = len(self.weights[0])
         if inputs[0].ndim != 2:
-            raise ValueError(
-                f"X has shape {inputs[0].shape}; expected {expected} features of each record."
-            )
+            raise ValueError(f"X has shape {inputs[0].shape}; expected (n_records, {expected}).")
         if inputs[0].shape[1] != expected:
             raise ValueError(
-                f"X has {inputs[0].shape[1]} features, but the target was fitted on {expected}. "
-                "Pass the columns that the target was fitted on, in the same order."
+                f"X has {inputs[0].shape[1]} features; expected {expected}. Pass the columns that "
+                "the target was fitted on, in the same order."
             )
         for weight, bias in zip(self.weights[:upto], self.biases[:upto], strict=True):
             inputs.append(ACTIVATIONS[self.activation](inputs[-1] @ weight + bias))
@@ -170,8 +168,8 @@ class ModuleNetwork(Network):
         self.layers = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
         if not self.layers:
             raise TypeError(
-                f"target={type(module).__name__} has no torch.nn.Linear layer; white-box attacks "
-                "need at least one. Use LiRA."
+                f"target={type(module).__name__} has no torch.nn.Linear layer; expected at least "
+                "one. For other models, use LiRA."
             )
 
     @property
@@ -190,7 +188,7 @@ class ModuleNetwork(Network):
         before = [weight.requires_grad for weight in self.module.parameters()]
         try:
             self.module.requires_grad_(True)
-            with _hooked(self.module, record):
+            with _HookedLayers(self.module, record):
                 logits = self._logits(self._tensor(X).requires_grad_())
             labels = torch.as_tensor(label, device=logits.device)
             if of == "loss":
@@ -217,7 +215,8 @@ class ModuleNetwork(Network):
         labels = torch.as_tensor(label, device=inputs.device)
         with torch.random.fork_rng(devices=[]), threads_for(module, BATCH):
             torch.manual_seed(seed)
-            weights = [p for layer in network._from(first, inputs[:2]) for p in _forget(layer)]
+            layers = network._layers_from(first, inputs[:2])
+            weights = [p for layer in layers for p in _reset_weights(layer)]
             optimizer = torch.optim.Adam(weights)
             for _ in range(self.epochs):
                 for rows in torch.randperm(len(inputs)).split(BATCH):
@@ -229,19 +228,19 @@ class ModuleNetwork(Network):
         module.requires_grad_(False)
         return network
 
-    def _from(self, first: int, sample: Any) -> list[Any]:
-        """Return the layers that hold weights, in order of use, from linear layer ``first`` on."""
+    def _layers_from(self, first: int, sample: Any) -> list[Any]:
+        """Return the layers with weights, in order of use, from linear layer ``first`` on."""
         import torch
 
         used: list[Any] = []
-        with _hooked(self.module, lambda layer, *_: used.append(layer)), torch.no_grad():
+        with _HookedLayers(self.module, lambda layer, *_: used.append(layer)), torch.no_grad():
             self.module(sample)
         used = list(dict.fromkeys(used))
         start = [m for m in used if isinstance(m, torch.nn.Linear)][first]
         return used[used.index(start) :]
 
     def _logits(self, inputs: Any) -> Any:
-        """Return one column for each class, computed in evaluation mode (no dropout)."""
+        """Return logits with one column per class, computed in evaluation mode (no dropout)."""
         with self._evaluating():
             return self._as_logits(self.module(inputs), len(inputs))
 
@@ -255,7 +254,7 @@ class ModuleNetwork(Network):
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Switch dropout off, and leave the module in the mode it was in."""
+        """Run the module in evaluation mode, and restore its mode."""
         was_training = self.module.training
         self.module.eval()
         try:
@@ -270,8 +269,8 @@ class ModuleNetwork(Network):
         return torch.as_tensor(np.asarray(X), dtype=like.dtype, device=like.device)
 
 
-class _hooked:
-    """Call ``hook(layer, inputs, output)`` whenever a layer that holds weights is used."""
+class _HookedLayers:
+    """Call ``hook(layer, inputs, output)`` whenever a layer with weights is used."""
 
     def __init__(self, module: Any, hook: Callable[..., None]) -> None:
         self.module = module
@@ -288,13 +287,13 @@ class _hooked:
             handle.remove()
 
 
-def _forget(layer: Any) -> list[Any]:
+def _reset_weights(layer: Any) -> list[Any]:
     """Reset a layer to random weights and return them."""
     import torch
 
     if hasattr(layer, "reset_parameters"):
         layer.reset_parameters()
-    else:  # a permutation keeps the weights' sizes and loses what they have learned
+    else:  # a permutation keeps the weights' scale but destroys what they have learned
         for weight in layer.parameters(recurse=False):
             order = torch.randperm(weight.numel(), device=weight.device)
             weight.copy_(weight.flatten()[order].reshape(weight.shape))
@@ -323,16 +322,16 @@ def _odds(logits: Float64Array, label: Labels) -> tuple[Float64Array, Float64Arr
     return np.sum(logits * chosen, axis=1) - log_rest, gradient
 
 
-def _on_all_classes(
+def _extend_to_classes(
     weight: Float64Array, bias: Float64Array, seen: Labels, n_outputs: int
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the last layer with an output for every class, also those it was not trained on."""
+    """Extend the last layer to an output for every class, including classes it never saw."""
     if len(seen) == max(2, n_outputs):
         return weight, bias
     if n_outputs == 1:
         raise ValueError(
-            "y has a class that is too rare: some of the attacker's folds do not contain it; "
-            "expected both classes in every fold. Pass more records of that class."
+            "y has a class that is too rare: some folds do not contain it, but each needs both "
+            "classes. Pass more records of that class."
         )
     if len(seen) == 2:
         weight, bias = np.c_[np.zeros_like(weight), weight], np.r_[0.0, bias]
@@ -342,7 +341,7 @@ def _on_all_classes(
 
 
 def _is_module(thing: Any) -> bool:
-    """Return whether an object is a torch module, without importing torch to find out."""
+    """Return whether an object is a torch module, without importing torch."""
     return any(c.__module__.startswith("torch.nn") for c in type(thing).__mro__)
 
 

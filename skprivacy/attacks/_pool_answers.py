@@ -1,4 +1,4 @@
-"""What the models of a pool answer about records."""
+"""Answers of all models of a shadow pool, with the work that they share done once."""
 
 from __future__ import annotations
 
@@ -22,55 +22,42 @@ from ._tables import Listed
 __all__ = ["PoolAnswers"]
 
 Float64Array = NDArray[np.float64]
-_ASKED_FIRST = 200
+_COMPARED_FIRST = 200  # records on which models are compared before all records
 
 
 @dataclass
 class PoolAnswers:
-    """The models of a pool, and what they are asked for.
+    """The models of a pool, and the kind of their answers."""
 
-    Attributes
-    ----------
-    models : list
-        They take records as they are.
-    shared : Pipeline, Listed or None
-        What all models do with a record before they answer, and is done once for all of them: steps
-        that are alike in all, or looking the record up.
-    asks : Answers
-        What they are asked for.
-    classes : ndarray of shape (n_classes,) or None
-        All classes, if one class a record is what they predict.
-    scale : tuple of float
-        The median and the deviation of what they answer of all records of the pool, where their
-        answers are not log-odds.
-    """
-
-    models: list[Any]
-    shared: Pipeline | Listed | None
+    models: list[Any]  # models of records without preprocessing
+    shared: Pipeline | Listed | None  # first steps, or look-up of records, that all models share
     asks: Answers
-    classes: Any
-    scale: tuple[float, float] = (0.0, 1.0)
+    classes: Any  # ndarray of shape (n_classes,), or None if models do not predict one class
+    scale: tuple[float, float] = (0.0, 1.0)  # location and scale of answers that are not log-odds
 
     def set_scale(self, X: Any, y: NDArray[Any], prints: NDArray[np.uint64]) -> None:
-        """Learn from all records of the pool what is usual of answers that are no log-odds."""
+        """Learn the scale of answers that are not log-odds from all records of the pool."""
         if self.asks.log_odds is None:
             signals = self.signals(X, y, prints)
             low, centre, high = np.quantile(signals, [0.25, 0.5, 0.75])
-            unit = (high - low) / 1.349 or float(signals.std())  # of normal ones, the deviation
+            # the interquartile range of a normal law is 1.349 standard deviations
+            unit = (high - low) / 1.349 or float(signals.std())
             self.scale = float(centre), float(unit) or 1.0
 
     def proba(self, X: Any, classes: Any) -> Iterator[Float64Array]:
         """Yield the probabilities of each model, with a column for each of ``classes``."""
         columns = self.classes if classes is None else np.asarray(sequence("classes", classes))
-        models, X = self._behind_shared(X)
+        models, X = self._without_shared(X)
         for model in models:
             yield predict_aligned(model, X, columns)
 
     def vary(self, X: Any) -> bool:
-        """Return whether models answer differently to a record, or alike to all records."""
-        few = safe_indexing(X, np.arange(0, num_samples(X), max(1, num_samples(X) // _ASKED_FIRST)))
+        """Return whether models differ on some record, or answer all records with one constant."""
+        few = safe_indexing(
+            X, np.arange(0, num_samples(X), max(1, num_samples(X) // _COMPARED_FIRST))
+        )
         for records in (few, X):
-            models, seen = self._behind_shared(records)
+            models, seen = self._without_shared(records)
             answers = (self._ask(model, seen) for model in models)
             first = next(answers)
             if any(not np.array_equal(first, other) for other in answers):
@@ -84,25 +71,25 @@ class PoolAnswers:
     def signals(
         self, X: Any, y: NDArray[Any], prints: NDArray[np.uint64] | None = None
     ) -> Float64Array:
-        """Return how well each model's answers fit, of shape (n_models, n_records)."""
+        """Return the signals of each model, of shape (n_models, n_records)."""
         classes = None if self.classes is None else class_list(self.classes, y)
-        models, seen = self._behind_shared(X, prints)
+        models, seen = self._without_shared(X, prints)
         return np.stack([self.asks.signal(model, seen, y, classes) for model in models])
 
-    def _behind_shared(
+    def _without_shared(
         self, X: Any, prints: NDArray[np.uint64] | None = None
     ) -> tuple[list[Any], Any]:
-        """Return the models without what all do first, and what that makes of ``X``."""
+        """Return the models without their shared first steps, and the output of these for ``X``."""
         if self.shared is None:
             return self.models, X
         if isinstance(self.shared, Listed):
-            places = self.shared.places(fingerprints(X) if prints is None else prints)
+            places = self.shared.find_rows(fingerprints(X) if prints is None else prints)
             return [table.by_place for table in self.models], places
         models = [inside(self.shared, model) for model in self.models]
         return models, self.shared.transform(X)
 
     def as_log_odds(self, signal: Float64Array) -> Float64Array:
-        """Return a model's signal on the scale of log-odds; log-odds stay as they are."""
+        """Rescale a model's signal to the scale of log-odds; log-odds are returned unchanged."""
         centre, unit = self.scale
         limit = -math.log(scores.FLOOR)
         return signal if self.asks.log_odds else np.clip((signal - centre) / unit, -limit, limit)

@@ -1,4 +1,4 @@
-"""A folder that keeps the shadow models of one pool, and knows what each was trained on."""
+"""Folder of the shadow models of one pool, with a check of what each was trained on."""
 
 from __future__ import annotations
 
@@ -18,27 +18,19 @@ __all__ = ["ModelFile", "files_of", "open_folder"]
 
 _PLAN = "pool.json"
 _SIZE = 32  # of a digest, in bytes
-_AGAIN = "Restore that file, pass another folder, or delete this one."
+_RESTORE = "Restore that file, pass another folder, or delete this one."
 
 
 class ModelFile(NamedTuple):
-    """Where a shadow model is kept.
+    """File of one shadow model.
 
-    Attributes
-    ----------
-    path : Path
-    pool : str
-        What tells its pool, with the halves that the models are trained on, from any other.
-
-    Notes
-    -----
-    **Guarantees.** A file is whole or not there. It ends in a digest of the model, the pool and its
-    own name, without which it is not used: a damaged model, or one of other halves, would make
-    attacks say that nothing leaks. It is for its owner alone, as no guarantee covers the model.
+    **Guarantees.** A file is complete or absent. It ends in a digest of the model, the pool and the
+    file name, which ``load`` checks: a damaged model, or one trained on other halves, would make
+    attacks report that nothing leaks. Only its owner may read it, as no guarantee covers the model.
     """
 
     path: Path
-    pool: str
+    pool: str  # identifies the pool, including the halves that its models are trained on
 
     def exists(self) -> bool:
         return self.path.exists()
@@ -56,15 +48,15 @@ class ModelFile(NamedTuple):
         model, digest = content[:-_SIZE], content[-_SIZE:]
         if digest != self._digest(model):
             raise ValueError(
-                f"path={str(self.path.parent)!r} holds {self.path.name!r}, which is damaged or no "
-                "model of this pool. Restore it, or delete it: it is then trained again."
+                f"path={str(self.path.parent)!r} holds {self.path.name!r}, which is damaged or not "
+                "a model of this pool. Restore it, or delete it to train it again."
             )
         try:
             return joblib.load(io.BytesIO(model))
-        except Exception as error:  # whatever other versions of its classes raise
+        except Exception as error:  # other versions of its classes may raise any exception
             raise ValueError(
                 f"path={str(self.path.parent)!r} holds {self.path.name!r}, which cannot be loaded "
-                f"here ({error!r}). Use the versions that it was saved with, or another folder."
+                f"({error!r}). Use the package versions that saved it, or another folder."
             ) from error
 
     def _digest(self, model: memoryview) -> bytes:
@@ -74,7 +66,7 @@ class ModelFile(NamedTuple):
 
 
 def files_of(folder: Path | None, n_shadows: int, pool: str) -> list[ModelFile | None]:
-    """Return where each model is kept, if any is."""
+    """Return the file of each model; None without a folder."""
     if folder is None:
         return [None] * n_shadows
     return [ModelFile(folder / f"shadow_{i:04d}.joblib", pool) for i in range(n_shadows)]
@@ -83,15 +75,15 @@ def files_of(folder: Path | None, n_shadows: int, pool: str) -> list[ModelFile |
 def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
     """Return the seed of the pool in the folder, after checking that the pool is the same.
 
-    **Guarantees.** Of several processes that begin a pool at once, all take the seed of one.
+    **Guarantees.** Several processes that create a pool at once all use the same seed.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     plan = folder / _PLAN
     if not plan.exists():
         if any(folder.glob("shadow_*.joblib")):
             raise ValueError(
-                f"path={str(folder)!r} holds shadow models, but not {_PLAN!r}, which says what "
-                f"each was trained on: they cannot be used again. {_AGAIN}"
+                f"path={str(folder)!r} holds shadow models, but not {_PLAN!r}, which records what "
+                f"each was trained on. {_RESTORE}"
             )
         with suppress(FileExistsError):
             create_file(plan, json.dumps({"content": content, "seed": seed}), 0o600)
@@ -102,13 +94,13 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
             raise ValueError("its seed is negative")
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{plan} is damaged ({error}), so that it is unknown what the shadow models beside it "
-            f"were trained on. {_AGAIN}"
+            f"{plan} is damaged ({error}), so it is unknown what the shadow models in its folder "
+            f"were trained on. {_RESTORE}"
         ) from error
     if content_known != content:
         raise ValueError(
-            f"path={str(folder)!r} holds shadow models of other records, of another estimator "
-            f"or of another number than n_shadows={n_shadows}. Pass another folder, or delete "
-            "this one."
+            f"path={str(folder)!r} holds shadow models of other records, of another estimator, or "
+            f"of a pool with other n_shadows than {n_shadows}. Pass another folder, or delete this "
+            "one."
         )
     return seed_known

@@ -1,4 +1,4 @@
-"""The predictions an attacker sees: probabilities over one common list of classes."""
+"""Predictions of a model as probabilities over one common list of classes."""
 
 from __future__ import annotations
 
@@ -35,26 +35,20 @@ def class_list(*parts: Any) -> NDArray[Any]:
 
 
 def check_known(y: NDArray[Any], classes: Any) -> None:
-    """Warn if the target does not know some labels; refuse them if it knows none.
-
-    Raises
-    ------
-    ValueError
-        If there are labels and none of them is in ``classes``: they are coded differently.
-    """
+    """Warn if some labels are not among the target's classes; ValueError if none is."""
     unknown = ~np.isin(y, classes)
     if not unknown.any():
         return
     known = np.asarray(classes)[:5].tolist()
     if unknown.all():
         raise ValueError(
-            "y holds labels none of which the target knows; expected labels from "
-            f"{known}. Pass y in the form the target was fitted with."
+            f"y holds none of the target's classes; expected labels from {known}. Pass y in the "
+            "form the target was fitted with."
         )
     warn_caller(
-        f"y holds {int(unknown.sum())} records with labels that the target does not know; it "
-        f"knows {known}. Their probability is 0, so they pass for non-members. "
-        "Leave them out, or pass y in the form the target was fitted with.",
+        f"y holds {int(unknown.sum())} records with labels that are not among the target's "
+        f"classes {known}, so their probability is 0 and they score like non-members. Leave them "
+        "out, or pass y in the form the target was fitted with.",
         UserWarning,
     )
 
@@ -67,7 +61,7 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
     if not hasattr(model, "predict_proba"):
         raise TypeError(
             f"{type(model).__name__} has no predict_proba, which this attack needs. Use "
-            "LossThreshold, LiRA, RMIA or StrongestAttack, which take other scores too, or "
+            "LossThreshold, LiRA, RMIA or StrongestAttack, which accept other scores, or "
             "LabelOnlyAttack, which needs only predicted labels."
         )
     with named_failure(model, "asked about X"):
@@ -80,8 +74,8 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
     if not np.isfinite(proba).all() or proba.min(initial=0.0) < 0 or proba.max(initial=1.0) > 1.001:
         raise ValueError(
             f"{type(model).__name__}.predict_proba returned values that are not finite or lie "
-            "outside [0, 1]; the model is broken, not private. Refit it with a smaller learning "
-            "rate or scaled inputs."
+            "outside [0, 1], so training probably diverged. Refit it with a smaller learning rate "
+            "or scaled inputs."
         )
     columns = np.searchsorted(classes, model.classes_)
     known = columns < len(classes)

@@ -1,4 +1,4 @@
-"""Each record's gradient at given weights: its length, and its products with others and updates."""
+"""Per-record gradients at given weights: norms, and inner products with records and updates."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _BATCH = 64  # records whose gradients torch forms at once
 
 
 class Block(NamedTuple):
-    """Some weights of a network: each record's gradient by them is ``outer(left, right)``."""
+    """Gradients of some weights of a network: ``outer(left, right)`` for each record."""
 
     left: Float64Array  # (n_records, n_rows)
     right: Float64Array  # (n_records, n_columns)
-    where: NDArray[np.intp]  # (n_rows, n_columns): where in the vector of weights they stand
+    where: NDArray[np.intp]  # (n_rows, n_columns): positions in the vector of weights
 
 
 @dataclass(frozen=True)
 class RecordGradients:
-    """The gradients of the losses of records, without a matrix of records by weights.
+    """Loss gradients of records, stored as outer products instead of a matrix by weights.
 
-    **Guarantees.** The gradient of a linear layer is an outer product, so products of gradients
-    are products of small matrices; other layers have one long row a record.
+    The gradient of a linear layer is an outer product, so inner products of gradients are products
+    of small matrices. For other layers, each record has one long row.
     """
 
     blocks: list[Block]
@@ -49,13 +49,14 @@ class RecordGradients:
         return np.sum(list(sizes), axis=0)
 
     def clipped(self, norm: float) -> RecordGradients:
-        """Return them as a party clips them before it adds them up."""
+        """Return the gradients clipped to ``norm``, as a party does before summing them."""
+        # Abadi et al. 2016, DP-SGD: clip each gradient
         factor = np.minimum(1, norm / np.maximum(np.sqrt(self.squared_norms()), 1e-300))
         parts = [Block(b.left * factor[:, None], b.right, b.where) for b in self.blocks]
         return RecordGradients(parts, self.loss)
 
     def products(self, other: RecordGradients) -> Float64Array:
-        """Return the inner products of gradients, of shape (n_records, n_others)."""
+        """Return the inner products with the gradients of others, (n_records, n_others)."""
         pairs = zip(self.blocks, other.blocks, strict=True)
         return np.sum([(a.left @ b.left.T) * (a.right @ b.right.T) for a, b in pairs], axis=0)
 
@@ -73,11 +74,7 @@ class RecordGradients:
 
 
 def weights_of(model: Any) -> Float64Array:
-    """Return all weights of a network as one vector.
-
-    **Edge cases.** Modules: in the order of ``parameters()``. Others: each layer's matrix, as
-    scikit-learn keeps it, and its intercepts.
-    """
+    """Return all weights of a network as one vector, in the order of :meth:`Updates.weights_of`."""
     network, _ = open_network(model)
     if isinstance(network, ModuleNetwork):
         parts = [p.detach().cpu().numpy() for p in network.module.parameters()]
@@ -92,7 +89,7 @@ def network_at(network: Network, weights: Float64Array) -> Network:
     if isinstance(network, PlainNetwork):
         layers = zip(network.weights, network.biases, strict=True)
         shapes = [np.shape(w) for pair in layers for w in pair]
-        parts = _shaped(weights, shapes)
+        parts = _split_weights(weights, shapes)
         return PlainNetwork(parts[::2], parts[1::2], network.activation, network.recipe)
     import torch
 
@@ -100,14 +97,14 @@ def network_at(network: Network, weights: Float64Array) -> Network:
     module = copy.deepcopy(network.module)
     values = list(module.parameters())
     with torch.no_grad():
-        parts = _shaped(weights, [tuple(p.shape) for p in values])
+        parts = _split_weights(weights, [tuple(p.shape) for p in values])
         for value, part in zip(values, parts, strict=True):
             value.copy_(torch.as_tensor(part))
     return ModuleNetwork(module, epochs=network.epochs, probabilities=network.probabilities)
 
 
 def record_gradients(network: Network, X: Any, label: Labels) -> RecordGradients:
-    """Return each record's gradient of the log-loss by the weights."""
+    """Return the gradient of each record's log-loss with respect to the weights."""
     if isinstance(network, PlainNetwork):
         starts, at = [], 0
         for weight in network.weights:
@@ -117,15 +114,15 @@ def record_gradients(network: Network, X: Any, label: Labels) -> RecordGradients
             np.vstack([np.arange(low, high).reshape(shape), high + np.arange(shape[1])]).T
             for low, high, shape in starts
         ]
-        return _of_linear(network, X, label, places)
+        return _linear_gradients(network, X, label, places)
     assert isinstance(network, ModuleNetwork)
-    linear = _linear_places(network, X)
+    linear = _linear_positions(network, X)
     if linear is not None:
-        return _of_linear(network, X, label, linear)
-    return _of_module(network, X, label)
+        return _linear_gradients(network, X, label, linear)
+    return _module_gradients(network, X, label)
 
 
-def _of_linear(
+def _linear_gradients(
     network: Network, X: Any, label: Labels, places: list[NDArray[np.intp]]
 ) -> RecordGradients:
     layers, loss = network.trace(X, label, "loss")
@@ -136,8 +133,11 @@ def _of_linear(
     return RecordGradients(blocks, loss)
 
 
-def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | None:
-    """Return where each linear layer's weights stand, in order of use; None for other modules."""
+def _linear_positions(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | None:
+    """Return the positions of each linear layer's weights, in order of use; None if not possible.
+
+    Possible only for modules of linear layers, each used once, on one row per record.
+    """
     import torch
 
     module = network.module
@@ -164,7 +164,7 @@ def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | N
         starts[id(p)] = at
         at += p.numel()
     if at != sum(p.numel() for m in used for p in m.parameters()):
-        return None  # weights that are shared, or stand outside of layers
+        return None  # shared weights, or weights outside of layers
     places = []
     for layer in used:
         rows, columns = layer.weight.shape
@@ -175,8 +175,8 @@ def _linear_places(network: ModuleNetwork, X: Any) -> list[NDArray[np.intp]] | N
     return places
 
 
-def _of_module(network: ModuleNetwork, X: Any, label: Labels) -> RecordGradients:
-    """Return gradients of any module, one long row for each record."""
+def _module_gradients(network: ModuleNetwork, X: Any, label: Labels) -> RecordGradients:
+    """Return the gradients of any module, with one long row for each record."""
     import torch
 
     module = network.module
@@ -208,7 +208,7 @@ def _of_module(network: ModuleNetwork, X: Any, label: Labels) -> RecordGradients
     return RecordGradients([block], np.concatenate(losses).astype(float))
 
 
-def _shaped(vector: Float64Array, shapes: list[tuple[int, ...]]) -> list[Float64Array]:
+def _split_weights(vector: Float64Array, shapes: list[tuple[int, ...]]) -> list[Float64Array]:
     sizes = [int(np.prod(shape)) for shape in shapes]
     if vector.shape != (sum(sizes),):
         raise ValueError(

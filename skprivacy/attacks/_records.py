@@ -1,4 +1,4 @@
-"""Comparing and selecting records, in any container that scikit-learn accepts."""
+"""Records in any container that scikit-learn accepts: convert, select, fingerprint, encode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def as_records(X: Any, name: str = "X") -> Any:
-    """Return X as an array or DataFrame in C order, or as a CSR matrix: X itself if it is one."""
+    """Return X as an array or DataFrame in C order, or as a CSR matrix, copying only if needed."""
     if sparse.issparse(X):
         return sparse.csr_matrix(X) if X.format != "csr" else X
     check_readable(X, name)
@@ -42,7 +42,8 @@ def as_records(X: Any, name: str = "X") -> Any:
     records = X if isinstance(X, pd.DataFrame) else _as_array(X, name)
     if 0 in records.shape[1:]:
         raise ValueError(
-            f"{name} has shape {records.shape}: records without columns are all alike."
+            f"{name} has shape {records.shape}; expected at least one column. Pass records with "
+            "features."
         )
     check_cells(records, name)
     return make_row_major(records)
@@ -56,25 +57,25 @@ def _as_array(X: Any, name: str) -> NDArray[Any]:
 
 
 def as_table(X: Any) -> pd.DataFrame:
-    """Return records as a table."""
+    """Return records as a DataFrame."""
     if np.ndim(X) > 2:
-        raise ValueError(f"X has shape {np.shape(X)}; expected a row of features of each record.")
+        raise ValueError(f"X has shape {np.shape(X)}; expected one row of features per record.")
     return pd.DataFrame(X)
 
 
 def some_records(X: Any, name: str) -> Any:
-    """Return X as :func:`as_records`; ValueError if there is no record in it."""
+    """Return X as :func:`as_records`; ValueError if it holds no record."""
     records = as_records(X, name)
     if not num_samples(records):
         raise ValueError(f"{name} holds no records. Pass at least one.")
     return records
 
 
-_PART = 1 << 15  # rows: what models and hashes need for so many is little beside a large table
+_PART = 1 << 15  # rows per call, which bounds the memory of models and hashes on large tables
 
 
 def by_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
-    """Return what a function of rows gives for all of them, asking for a part at a time."""
+    """Return a function's values for all rows, from calls on at most ``_PART`` rows each."""
     if num_samples(X) <= _PART:
         return np.asarray(of_rows(X))
     parts = (safe_indexing(X, rows) for rows in parts_of(num_samples(X)))
@@ -82,20 +83,22 @@ def by_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
 
 
 def parts_of(n: int) -> list[slice]:
-    """Return the rows of each part of ``n`` records; one part, if there are none."""
+    """Split ``n`` rows into slices of at most ``_PART`` rows; one empty slice if ``n`` is 0."""
     return [slice(start, start + _PART) for start in range(0, max(n, 1), _PART)]
 
 
 def fingerprints(X: Any) -> NDArray[np.uint64]:
     """Return a 64-bit fingerprint of each row; equal rows have equal fingerprints.
 
-    Numbers are compared by value: integers, booleans, single and double precision agree, and so
-    do 0.0 and -0.0. Other columns are compared by their text. Two different rows among a million
-    collide with probability below 1e-7. Rows may have any number of dimensions, as images do.
+    Numbers are compared by value: equal numbers of any type agree, and so do 0.0 and -0.0. Other
+    columns are compared by their text. Among a million different rows, two collide with probability
+    below 1e-7. Rows may have any number of dimensions, as images do.
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
-    return by_parts(_fingerprints, X if isinstance(X, pd.DataFrame) else _flat(np.asarray(X)))
+    return by_parts(
+        _fingerprints, X if isinstance(X, pd.DataFrame) else _flatten_rows(np.asarray(X))
+    )
 
 
 def _fingerprints(X: Any) -> NDArray[np.uint64]:
@@ -104,10 +107,10 @@ def _fingerprints(X: Any) -> NDArray[np.uint64]:
     for i in range(frame.shape[1]):
         column = frame.iloc[:, i]
         if pd.api.types.is_numeric_dtype(column.dtype):
-            # + 0.0 turns -0.0 into 0.0
+            # adding 0.0 turns -0.0 into 0.0
             plain[i] = column.to_numpy(dtype=float, na_value=np.nan) + 0.0
         else:
-            plain[i] = _text(column)
+            plain[i] = _mark_column(column)
     hashed = pd.util.hash_pandas_object(pd.DataFrame(plain), index=False)
     return np.asarray(hashed, dtype=np.uint64)
 
@@ -139,35 +142,35 @@ def check_alike(first: Any, second: Any, names: str) -> None:
             )
     elif first.shape[1:] != second.shape[1:]:
         raise ValueError(
-            f"{names} have records of the dimensions {first.shape[1:]} and {second.shape[1:]}; "
-            "expected the same."
+            f"{names} have records of shapes {first.shape[1:]} and {second.shape[1:]}; expected "
+            "equal shapes."
         )
 
 
 def numeric_columns(X: Any) -> NDArray[np.bool_]:
-    """Return which columns hold numbers."""
+    """Return a mask of the numeric columns."""
     if not isinstance(X, pd.DataFrame):
         return np.full(X.shape[1], X.dtype.kind in "biuf")
     return np.array([pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes])
 
 
 def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[Float64Array], Any]]:
-    """Return two samples of records as matrices of numbers, and a function that decodes them.
+    """Encode two samples of records as numeric matrices; also return the decoding function.
 
-    Columns that are not numeric become codes of their values in both samples. Decoding restores
-    the container and the types of ``X``; integers that are no longer whole stay floats.
+    Non-numeric columns become codes, shared by both samples. Decoding restores the container and
+    the types of ``X``, but integers become floats.
     """
     if np.ndim(X) != 2:
         raise ValueError(
-            f"X has shape {np.shape(X)}; this attack changes single features, so it needs a table "
-            "of shape (n_records, n_features). Reshape the records, in a pipeline that restores "
-            "the shape for the model, or use LossThreshold, LiRA or RMIA."
+            f"X has shape {np.shape(X)}; expected (n_records, n_features), since this attack "
+            "changes single features. Reshape the records and put the model behind a pipeline step "
+            "that restores the shape, or use LossThreshold, LiRA or RMIA."
         )
     alike = np.array_equal(numeric_columns(X), numeric_columns(others))
     if not alike or sparse.issparse(X) != sparse.issparse(others):
         raise ValueError(
-            f"X is {_described(X)}, and the records that the attack was fitted to are "
-            f"{_described(others)}. Pass records of the same kind, with numbers in the same "
+            f"X is {_describe_columns(X)}, but the records given to fit are "
+            f"{_describe_columns(others)}. Pass records of the same kind, with numbers in the same "
             "columns."
         )
     if sparse.issparse(X):
@@ -199,31 +202,29 @@ def encode(X: Any, others: Any) -> tuple[Float64Array, Float64Array, Callable[[F
     return coded[: len(frame)], coded[len(frame) :], decode
 
 
-def _described(X: Any) -> str:
+def _describe_columns(X: Any) -> str:
     return f"of type {type(X).__name__} with numbers in {int(numeric_columns(X).sum())} columns"
 
 
-def _flat(values: NDArray[Any]) -> NDArray[Any]:
+def _flatten_rows(values: NDArray[Any]) -> NDArray[Any]:
     return values.reshape(len(values), -1) if values.ndim > 2 else values
 
 
-def _text(column: pd.Series[Any]) -> Any:
-    """Return each value as a string that marks it as a number or as text.
-
-    Columns of few values are marked and hashed once per value.
-    """
-    if column.dtype == object:  # may hold values that are equal and still differ, as None and nan
-        return _marked(column.to_numpy())
+def _mark_column(column: pd.Series[Any]) -> Any:
+    """Return each value as a string, marked as number or text; repeated values are marked once."""
+    if column.dtype == object:  # pandas may merge values that differ as text, as None and nan
+        return _mark_values(column.to_numpy())
     try:
         codes, values = pd.factorize(column)
-    except (TypeError, NotImplementedError):  # of lists, such as Arrow's
-        return _marked(column.to_numpy(dtype=object))
-    marks = _marked(np.append(values.to_numpy(dtype=object), np.nan))  # the last is the missing one
+    except (TypeError, NotImplementedError):  # columns of lists, such as Arrow's
+        return _mark_values(column.to_numpy(dtype=object))
+    # the last mark is that of missing values, whose code is -1
+    marks = _mark_values(np.append(values.to_numpy(dtype=object), np.nan))
     distinct, place = np.unique(marks, return_inverse=True)
     return pd.Categorical.from_codes(place[codes], categories=distinct.tolist())
 
 
-def _marked(values: NDArray[np.object_]) -> NDArray[np.object_]:
+def _mark_values(values: NDArray[np.object_]) -> NDArray[np.object_]:
     marked = [f"t{value}" if type(value) is str else _mark(value) for value in values]
     return np.array(marked, dtype=object)
 

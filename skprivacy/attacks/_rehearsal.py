@@ -1,4 +1,7 @@
-"""Attacks on shadow models with the other shadow models: what works is known before the target."""
+"""Self-attack of shadow models: attack each with the others, to choose settings without the target.
+
+Start with :meth:`Rehearsal.powers`.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,15 @@ Setting = Any  # hashable
 
 N_ATTACKED = 8
 N_RECORDS = 4000
-# False positive rates at which found members count: low ones as much as high ones.
+# False positive rates over which the share of found members is averaged. The logarithmic scale
+# gives low rates, which matter most in an audit, as much weight as high ones.
 RATES = np.geomspace(0.01, 1, 25)
 
 
 class Variant(NamedTuple):
-    """Ways to attack that see log-odds alike, one for each of ``settings``.
+    """Settings of an attack that share one view of the log-odds.
 
-    ``compare(view(target), view(shadow), out)`` yields their scores.
+    ``compare(view(target), view(shadow), out)`` yields the scores of each setting.
     """
 
     settings: Sequence[Setting]
@@ -36,41 +40,29 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Records on which shadow models are attacked, and who attacks whom.
+    """Self-attack of shadow models on records of the pool.
 
-    Attributes
-    ----------
-    shadow : ndarray of shape (n_shadows, n_records)
-        Log-odds of the true class.
-    trained : bool ndarray of shape (n_shadows, n_records)
-    trials : tuple
-        The models to attack, each with the models to attack it with.
-
-    Notes
-    -----
-    **Guarantees.** Nothing but the shadow models' predictions for their own training records is
-    used. The order of the records is not: members may come first in it.
+    **Guarantees.** It uses only the shadow models' predictions for the pool's records, and not the
+    order of the records, which may begin with the members.
     """
 
-    shadow: Float64Array
-    trained: Mask
-    trials: tuple[tuple[int, list[int]], ...]
+    shadow: Float64Array  # log-odds of the true class, (n_shadows, n_records)
+    trained: Mask  # (n_shadows, n_records)
+    trials: tuple[tuple[int, list[int]], ...]  # attacked model, and the models that attack it
 
     @classmethod
-    def of(cls, shadow: Float64Array, trained: Mask) -> Rehearsal:
-        """Draw some of the records that a pool knows."""
+    def from_pool(cls, shadow: Float64Array, trained: Mask) -> Rehearsal:
+        """Draw a sample of the pool's records."""
+        # sorted by content first, so that the sample does not depend on the order of the records
         order = np.lexsort((*trained, *shadow))
         rows = order[np.random.default_rng(0).permutation(len(order))[:N_RECORDS]]
         return cls(shadow[:, rows], trained[:, rows], tuple(trials(trained[:, rows])))
 
     def powers(self, variants: Iterable[Variant]) -> dict[Setting, float]:
-        """Return what share of the members of shadow models each setting finds.
+        """Return the mean share of shadow models' members that each setting finds.
 
-        The mean over attacked models and over false positive rates from 1% to 100% on a logarithmic
-        scale.
-
-        **Edge cases.** All 0 if no shadow model can be attacked: a pool of two, or one that does
-        not know these records.
+        **Edge cases.** All 0 if no shadow model can be attacked: in a pool of two, or for records
+        outside the pool.
         """
         found: dict[Setting, float] = {}
         for settings, view, compare in variants:
@@ -86,10 +78,10 @@ class Rehearsal:
 
 
 def trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
-    """Yield models to attack, each with the models to attack it with.
+    """Yield each model to attack, with the models that attack it.
 
-    The one trained on the other half of the records is left out: its members are exactly those
-    that are no members of the attacked one, which no target has beside it.
+    The model trained on the complementary half is left out, because its members are exactly the
+    non-members of the attacked model. No such model exists for a real target.
     """
     for k in range(min(N_ATTACKED, len(trained))):
         others = [j for j in range(len(trained)) if j != k and (trained[j] == trained[k]).any()]
@@ -99,6 +91,6 @@ def trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
 
 
 def found_members(score: Float64Array, member: Mask) -> float:
-    """Return the share of members found, the mean over rates from 1% on a logarithmic scale."""
+    """Return the mean true positive rate over the false positive rates ``RATES``."""
     fpr, tpr, _ = metrics.roc(score[member], score[~member])
     return float(np.interp(RATES, fpr, tpr).mean())

@@ -1,4 +1,4 @@
-"""Rows whose gradient is like the observed one, by descent on relaxed categories."""
+"""Gradient matching by descent on relaxed rows: softmax categories and pooled starts (TabLeak)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ from ._row_layout import RowLayout
 __all__ = ["Descent", "Relaxation", "pooled"]
 
 Float64Array = NDArray[np.float64]
-_WIDEST = 12.0  # of what is passed to exponentials
-_AS_GOOD = 1.5  # times the least distance
-_ROUNDING = 1e-6
+_WIDEST = 12.0  # bound on the arguments of exponentials
+_AS_GOOD = 1.5  # starts within this factor of the smallest distance are pooled
+_ROUNDING = 1e-6  # smallest distance that counts as different from 0
 
 
 class Relaxation:
-    """Rows as smooth functions of free numbers: a number within its range, a category a softmax.
-
-    A category may be none of its features, with a logit of 0.
-    """
+    """Rows as smooth functions of free parameters: sigmoids for numbers, softmax for categories."""
 
     def __init__(self, layout: RowLayout, dtype: torch.dtype) -> None:
         d = len(layout.low)
@@ -42,14 +39,15 @@ class Relaxation:
         return self.low + self.width * self.shares(free)
 
     def shares(self, free: Tensor) -> Tensor:
-        """Return each feature's place in its range, from 0 to 1."""
+        """Return each feature's position in its range, from 0 to 1."""
         bounded = _WIDEST * torch.tanh(free / _WIDEST)
         raised = bounded.exp()
         of_block = raised @ self.together
+        # 1e-3 is the weight of "none": all features of a category may be off
         return torch.where(self.is_category, raised / (of_block + 1e-3), bounded.sigmoid())
 
     def near(self, rows: Tensor) -> Tensor:
-        """Return free numbers of about these rows, categories far from certain."""
+        """Return free parameters near these rows, with categories far from certain."""
         share = ((rows - self.low) / self.width).clip(0.02, 0.98)
         logits = (share / (1 - share)).log()
         return torch.where(self.is_category, 0.3 * logits, logits)
@@ -57,9 +55,9 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class Descent:
-    """How the free numbers are found: Adam, with a step that falls to zero.
+    """Adam on the free parameters, with a step that decreases to zero.
 
-    ``distance`` of gradients: "cosine" (Geiping et al.) or "squared" (Zhu et al.).
+    The distance of gradients is "cosine" (Geiping et al.) or "squared" (Zhu et al.).
     """
 
     n_iter: int
@@ -74,17 +72,15 @@ class Descent:
         labels: Tensor,
         start: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return free numbers and their distances, of independent problems side by side.
+        """Solve independent problems together; return their free parameters and distances.
 
-        Parameters
-        ----------
-        observed : Tensor of shape (problems, size)
-        labels : Tensor of shape (problems, n_records)
-        start : Tensor of shape (problems, n_records, n_features)
+        ``observed`` has shape (problems, size), ``labels`` (problems, n_records) and ``start``
+        (problems, n_records, n_features).
         """
         free = start.clone()
         first, second = torch.zeros_like(free), torch.zeros_like(free)
         scale = observed.square().sum(1).clamp(min=1e-30)
+        # Zhu et al. 2019: minimise the distance of gradients over the records
         for t in range(self.n_iter):
             free.requires_grad_(True)
             away = self._distances(gradients.mean(relaxation.rows(free), labels), observed, scale)
@@ -92,7 +88,7 @@ class Descent:
             free = free.detach()
             first = 0.9 * first + 0.1 * slope
             second = 0.99 * second + 0.01 * slope.square()
-            size = self.step * 0.5 * (1 + math.cos(math.pi * t / self.n_iter))
+            size = self.step * 0.5 * (1 + math.cos(math.pi * t / self.n_iter))  # cosine decay
             ahead = first / (1 - 0.9 ** (t + 1))
             free = free - size * ahead / ((second / (1 - 0.99 ** (t + 1))).sqrt() + 1e-12)
         with torch.no_grad():
@@ -100,32 +96,22 @@ class Descent:
             return free, self._distances(found, observed, scale)
 
     def _distances(self, found: Tensor, observed: Tensor, scale: Tensor) -> Tensor:
-        if self.distance == "squared":
+        if self.distance == "squared":  # Zhu et al. 2019
             return (found - observed).square().sum(1) / scale
         product = (found * observed).sum(1)
+        # Geiping et al. 2020: 1 minus the cosine similarity
         return 1 - product / (found.square().sum(1).clamp(min=1e-30) * scale).sqrt()
 
 
 def pooled(shares: Tensor, distances: Tensor, is_category: Tensor) -> tuple[Tensor, Tensor]:
-    """Pool the rows that several starts found for one batch, matched with those of the best.
+    """Pool the rows of several starts for one batch, matched with the best start (TabLeak).
 
-    Parameters
-    ----------
-    shares : Tensor of shape (starts, n_records, n_features)
-        Places in the ranges, from 0 to 1.
-    distances : Tensor of shape (starts,)
-        Of their gradients.
-    is_category : Tensor of bool of shape (n_features,)
-
-    Returns
-    -------
-    shares : Tensor of shape (n_records, n_features)
-        Categories: the mean; numbers: the median. Starts far worse than the best have no vote.
-    spread : Tensor of shape (n_records, n_features)
-        Their standard deviation.
+    ``shares`` has shape (starts, n_records, n_features). Returns the mean of categories and the
+    median of numbers, (n_records, n_features), and the standard deviation between starts. Starts
+    far worse than the best are left out.
     """
     order = distances.argsort()
-    least = distances[order[0]].clamp(min=_ROUNDING)  # which may fall below 0
+    least = distances[order[0]].clamp(min=_ROUNDING)  # rounding may make it negative
     good = order[: max(1, int((distances <= _AS_GOOD * least).sum()))]
     best = shares[good[0]]
     aligned = [best]

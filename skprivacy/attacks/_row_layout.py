@@ -1,4 +1,4 @@
-"""Rows of mixed types: which features form a number or a category, and which are equal."""
+"""Layout of mixed-type rows: which features form a column, and when two columns are equal."""
 
 from __future__ import annotations
 
@@ -16,45 +16,38 @@ from ..preprocessing import Categories, Hashed, Schema
 __all__ = ["TOLERANCE", "RowLayout"]
 
 Float64Array = NDArray[np.float64]
-TOLERANCE = 0.319  # of a standard deviation: a number so near counts as recovered (TabLeak)
-_EXACT = 1e-3  # of a standard deviation
+# A number counts as recovered within this distance, in standard deviations (Vero et al. 2023,
+# TabLeak).
+TOLERANCE = 0.319
+_EXACT = 1e-3  # standard deviations
 
 
 @dataclass(frozen=True)
 class RowLayout:
-    """How features form columns, and the range and spread of each among an attacker's records.
+    """Columns of features, with the range and spread of each feature in the attacker's records.
 
-    **Guarantees.** It is a function of public facts and of the attacker's own records.
+    **Guarantees.** The layout depends only on public facts and the attacker's own records.
 
-    **Edge cases.** A category whose features are all off is none, which is equal to none only. NaN
-    is equal to nothing. A constant feature counts as recovered within .319.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The columns.
-    columns : tuple of ndarray
-        The features of each: one, of a number; several, of a category, of which one is on.
-    low, high, spread : ndarray of shape (n_features,)
-        Range and standard deviation.
+    **Edge cases.** A category whose features are all off is "none", which equals only "none". NaN
+    equals nothing. A constant feature counts as recovered within .319.
     """
 
     names: tuple[str, ...]
-    columns: tuple[NDArray[np.intp], ...]
-    low: Float64Array
+    columns: tuple[NDArray[np.intp], ...]  # one feature for a number, several for a category
+    low: Float64Array  # range and standard deviation of features, (n_features,)
     high: Float64Array
     spread: Float64Array
 
     @classmethod
-    def of(cls, X: Float64Array, described: Any) -> RowLayout:
-        """Return the layout of rows that a schema or a list of columns describes; None: numbers."""
+    def from_columns(cls, X: Float64Array, described: Any) -> RowLayout:
+        """Build the layout from a schema or a list of columns; None means numbers only."""
         d = X.shape[1]
         if described is None:
             named = {str(j): np.array([j]) for j in range(d)}
         elif isinstance(described, Schema):
-            named = _by_schema(described, d)
+            named = _columns_of_schema(described, d)
         else:
-            named = _by_lists(described, d)
+            named = _columns_of_lists(described, d)
         low, high, spread = X.min(axis=0), X.max(axis=0), X.std(axis=0)
         return cls(
             tuple(named),
@@ -66,11 +59,11 @@ class RowLayout:
 
     @property
     def one_hot(self) -> list[NDArray[np.intp]]:
-        """The features of each category."""
+        """Features of each category."""
         return [features for features in self.columns if len(features) > 1]
 
-    def decoded(self, X: Float64Array) -> Float64Array:
-        """Return a number for each column: its own, or which feature is on; -1 is none of them."""
+    def decode_columns(self, X: Float64Array) -> Float64Array:
+        """Return one number per column: its value, or the index of the category (-1 for none)."""
         unit = (X - self.low) / (self.high - self.low)
         out = np.empty((len(X), len(self.columns)))
         for j, features in enumerate(self.columns):
@@ -85,33 +78,29 @@ class RowLayout:
         return out
 
     def within(self, share: float) -> Float64Array:
-        """Return how far apart two decoded values may be to count as equal, for each column."""
+        """Return the tolerance of each column's decoded values; categories must be equal."""
         numbers = np.array([len(f) == 1 for f in self.columns])
         spread = np.array([self.spread[f[0]] for f in self.columns])
         return np.where(numbers, share * spread, 0.5)
 
-    def _columns_within(self) -> Iterator[tuple[int, NDArray[np.intp], float]]:
+    def _iter_columns(self) -> Iterator[tuple[int, NDArray[np.intp], float]]:
         near = self.within(TOLERANCE).tolist()
         return zip(range(len(near)), self.columns, near, strict=True)
 
     def equal(
         self, guesses: Float64Array, truth: Float64Array, share: float = TOLERANCE
     ) -> NDArray[np.bool_]:
-        """Return which columns of each guess equal those of each row: (guesses, rows, columns)."""
-        off = np.abs(self.decoded(guesses)[:, None] - self.decoded(truth)[None])
+        """Return which columns of guesses and rows are equal, (guesses, rows, columns)."""
+        off = np.abs(self.decode_columns(guesses)[:, None] - self.decode_columns(truth)[None])
         equal: NDArray[np.bool_] = off <= self.within(share)
         return equal
 
     def matched(
         self, guesses: Float64Array, truth: Float64Array
     ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Match each row with one guess, so that most columns are recovered; ties: the nearer one.
+        """Match each row with one guess to recover most columns, with distances breaking ties.
 
-        Returns
-        -------
-        equal : ndarray of bool of shape (n_rows, n_columns)
-        guess : ndarray of shape (n_rows,)
-            Which guess belongs to each row.
+        Returns which columns of each row its guess recovers, and the index of the guess.
         """
         equal = self.equal(guesses, truth)
         apart = np.abs(guesses[:, None] - truth[None]) / (self.high - self.low)
@@ -121,35 +110,27 @@ class RowLayout:
         return equal[order, np.arange(len(truth))], order
 
     def exact(self, guesses: Float64Array, truth: Float64Array) -> NDArray[np.bool_]:
-        """Return which rows equal some guess in all columns, numbers to a thousandth deviation."""
+        """Return which rows equal some guess in all columns, up to .001 standard deviations."""
         return np.asarray(self.equal(guesses, truth, _EXACT).all(axis=2).any(axis=0))
 
     def commonest(self, X: Float64Array) -> Float64Array:
-        """Return the row of the commonest values: of a number, what most others are near to."""
+        """Return the row of most frequent values; for a number, the value near most others."""
         return self.voted(X, np.ones((1, len(X))))[0][0]
 
     def voted(self, X: Float64Array, votes: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Return rows whose columns are recovered with most votes, and their mean share of them.
+        """Return, column by column, the value with most votes, and the mean share of votes.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_candidates, n_features)
-        votes : ndarray of shape (n_rows, n_candidates)
-
-        Returns
-        -------
-        rows : ndarray of shape (n_rows, n_features)
-            Features that belong to no column are means.
-        certain : ndarray of shape (n_rows,)
+        ``votes`` has shape (n_rows, n_candidates), for the candidates ``X``. Features outside of
+        all columns are weighted means.
         """
         votes = votes / votes.sum(axis=1, keepdims=True)
-        rows, values = votes @ X, self.decoded(X)
+        rows, values = votes @ X, self.decode_columns(X)
         certain = np.empty((len(rows), len(self.columns)))
-        for j, features, near in self._columns_within():
+        for j, features, near in self._iter_columns():
             if len(features) == 1:
-                rows[:, features[0]], certain[:, j] = _densest(values[:, j], near, votes)
+                rows[:, features[0]], certain[:, j] = _most_voted_value(values[:, j], near, votes)
                 continue
-            # The code -1, of none, comes last: rows of the identity are the categories.
+            # the code -1 (none) comes last, so rows of the identity are the categories
             options = np.arange(len(features) + 1)
             of_code = (values[:, j][:, None] % len(options) == options).astype(float)
             total = votes @ of_code
@@ -160,24 +141,24 @@ class RowLayout:
         return rows, certain.mean(axis=1)
 
     def most_common_share(self, X: Float64Array) -> Float64Array:
-        """Return for each column the share of rows that the best guess of one value recovers."""
-        values, shares = self.decoded(X), np.empty(len(self.columns))
+        """Return for each column the largest share of rows that one guessed value recovers."""
+        values, shares = self.decode_columns(X), np.empty(len(self.columns))
         one = np.full((1, len(X)), 1 / len(X))
-        for j, features, near in self._columns_within():
+        for j, features, near in self._iter_columns():
             if len(features) == 1:
-                shares[j] = _densest(values[:, j], near, one)[1][0]
+                shares[j] = _most_voted_value(values[:, j], near, one)[1][0]
             else:
                 shares[j] = np.unique(values[:, j], return_counts=True)[1].max() / len(X)
         return shares
 
 
-def _densest(
+def _most_voted_value(
     values: Float64Array, near: float, votes: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
-    """Return for each row of votes the number within ``near`` of most of them, and how many."""
+    """Return for each row of votes the value with most votes within ``near``, and their sum."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    # The best interval of this width may begin at a value.
+    # an optimal interval of this width begins at a value
     last = np.searchsorted(ordered, ordered + 2 * near * (1 + 1e-9), side="right")
     first = np.searchsorted(ordered, ordered, side="left")
     best, mass = np.empty(len(votes)), np.empty(len(votes))
@@ -189,29 +170,29 @@ def _densest(
     return best, mass
 
 
-def _by_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
+def _columns_of_schema(schema: Schema, d: int) -> dict[str, NDArray[np.intp]]:
     if schema.n_features_out != d:
         raise ValueError(
-            f"X has {d} features; columns= describes {schema.n_features_out}. Pass rows as "
-            "SchemaTransformer(schema) returns them."
+            f"X has {d} features, but columns= describes {schema.n_features_out}. Pass rows "
+            "transformed by SchemaTransformer(schema)."
         )
     named, at = {}, 0
     for name, fact in schema.items():
         width = fact.n_features_out
-        # What follows a number or a date, such as bits of bins, and missing bits are not judged.
+        # features after a number or a date (such as indicators of bins) and indicators of missing
+        # values are not evaluated
         of_category = width - fact.missing if isinstance(fact, Categories | Hashed) else 1
         named[str(name)] = np.arange(at, at + of_category)
         at += width
     return named
 
 
-def _by_lists(columns: Any, d: int) -> dict[str, NDArray[np.intp]]:
+def _columns_of_lists(columns: Any, d: int) -> dict[str, NDArray[np.intp]]:
     try:
         listed = sequence("columns", columns)
     except TypeError:
         raise TypeError(
-            f"columns={columns!r} must be a Schema, a list with the features of each column, or "
-            "None."
+            f"columns={columns!r} must be a Schema, a list of the features of each column, or None."
         ) from None
     named = {}
     seen: set[int] = set()

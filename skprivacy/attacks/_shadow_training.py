@@ -1,4 +1,4 @@
-"""Training of shadow models: one by one or stacked."""
+"""Training of shadow models: single, in threads or processes, or stacked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Data", "Jobs", "train_shadows"]
 
 
 class Jobs(NamedTuple):
-    """The rows, the seed and the file, or None, of each model."""
+    """The rows, the seed and the file (or None) of each model."""
 
     rows: list[NDArray[np.intp]]
     seeds: NDArray[Any]
@@ -37,24 +37,16 @@ class Jobs(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What models are trained on.
+    """Training data of the shadow models."""
 
-    Attributes
-    ----------
-    X, y : the records, behind the steps that all models share, and what is predicted of them
-    weights, groups : what ``fit`` takes beside them, or None
-    asked : ndarray of int or None
-        The rows that each model is asked about; its answers then stand in for it.
-    """
-
-    X: Any
+    X: Any  # output of the first steps that all models share
     y: NDArray[Any]
     weights: NDArray[np.float64] | None
     groups: Groups | None
-    asked: NDArray[np.intp] | None
+    asked: NDArray[np.intp] | None  # rows whose answers replace the models; None keeps the models
 
     def left_of(self, model: Any, shared: Pipeline | None) -> Any:
-        """Return what is kept of a trained model that takes records as they are."""
+        """Return the trained model, or the table of its answers that replaces it."""
         if self.asked is None:
             return model
         behind_steps = model if shared is None else inside(shared, model)
@@ -75,17 +67,18 @@ def train_shadows(
     device: str | None,
     verbose: int,
 ) -> list[Any]:
-    """Train a clone for each job, or load it if its file exists; return what is kept of each.
+    """Train a clone for each job, or load it if its file exists; return models or their tables.
 
-    Models are what comes ``behind`` the steps that all share.
+    ``estimator`` is the rest of a pipeline after the ``shared`` first steps.
     """
     with _safe_backend():
         if stacked:
             return _train_stacked(estimator, data, jobs, shared, n_jobs, device, verbose)
         threads = trains_in_threads(estimator)
         n_jobs = several(n_jobs) if threads else n_jobs
-        with one_blas_thread(), warnings.catch_warnings():  # joblib sees to other processes
-            warnings.simplefilter("ignore")  # here, as what each thread does would undo another's
+        with one_blas_thread(), warnings.catch_warnings():  # joblib limits other processes itself
+            # outside of the threads, since each thread's filter would reset the others'
+            warnings.simplefilter("ignore")
             parallel = Parallel(
                 n_jobs=workers(n_jobs, len(jobs.rows)),
                 prefer="threads" if threads else None,
@@ -98,9 +91,9 @@ def train_shadows(
 
 
 def _safe_backend() -> AbstractContextManager[Any]:
-    """Return a context in which joblib forks no process that may have used torch.
+    """Return a context in which joblib does not fork a process that may have used torch.
 
-    A fork copies torch's thread pool without its threads; the child then waits for them forever.
+    A fork copies torch's thread pool without its threads, for which the child then waits forever.
     """
     backend, n_jobs = get_active_backend()
     forks = type(backend).__name__ == "MultiprocessingBackend"
@@ -120,7 +113,7 @@ def _train(
     if file is not None and file.exists():
         return data.left_of(file.load(), shared)
     trained = train_clone(estimator, data.X, data.y, rows, seed, data.weights, data.groups)
-    return data.left_of(_saved(behind(shared, trained), file), shared)
+    return data.left_of(_save_model(behind(shared, trained), file), shared)
 
 
 def _train_stacked(
@@ -132,7 +125,7 @@ def _train_stacked(
     device: str | None,
     verbose: int,
 ) -> list[Any]:
-    """Load the models that are saved and train the others."""
+    """Load the saved models and train the others stacked."""
     rows, seeds, files = jobs
     kept = [
         data.left_of(file.load(), shared) if file is not None and file.exists() else None
@@ -142,7 +135,7 @@ def _train_stacked(
     with tqdm(total=len(missing), disable=not verbose, **_BAR) as bar:
 
         def keep(i: int, model: Any) -> None:
-            whole = _saved(behind(shared, model), files[missing[i]])
+            whole = _save_model(behind(shared, model), files[missing[i]])
             kept[missing[i]] = data.left_of(whole, shared)
             bar.update()
 
@@ -159,7 +152,7 @@ def _train_stacked(
     return kept
 
 
-def _saved(model: Any, file: ModelFile | None) -> Any:
+def _save_model(model: Any, file: ModelFile | None) -> Any:
     if file is not None:
         file.save(model)
     return model

@@ -1,4 +1,4 @@
-"""Attacks that compare the target with shadow models."""
+"""Base of membership attacks that compare the target with shadow models."""
 
 from __future__ import annotations
 
@@ -29,38 +29,26 @@ View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Known:
-    """The records of an attacker that the pool knows, and what its models say of them.
-
-    Attributes
-    ----------
-    X, y : the records and their classes
-    rows : bool ndarray of shape (n_records_of_attacker,)
-        Which of the attacker's records they are.
-    prints : ndarray of shape (n_known,)
-        Their fingerprints.
-    shadow : ndarray of shape (n_shadows, n_known)
-        Log-odds of the true class.
-    trained : bool ndarray of shape (n_shadows, n_known)
-    """
+    """The attacker's records that are in the pool, with their log-odds and membership."""
 
     X: Any
     y: NDArray[Any]
-    rows: NDArray[np.bool_]
-    prints: NDArray[np.uint64]
-    shadow: NDArray[np.float64]
-    trained: NDArray[np.bool_]
+    rows: NDArray[np.bool_]  # which of the attacker's records, (n_records_of_attacker,)
+    prints: NDArray[np.uint64]  # fingerprints, (n_known,)
+    shadow: NDArray[np.float64]  # log-odds of the true class, (n_shadows, n_known)
+    trained: NDArray[np.bool_]  # (n_shadows, n_known)
 
     @cached_property
     def rehearsal(self) -> Rehearsal:
-        """Some of them, on which the pool's models attack each other."""
-        return Rehearsal.of(self.shadow, self.trained)
+        """The self-attack of the shadow models on a sample of these records."""
+        return Rehearsal.from_pool(self.shadow, self.trained)
 
 
 class ShadowedAttack(MembershipAttack):
     """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
 
     _needs_classes = False
-    # Whether the pool is asked about no records but those given to ``fit`` and scored.
+    # Whether the attack asks the pool only about records given to ``fit`` or scored.
     _asks_of_given_records: ClassVar[bool] = False
 
     n_shadows: int
@@ -83,7 +71,8 @@ class ShadowedAttack(MembershipAttack):
 
     @property
     def _needs_models(self) -> bool:
-        """Whether answers about the records of the pool may not be enough; so of any subclass."""
+        """Whether the attack needs the models, not only their answers about the pool's records."""
+        # Read from the class itself: a subclass may ask about other records than its parent.
         sure = vars(type(self)).get("_asks_of_given_records", False)
         return not sure or getattr(self, "augment", None) is not None
 
@@ -103,28 +92,24 @@ class ShadowedAttack(MembershipAttack):
         if not self.pool_.answers_vary(X):
             raise ValueError(f"{type(self).__name__} cannot measure anything. {NOT_LEARNING}")
 
-    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
-        """Learn from the population once the settings are chosen; nothing by default."""
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+        """Learn from the attacker's records once the settings are chosen; nothing by default."""
 
-    def _known_to_pool(self, said: Said, X: Any, y: NDArray[Any]) -> Known:
-        rows = said.known
-        records = X if rows.all() else safe_indexing(X, rows)  # no copy of what is all of them
-        return Known(
-            records, y[rows], rows, said.prints[rows], said.logits[:, rows], said.trained[:, rows]
-        )
+    def _known_to_pool(self, shadows: Said, X: Any, y: NDArray[Any]) -> Known:
+        rows = shadows.known
+        records = X if rows.all() else safe_indexing(X, rows)  # avoids a copy
+        logits, trained = shadows.logits[:, rows], shadows.trained[:, rows]
+        return Known(records, y[rows], rows, shadows.prints[rows], logits, trained)
 
     def _seen_by_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
-        """Return ``view`` of the shadow models' predictions, the membership and the class column.
-
-        Each has one row for every pair of a shadow model and a record.
-        """
+        """Return views of predictions, membership and class, by pair of shadow model and record."""
         trained, known = self.pool_.membership(X)
         if not known.any():
             raise ValueError(
-                "None of the records passed to fit is among those that the pool was trained on, so "
-                "their membership in the shadow models is unknown. Pass the pool's records to fit."
+                "X holds no record that the pool was trained on, so no membership in the shadow "
+                "models is known. Pass the pool's records to fit."
             )
         label = label_columns(y[known], classes)
         probas = self.pool_.iter_proba(safe_indexing(X, known), classes)
@@ -132,21 +117,22 @@ class ShadowedAttack(MembershipAttack):
         return views, trained[:, known].ravel(), np.tile(label, len(trained))
 
     def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the target's log-odds, or what stands in for them, as the pool returns them."""
+        """Return the target's signal on the scale of the pool's log-odds."""
+        # Carlini et al. 2022, Algorithm 1, line 14: query the target model
         model = askable(self.target, X)
         signal = answers_of(model, y).signal(model, X, y, self.classes_)
         return self.pool_.as_log_odds(signal)
 
     def _check_known(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
-        """Refuse records of which :meth:`ShadowPool.membership` says that some model is missing."""
+        """Refuse records without IN models, which online attacks need."""
         if unknown := int(np.sum(~known)):
             raise ValueError(
                 f"online=True needs shadow models trained on every scored record, but {unknown} "
-                "records are not among those that the pool was trained on. Train the pool on all "
-                "records to be scored, or use online=False."
+                "records are not in the pool. Train the pool on all records to be scored, or use "
+                "online=False."
             )
         if unseen := int(np.sum(~trained.any(axis=0))):
             raise ValueError(
-                f"online=True needs shadow models trained on every scored record, but none was "
-                f"trained on {unseen} of them. Use online=False."
+                f"online=True needs shadow models trained on every scored record, but no model "
+                f"was trained on {unseen} of them. Use online=False."
             )

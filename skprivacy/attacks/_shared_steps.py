@@ -1,4 +1,4 @@
-"""Steps of a pipeline that learn nothing from records: taken once, for all shadow models."""
+"""First steps of a pipeline that learn nothing from records: run once for all shadow models."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from ._records import as_records, fingerprints, num_samples, safe_indexing
 
 __all__ = ["behind", "inside", "split"]
 
-_OWN = ("random_state", "noise_seed", "budget")  # what each shadow model has of its own
-_FEW = 16  # records on which steps are tried
+_OWN = ("random_state", "noise_seed", "budget")  # parameters that differ between shadow models
+_FEW = 16  # records on which steps are checked
 
 
 def split(estimator: Any, X: Any) -> tuple[Pipeline | None, Any, Any]:
-    """Return the first steps of a pipeline that are alike in all its clones, fitted, and the rest.
+    """Split a pipeline into its data-independent first steps, fitted, and the rest.
 
-    The last of the three is what the first steps make of ``X``.
+    Returns the shared steps, the rest of the pipeline, and the output of the shared steps for
+    ``X``. Shared steps are transformers whose ``data_independent_`` is true after a fit: the
+    features of a record do not depend on the other records.
 
-    These are transformers whose ``data_independent_`` is true: they turn each record into the same
-    features, whatever other records there are. A step that has not been fitted does not say so.
-
-    **Edge cases.** None, the estimator itself and ``X``, if there are no such steps. A pipeline
-    that keeps results in a ``memory``, that transforms more than X, or a subclass, stays whole, and
-    so does one that makes something else of a few records when they come alone.
+    **Edge cases.** Without such steps, returns None, the estimator and ``X``. The same holds for a
+    pipeline with ``memory`` or ``transform_input``, for subclasses of Pipeline, and for steps that
+    transform a few records differently when these come alone.
     """
     nothing = None, estimator, X
     whole = type(estimator) is not Pipeline or estimator.memory is not None
@@ -44,36 +43,38 @@ def split(estimator: Any, X: Any) -> tuple[Pipeline | None, Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the target raised the same ones
         shared.fit(X)
-        if not all(step.data_independent_ for _, step in shared.steps):  # changed since its fit
+        # a fit may have changed the attribute
+        if not all(step.data_independent_ for _, step in shared.steps):
             return nothing
         seen = shared.transform(X)
-        if not _is_of_each_by_itself(clone(shared), X, seen):
+        if not _is_row_wise(clone(shared), X, seen):
             return nothing
     return shared, Pipeline(estimator.steps[n_shared:]), seen
 
 
-def _is_of_each_by_itself(steps: Pipeline, X: Any, seen: Any) -> bool:
-    """Return whether new steps make of a few records what others made of them among all.
+def _is_row_wise(steps: Pipeline, X: Any, seen: Any) -> bool:
+    """Return whether unfitted steps transform a few records alone as they did among all records.
 
-    A subclass that overrides ``transform`` inherits what its parent says of itself.
+    This check is needed since a subclass that overrides ``transform`` inherits its parent's
+    ``data_independent_``.
     """
     n = num_samples(X)
     few = np.unique(np.linspace(0, n - 1, min(n, _FEW)).astype(int))
     records = safe_indexing(X, few)
     try:
         alone = as_records(steps.fit(records).transform(records))
-    except ValueError:  # so few will not do
+    except ValueError:  # the steps need more records
         return False
     return np.array_equal(fingerprints(alone), fingerprints(safe_indexing(as_records(seen), few)))
 
 
 def _is_independent(step: Any) -> bool:
-    told = getattr(step, "data_independent_", False) is True and hasattr(step, "transform")
-    return told and not any(name in step.get_params() for name in _OWN)
+    declared = getattr(step, "data_independent_", False) is True and hasattr(step, "transform")
+    return declared and not any(name in step.get_params() for name in _OWN)
 
 
 def behind(shared: Pipeline | None, model: Any) -> Any:
-    """Return the model that takes records as they are before the shared steps."""
+    """Put the shared steps in front of a model."""
     if shared is None:
         return model
     if isinstance(model, StackedMember):
@@ -83,7 +84,7 @@ def behind(shared: Pipeline | None, model: Any) -> Any:
 
 
 def inside(shared: Pipeline, model: Any) -> Any:
-    """Return the model that takes records as they are after the shared steps."""
+    """Remove the shared steps from a model."""
     n_shared = len(shared.steps)
     if isinstance(model, StackedMember):
         own = model.preprocessing.steps[n_shared:]

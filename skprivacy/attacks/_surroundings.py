@@ -1,4 +1,4 @@
-"""The nearest other records of a record, in any table of features."""
+"""Nearest other records of a record, in any table of features."""
 
 from __future__ import annotations
 
@@ -15,23 +15,17 @@ from ._records import as_table, fingerprints, num_samples, numeric_columns, safe
 
 __all__ = ["Surroundings"]
 
-MOST_VALUES = 50  # of a column that is not numeric
+MOST_VALUES = 50  # indicators per non-numeric column
 
 
 class Surroundings:
-    """Finds the nearest records among distinct ones.
+    """Find the nearest records among at least two distinct ones.
 
-    Numbers are standardised, other columns become indicators of their values; missing numbers
+    Numbers are standardised, other columns become indicators of their values, and missing numbers
     count as the mean.
 
-    **Guarantees.** A record, or a copy of it, is no neighbour of its own. If the records are given
-    in an order that tells no members, ties between distances do not tell them either.
-
-    Parameters
-    ----------
-    X : records, at least two, no two of them equal
-    n_neighbours : int
-        Fewer are found if there are fewer records.
+    **Guarantees.** The neighbours of a record never include the record or a copy of it. If the
+    order of the records is independent of membership, so is the choice between equal distances.
     """
 
     def __init__(self, X: Any, n_neighbours: int) -> None:
@@ -43,8 +37,8 @@ class Surroundings:
         self._index = NearestNeighbors(n_neighbors=self.n_neighbours + 1).fit(coordinates)
         self._near = self._search(coordinates, self._prints)
 
-    def of(self, X: Any) -> NDArray[np.intp]:
-        """Return the numbers of the nearest records, of shape (n_records, n_neighbours)."""
+    def find_nearest(self, X: Any) -> NDArray[np.intp]:
+        """Return the indices of the nearest records, of shape (n_records, n_neighbours)."""
         prints = fingerprints(X)
         place = np.searchsorted(self._prints, prints, sorter=self._sorted)
         place = self._sorted[np.minimum(place, len(self._prints) - 1)]
@@ -58,18 +52,18 @@ class Surroundings:
     def _search(self, coordinates: Any, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
         found = self._index.kneighbors(coordinates, return_distance=False)
         own = self._prints[found] == prints[:, None]
-        # the record itself goes to the end, and what is last is left out
+        # the record itself moves to the end, and the last column is dropped
         order = np.argsort(own, axis=1, kind="stable")
         return np.take_along_axis(found, order, axis=1)[:, : self.n_neighbours]
 
 
 class _Encoder:
-    """Coordinates of records in which distances between them make sense."""
+    """Encode records as coordinates: standardised numbers, and indicators of other columns."""
 
     def __init__(self, X: Any) -> None:
         if sparse.issparse(X):
             return
-        number, text = _parts(X)
+        number, text = _numbers_and_texts(X)
         self._numbers = StandardScaler().fit(number) if number.shape[1] else None
         self._texts = None
         if text.shape[1]:
@@ -83,7 +77,7 @@ class _Encoder:
     def __call__(self, X: Any) -> Any:
         if sparse.issparse(X):
             return X
-        number, text = _parts(X)
+        number, text = _numbers_and_texts(X)
         coded = []
         if self._numbers is not None:
             scaled = self._numbers.transform(number)
@@ -93,8 +87,8 @@ class _Encoder:
         return np.hstack(coded).astype(np.float32)
 
 
-def _parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Return the numeric columns and the others, as text."""
+def _numbers_and_texts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return the numeric columns, and the other columns as text."""
     if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
         return X.reshape(len(X), -1).astype(float), np.empty((len(X), 0), dtype=object)
     frame = as_table(X)

@@ -1,4 +1,4 @@
-"""Tables of answers that pass for the model that gave them, on the records that they hold."""
+"""Tables of stored answers that replace a model on a fixed set of records."""
 
 from __future__ import annotations
 
@@ -15,53 +15,32 @@ from ._records import as_records, fingerprints, num_samples, parts_of, safe_inde
 __all__ = ["AnswerTable", "Listed", "PredictionTable", "check_table", "check_trained"]
 
 Float64Array = NDArray[np.float64]
-_TOLERANCE = 0.01  # probabilities that were printed with few digits
-LEAVE_OUT = "Leave the others out."
+_TOLERANCE = 0.01  # allows for probabilities printed with few digits
+LEAVE_OUT = "Leave them out."
 
 
 class Listed:
-    """Records that are known by their fingerprints; of equal rows the first counts.
-
-    Attributes
-    ----------
-    first : ndarray of int of shape (n_listed,)
-        The row of each.
-    """
+    """Index from a record's fingerprint to its row in a table; of equal records, the first row."""
 
     def __init__(self, prints: NDArray[np.uint64], advice: str = LEAVE_OUT) -> None:
         self._prints, self.first = np.unique(prints, return_index=True)
         self._advice = advice
 
-    def places(self, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return where each record of these fingerprints is listed.
-
-        Raises
-        ------
-        ValueError
-            If one is not.
-        """
+    def find_rows(self, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Return the position of each fingerprint in the index; ValueError if one is missing."""
         found = np.minimum(np.searchsorted(self._prints, prints), len(self._prints) - 1)
         if unknown := int((self._prints[found] != prints).sum()):
             raise ValueError(
-                f"X holds {unknown} records of which the table has no predictions; expected those "
-                f"that it was made of. {self._advice}"
+                f"X holds {unknown} records without stored predictions; expected records of the "
+                f"table. {self._advice}"
             )
         return found
 
 
 class AnswerTable:
-    """What a model answers about listed records, where these are asked for by their places.
+    """A model's stored answers, by position; :meth:`with_index` takes records, as the model does.
 
-    ``of`` passes for the model on the records themselves.
-
-    Parameters
-    ----------
-    asked : Answers
-        What it was asked for.
-    answer : ndarray of shape (n_listed, ...) or list of these
-        What its method returned.
-    classes : ndarray or list of these or None
-        Those of a classifier.
+    ``answer`` is the output of the model's method: an array, or a list with an array per label.
     """
 
     def __init__(self, asked: Answers, answer: Any, classes: Any = None) -> None:
@@ -71,55 +50,46 @@ class AnswerTable:
 
     @classmethod
     def asking(cls, model: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp]) -> AnswerTable:
-        """Ask a fitted model about records, some at a time, and keep what it says of ``rows``."""
+        """Query a fitted model about records, in parts, and store its answers for ``rows``."""
         asked = answers_of(model, y)
-        few = parts_of(num_samples(X))
+        slices = parts_of(num_samples(X))
         with named_failure(model, "asked about X"):
             ask = getattr(model, asked.method)
-            told = [ask(X if len(few) == 1 else safe_indexing(X, part)) for part in few]
+            found = [ask(X if len(slices) == 1 else safe_indexing(X, part)) for part in slices]
         answer: Any
-        if isinstance(told[0], list):  # one table for each label
-            answer = [np.concatenate(parts)[rows] for parts in zip(*told, strict=True)]
+        if isinstance(found[0], list):  # one table for each label
+            answer = [np.concatenate(parts)[rows] for parts in zip(*found, strict=True)]
         else:
-            answer = np.concatenate(told)[rows]
+            answer = np.concatenate(found)[rows]
         return cls(asked, answer, getattr(model, "classes_", None))
 
     def __getattr__(self, name: str) -> Any:
-        kind = self.__dict__.get("kind")  # there is none yet while it is unpickled
+        kind = self.__dict__.get("kind")  # not set yet while the object is unpickled
         if kind is not None and name == KINDS[kind].method:
-            return self._at
+            return self._look_up
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
-    def _at(self, places: NDArray[np.intp]) -> Any:
+    def _look_up(self, places: NDArray[np.intp]) -> Any:
         if isinstance(self._answer, list):
             return [part[places] for part in self._answer]
         return self._answer[places]
 
-    def of(self, listed: Listed) -> AnswerTable:
-        """Return the table that is asked about records as the model was."""
-        return _TableOf(self, listed)
+    def with_index(self, listed: Listed) -> AnswerTable:
+        """Return the table that takes records, as the model does."""
+        return _IndexedAnswers(self, listed)
 
 
-class _TableOf(AnswerTable):
+class _IndexedAnswers(AnswerTable):
     def __init__(self, table: AnswerTable, listed: Listed) -> None:
         super().__init__(KINDS[table.kind], table._answer, getattr(table, "classes_", None))
         self.by_place, self._listed = table, listed
 
-    def _at(self, X: Any) -> Any:
-        return super()._at(self._listed.places(fingerprints(as_records(X))))
+    def _look_up(self, X: Any) -> Any:
+        return super()._look_up(self._listed.find_rows(fingerprints(as_records(X))))
 
 
-class PredictionTable(_TableOf):
-    """Probabilities of classes by record; nothing can be trained.
-
-    Parameters
-    ----------
-    listed : Listed
-        The records.
-    proba : ndarray of shape (n_records, n_classes)
-    classes : ndarray of shape (n_classes,)
-        The class of each column, in any order.
-    """
+class PredictionTable(_IndexedAnswers):
+    """Stored class probabilities of records; the columns of ``proba`` may be in any order."""
 
     def __init__(self, listed: Listed, proba: Float64Array, classes: NDArray[Any]) -> None:
         order = np.argsort(classes)
@@ -134,18 +104,12 @@ class PredictionTable(_TableOf):
 
 
 def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
-    """Return probabilities as an array whose rows sum to one.
-
-    Raises
-    ------
-    ValueError
-        Naming ``name``, if they are no such array.
-    """
+    """Return probabilities as an array whose rows sum to one; ValueError otherwise."""
     axes = "(n_records, n_classes)" if ndim == 2 else "(n_shadows, n_records, n_classes)"
     try:
         table = np.asarray(proba, dtype=float)
     except (TypeError, ValueError):
-        raise_alone(ValueError(f"{name} must hold numbers, of shape {axes}."))
+        raise_alone(ValueError(f"{name} must be an array of numbers of shape {axes}."))
     if table.ndim != ndim or table.shape[-1] < 2 or 0 in table.shape:
         raise ValueError(
             f"{name} has shape {table.shape}; expected probabilities of shape {axes}, with a "
@@ -166,26 +130,26 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
     if np.abs(sums - 1).max() > _TOLERANCE:
         at = tuple(int(i) for i in np.argwhere(np.abs(sums - 1) > _TOLERANCE)[0])
         raise ValueError(
-            f"{name} has rows that do not sum to one, first row {at if ndim == 3 else at[0]}. Pass "
-            "the probabilities of all classes."
+            f"{name} has rows that do not sum to one, the first at {at if ndim == 3 else at[0]}. "
+            "Pass the probabilities of all classes."
         )
     return table
 
 
 def check_trained(name: str, trained: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which shadow models trained on which records, as an array of bool."""
+    """Return ``trained`` as a bool array in which each record has a model not trained on it."""
     inside = np.asarray(trained)
     if inside.shape != shape or not np.isin(inside, (0, 1)).all():
         raise ValueError(
             f"{name} has shape {inside.shape} and type {inside.dtype}; expected a bool for each of "
-            f"{shape[0]} shadow models and {shape[1]} records: whether the one trained on the "
-            "other."
+            f"{shape[0]} shadow models and {shape[1]} records: whether the model trained on the "
+            "record."
         )
     inside = inside.astype(bool)
     if always := int(inside.all(axis=0).sum()):
         raise ValueError(
-            f"{name} says that every shadow model trained on {always} of the records; expected a "
-            "model that did not, for each. Train further ones, in pairs: one on a random half, one "
-            "on the other half."
+            f"{name} marks {always} records as training records of every shadow model; expected a "
+            "model not trained on it for each record. Train models in pairs, each pair on a random "
+            "half and the other half."
         )
     return inside

@@ -1,4 +1,4 @@
-"""Which estimators train at the same time in threads of one process."""
+"""Check whether clones of an estimator can be trained in threads of one process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 __all__ = ["trains_in_threads"]
 
-# Those parts of scikit-learn whose fits release Python's lock for most of their time, and have
-# nothing in common. Support vector machines have: libsvm and liblinear draw from one generator.
+# Parts of scikit-learn whose fits release Python's lock most of the time and share no state.
+# Support vector machines share state: libsvm and liblinear draw from one global generator.
 _PARTS = (
     "calibration",
     "compose",
@@ -25,16 +25,16 @@ _PARTS = (
     "preprocessing",
     "tree",
 )
-_BY_THEMSELVES = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)  # on all cores
+_USES_ALL_CORES = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 
 
 def trains_in_threads(estimator: Any) -> bool:
-    """Return whether clones of an estimator can be, and are worth being, trained in threads.
+    """Return whether training clones of an estimator in threads is safe and worthwhile.
 
-    **Guarantees.** True only for estimators of scikit-learn all the way down whose parameters are
-    plain values: a subclass, a function or an object of somebody else's may not be safe in threads.
+    **Guarantees.** True only for scikit-learn's estimators, nested ones included, whose parameters
+    are plain values. Subclasses, functions and third-party objects may not be thread-safe.
 
-    **Edge cases.** False for what trains on several cores by itself.
+    **Edge cases.** False for estimators that train on several cores by themselves.
     """
     if not _is_of_sklearn(estimator):
         return False
@@ -47,7 +47,7 @@ def trains_in_threads(estimator: Any) -> bool:
 def _is_of_sklearn(estimator: Any) -> bool:
     home = type(estimator).__module__.split(".")
     known = home[0] == "sklearn" and len(home) > 1 and home[1] in _PARTS
-    return known and not isinstance(estimator, _BY_THEMSELVES)
+    return known and not isinstance(estimator, _USES_ALL_CORES)
 
 
 def _is_safe(value: Any) -> bool:

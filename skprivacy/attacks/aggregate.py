@@ -28,12 +28,12 @@ Float64Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ExpectedPower:
-    """How well the best linear test of membership in published means is expected to do.
+    """Expected power of the best linear membership test on published means.
 
     Parameters
     ----------
     mu : float
-        Distance of the mean score of members from that of others, in standard deviations.
+        Difference of the mean scores of members and non-members, in standard deviations.
 
     Attributes
     ----------
@@ -48,17 +48,17 @@ class ExpectedPower:
         return float(ndtr(self.mu / np.sqrt(2)))
 
     def tpr(self, fpr: ArrayLike) -> Float64Array:
-        """Return the true positive rate at false positive rates.
+        """Return the expected true positive rate at false positive rates.
 
         Parameters
         ----------
         fpr : array-like of float
-            In [0, 1], of any shape.
+            False positive rates in [0, 1], of any shape.
 
         Returns
         -------
         ndarray of the same shape
-            In [0, 1].
+            True positive rates.
         """
         rates = np.asarray(fpr, dtype=float)
         if not ((rates >= 0) & (rates <= 1)).all():
@@ -73,18 +73,19 @@ def expected_power(
     noise: ArrayLike = 0.0,
     n_reference: int | None = None,
 ) -> ExpectedPower:
-    """Return how well membership in published means can be inferred, before publishing them.
+    """Return the expected power of membership inference from means, before publishing them.
 
     Parameters
     ----------
     n_records : int
-        Number of records that each mean is taken over.
+        Number of records in each mean.
     variances : array-like of shape (n_columns,)
         Variance of each column in the population; p(1 - p) for a frequency.
     noise : float or array-like of shape (n_columns,), default=0.0
         Standard deviation of the noise that was added to each mean.
     n_reference : int, default=None
-        Number of other records by which the attacker knows the population. None: exactly.
+        Number of other records from which the attacker estimates the population. None: the
+        attacker knows the population exactly.
 
     Returns
     -------
@@ -98,9 +99,10 @@ def expected_power(
 
     Notes
     -----
-    The score of :class:`AggregateAttack` is normal in the limit of many independent columns, with
-    mu^2 = sum_j 1 / (n (1 + n / m + n s_j^2 / v_j)): the number of columns over that of records,
-    less for noise and a small reference. Constant columns tell nothing.
+    In the limit of many independent columns, the score of :class:`AggregateAttack` is normal with
+    mu^2 = sum_j 1 / (n (1 + n / m + n s_j^2 / v_j)), for n records, m records of reference, noise
+    s_j and variance v_j. Without noise and with a large reference, this is the number of columns
+    divided by the number of records. Constant columns do not count.
 
     References
     ----------
@@ -129,40 +131,43 @@ def expected_power(
             "variances must be a non-empty sequence of finite numbers from 0; got an array of "
             f"shape {v.shape}. Pass one variance per column."
         )
-    s = _checked_noise(noise, len(v))
+    s = _check_noise(noise, len(v))
     v, s = v[v > 0], s[v > 0]
     panel = 0.0 if n_reference is None else n_records / n_reference
+    # mu^2 of the docstring; panel is n / m
     terms = 1 / (n_records * (1 + panel + n_records * s**2 / v))
     return ExpectedPower(float(np.sqrt(terms.sum())))
 
 
 class AggregateAttack(BaseEstimator):
-    """Membership inference from published means, by the best linear test or by Homer's.
+    """Infer membership from published means, by the best linear test or Homer's test.
 
-    Who knows a record, the published means of a group and what the population is like can tell
-    whether the record is in the group: the means lean towards their members, a little in every
-    column. Frequencies, histograms and marginals are means of columns of zeros and ones.
+    On average, the published means of a sample lie slightly closer to its members than the
+    population means do, in every column. An attacker who knows a record, the published means and
+    the population can therefore infer whether the record is in the sample. Frequencies, histograms
+    and marginals are means of columns of zeros and ones.
 
     Parameters
     ----------
     n_records : int
-        Number of records that each mean is taken over.
+        Number of records in each mean.
     statistic : {"linear", "homer"}, default="linear"
-        "linear" is the most powerful test of those that add up columns. "homer" compares distances
-        from the means with distances from the population, as first published.
+        "linear" is the most powerful test among sums over columns (Sankararaman et al. 2009).
+        "homer" compares distances from the published means with distances from the population
+        means (Homer et al. 2008).
     noise : float or array-like of shape (n_columns,), default=0.0
-        Standard deviation of the noise that was added to each mean. None: estimated, one number for
-        all columns, from how far the means are from the population.
+        Standard deviation of the noise that was added to each mean. None estimates one value for
+        all columns, from the distance between published and population means.
     correlated : bool, default=False
-        Whether to take account of correlations between columns, as of the cells of a histogram,
-        by their shrunk covariance in ``reference``. For "linear" with a reference.
+        Whether to use the shrunk covariance of ``reference``, for correlated columns such as the
+        cells of a histogram. Needs "linear" and a reference.
     fpr : float, default=0.05
         False positive rate that ``predict`` aims at.
 
     Attributes
     ----------
     means_, variances_ : ndarray of shape (n_columns,)
-        What the attacker knows of the population.
+        Means and variances of the population, as given or estimated.
     noise_ : ndarray of shape (n_columns,)
         Standard deviation of the noise, as given or estimated.
     threshold_ : float
@@ -171,11 +176,12 @@ class AggregateAttack(BaseEstimator):
     Notes
     -----
     The score is T(x) = sum_j (x_j - p_j) (q_j - p_j) / (v_j (1 + n / m) + n s_j^2), for population
-    means p and variances v, published means q, noise s and m records of reference; without
-    noise, the log-likelihood ratio of normal means up to a constant. Constant columns are left out.
+    means p and variances v, published means q, noise s and m records of reference. Without noise,
+    it is the log-likelihood ratio of normal means, up to a constant. Constant columns are left out.
 
-    **Edge cases.** The threshold is a quantile of the scores of the reference, each scored
-    without itself; without a reference, that of a normal law, which assumes independent columns.
+    **Edge cases.** The threshold is a quantile of the scores of the reference records, each scored
+    with the other reference records. Without a reference it is a quantile of a normal law, which
+    assumes independent columns.
 
     References
     ----------
@@ -237,16 +243,16 @@ class AggregateAttack(BaseEstimator):
         means: ArrayLike | None = None,
         variances: ArrayLike | None = None,
     ) -> AggregateAttack:
-        """Learn what the population is like.
+        """Learn the means and variances of the population.
 
         Parameters
         ----------
         released : array-like of shape (n_columns,)
             The published means.
         reference : array-like of shape (n_reference, n_columns), default=None
-            Records of the population, none of which is among those that were averaged.
+            Records of the population that are not in the published means.
         means, variances : array-like of shape (n_columns,), default=None
-            Those of the population, if known exactly: pass both instead of ``reference``.
+            Population means and variances, if known exactly, instead of ``reference``.
             ``variances=None`` takes p(1 - p), for columns of zeros and ones.
 
         Returns
@@ -260,7 +266,7 @@ class AggregateAttack(BaseEstimator):
             If lengths differ, or neither or both of ``reference`` and ``means`` are given.
         """
         self._validate_params()
-        self.released_ = _checked_row("released", released, None)
+        self.released_ = _check_row("released", released, None)
         self.n_features_in_ = len(self.released_)
         if (reference is None) == (means is None):
             raise ValueError(
@@ -269,19 +275,19 @@ class AggregateAttack(BaseEstimator):
             )
         if self.correlated and (reference is None or self.statistic == "homer"):
             raise ValueError(
-                "correlated=True needs a reference, whose covariance it takes, and "
-                "statistic='linear'. Pass records of the population, or use correlated=False."
+                "correlated=True needs statistic='linear' and a reference, to estimate the "
+                "covariance. Pass records of the population, or use correlated=False."
             )
         if means is not None:
-            self._know(means, variances)
+            self._set_population(means, variances)
             return self
         if variances is not None:
             raise ValueError("variances= goes with means=, not with reference=. Pass one of them.")
-        self._learn(self._records("reference", reference))
+        self._estimate_population(self._records("reference", reference))
         return self
 
     def score_samples(self, X: Any) -> Float64Array:
-        """Return the score of each record; higher means member.
+        """Return the membership score of each record; higher means member.
 
         Parameters
         ----------
@@ -297,7 +303,8 @@ class AggregateAttack(BaseEstimator):
         records = self._records("X", X)
         if self.statistic == "homer":
             return self._homer(records, self.means_)
-        return np.asarray((records - self.means_) @ self._direction(), dtype=float)
+        # T(x) of the docstring (Sankararaman et al. 2009, without noise)
+        return np.asarray((records - self.means_) @ self._test_direction(), dtype=float)
 
     def predict(self, X: Any) -> NDArray[np.bool_]:
         """Return which records are called members, at a false positive rate of about ``fpr``.
@@ -315,14 +322,14 @@ class AggregateAttack(BaseEstimator):
         return self.score_samples(X) > self.threshold_
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack records that were averaged, and others of the population.
+        """Attack members and non-members of the published means.
 
         Parameters
         ----------
         X_in : array-like of shape (n_in, n_columns)
-            Records that were averaged.
+            Members: records in the published means.
         X_out : array-like of shape (n_out, n_columns)
-            Records of the population that were not.
+            Non-members from the same population.
 
         Returns
         -------
@@ -333,47 +340,51 @@ class AggregateAttack(BaseEstimator):
             self.score_samples(X_in), self.score_samples(X_out), type(self).__name__
         )
 
-    def _know(self, means: ArrayLike, variances: ArrayLike | None) -> None:
+    def _set_population(self, means: ArrayLike, variances: ArrayLike | None) -> None:
         d = self.n_features_in_
-        self.means_ = p = _checked_row("means", means, d)
+        self.means_ = p = _check_row("means", means, d)
         if variances is None and not ((p >= 0) & (p <= 1)).all():
             raise ValueError(
-                "means= lie outside [0, 1], so they are no frequencies; expected variances= too."
+                "means= must lie in [0, 1] (frequencies) if variances= is None. Pass the variance "
+                "of each column."
             )
-        v = p * (1 - p) if variances is None else _checked_row("variances", variances, d)
+        v = p * (1 - p) if variances is None else _check_row("variances", variances, d)
         if (v < 0).any():
-            raise ValueError("variances= must be 0 or more. Pass the variance of each column.")
+            raise ValueError("variances= must be non-negative. Pass the variance of each column.")
         self.variances_ = v
         self._precision = self._weights(v)
-        scale = 1.0 if self.statistic == "homer" else float(np.sqrt(v @ self._direction() ** 2))
+        scale = (
+            1.0 if self.statistic == "homer" else float(np.sqrt(v @ self._test_direction() ** 2))
+        )
         self.threshold_ = float(-ndtri(self.fpr)) * scale
 
-    def _learn(self, records: Float64Array) -> None:
+    def _estimate_population(self, records: Float64Array) -> None:
         m = len(records)
         if m < 2:
             raise ValueError(
-                f"reference has {m} record; expected 2 or more. Pass more of the population."
+                f"reference has {m} record; expected 2 or more. Pass more records of the "
+                "population."
             )
         self.means_, self.variances_ = records.mean(axis=0), records.var(axis=0, ddof=1)
         uncertain = 1 + self.n_records / m
         self._precision = self._weights(self.variances_ * uncertain)
         if self.correlated:
-            self._precision = self._inverse(ledoit_wolf(records)[0] * uncertain)
-        self.threshold_ = float(np.quantile(self._scores_without_itself(records), 1 - self.fpr))
+            self._precision = self._invert_covariance(ledoit_wolf(records)[0] * uncertain)
+        self.threshold_ = float(np.quantile(self._leave_one_out_scores(records), 1 - self.fpr))
 
     def _weights(self, spread: Float64Array) -> Float64Array:
-        """Return one over n times the variance of each published mean, 0 for constant columns."""
+        """Return 1 / (n times the variance of each published mean); 0 for constant columns."""
         varies = self.variances_ > 0
         if self.noise is None:
             off = (self.released_ - self.means_)[varies] ** 2 - spread[varies] / self.n_records
             estimate = max(off.mean(), 0.0) if varies.any() else 0.0
             self.noise_ = np.full(len(spread), np.sqrt(estimate))
         else:
-            self.noise_ = _checked_noise(self.noise, len(spread))
+            self.noise_ = _check_noise(self.noise, len(spread))
         total = spread + self.n_records * self.noise_**2
         return np.divide(1.0, total, out=np.zeros_like(total), where=varies)
 
-    def _inverse(self, covariance: Float64Array) -> Float64Array:
+    def _invert_covariance(self, covariance: Float64Array) -> Float64Array:
         """Return the inverse of n times the covariance of the published means."""
         varies = self.variances_ > 0
         noisy = covariance + np.diag(self.n_records * self.noise_**2)
@@ -381,24 +392,25 @@ class AggregateAttack(BaseEstimator):
         inverse[np.ix_(varies, varies)] = inv(noisy[np.ix_(varies, varies)])
         return inverse
 
-    def _weighted(self, differences: Float64Array) -> Float64Array:
+    def _apply_precision(self, differences: Float64Array) -> Float64Array:
         matrix = self._precision.ndim == 2
         return differences @ self._precision if matrix else differences * self._precision
 
-    def _direction(self) -> Float64Array:
-        return self._weighted(self.released_ - self.means_)
+    def _test_direction(self) -> Float64Array:
+        return self._apply_precision(self.released_ - self.means_)
 
-    def _scores_without_itself(self, records: Float64Array) -> Float64Array:
-        """Score each record of the reference as if the population were the others."""
+    def _leave_one_out_scores(self, records: Float64Array) -> Float64Array:
+        """Score each reference record with the population estimated from the others."""
         m = len(records)
         off = records - self.means_
         if self.statistic == "homer":
             return self._homer(records, self.means_ - off / (m - 1))
-        own = np.einsum("ij,ij->i", off, self._weighted(off)) / (m - 1)
-        return np.asarray((off @ self._direction() + own) * m / (m - 1), dtype=float)
+        own = np.einsum("ij,ij->i", off, self._apply_precision(off)) / (m - 1)
+        return np.asarray((off @ self._test_direction() + own) * m / (m - 1), dtype=float)
 
     def _homer(self, X: Float64Array, means: Float64Array) -> Float64Array:
         varies = self.variances_ > 0
+        # Homer et al. 2008: D = |Y - Pop| - |Y - M| in each column, and its t-statistic
         nearer = (np.abs(X - means) - np.abs(X - self.released_))[:, varies]
         if not varies.any():
             return np.zeros(len(X))
@@ -421,20 +433,21 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r} must be a whole number of records, 1 or more.")
 
 
-def _checked_row(name: str, values: ArrayLike, length: int | None) -> Float64Array:
+def _check_row(name: str, values: ArrayLike, length: int | None) -> Float64Array:
     row = as_numbers(name, values, "one per column")
     if row.ndim != 1 or not row.size or length not in (None, len(row)):
         expected = "one number per column" if length is None else f"{length} numbers"
         raise ValueError(f"{name} has shape {row.shape}; expected {expected}.")
     if not np.isfinite(row).all():
-        raise ValueError(f"{name} has NaN or infinity. Leave these columns out.")
+        raise ValueError(f"{name} holds NaN or infinity. Leave these columns out.")
     return row
 
 
-def _checked_noise(noise: ArrayLike, length: int) -> Float64Array:
+def _check_noise(noise: ArrayLike, length: int) -> Float64Array:
     s = as_numbers("noise", noise, "a standard deviation of 0 or more")
     if s.shape not in ((), (length,)) or not np.isfinite(s).all() or (s < 0).any():
         raise ValueError(
-            f"noise={noise!r} must be a standard deviation of 0 or more, or {length} of them."
+            f"noise={noise!r} must be a standard deviation (0 or more) or one for each of the "
+            f"{length} columns."
         )
     return np.broadcast_to(s, (length,))

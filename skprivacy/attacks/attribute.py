@@ -1,4 +1,4 @@
-"""Attribute inference: does the model reveal a sensitive attribute of its members?"""
+"""Attribute inference from a model, compared with imputation (Yeom et al. 2018)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["AttributeInference", "AttributeResult"]
 
 @dataclass(frozen=True, repr=False)
 class AttributeResult:
-    """How often an attribute was inferred, compared with imputation without the model.
+    """Accuracy of attribute inference, compared with imputation without the model.
 
     Attributes
     ----------
@@ -41,15 +41,15 @@ class AttributeResult:
     baseline_in, baseline_out : float
         The same for imputation from the other attributes and the class, without the model.
     advantage : float
-        ``accuracy_in - accuracy_out``: what membership adds. A correlation that the model has
-        learned helps equally with members and non-members and is no leakage of a record.
+        ``accuracy_in - accuracy_out``: the effect of membership. A correlation that the model has
+        learned helps equally for members and non-members, and does not leak any record.
     advantage_interval : (float, float)
         Confidence interval of ``advantage``.
     gain : float
-        ``accuracy_in - baseline_in``: what the model adds to imputation.
+        ``accuracy_in - baseline_in``: the improvement over imputation.
     gain_p_value : float
-        Exact one-sided McNemar test that the attack is right on members more often than
-        imputation.
+        P-value of the exact one-sided McNemar test that the attack is right on members more often
+        than imputation.
     """
 
     accuracy_in: float
@@ -76,7 +76,7 @@ class AttributeResult:
         Returns
         -------
         DataFrame
-            The attributes as columns; an interval is two.
+            The attributes as columns; the interval takes two columns.
         """
         row = dict(self.__dict__)
         row["advantage_low"], row["advantage_high"] = row.pop("advantage_interval")
@@ -84,12 +84,12 @@ class AttributeResult:
 
 
 class AttributeInference(BaseEstimator):
-    """Infer one attribute of a record from the others, its class and the model.
+    """Infer one attribute of a record from its other attributes, its class and the model.
 
     Each value of the attribute is tried in turn. The classic attack (Fredrikson et al. 2014,
-    Yeom et al. 2018) takes the value that fits the class best, weighted by how common it is.
-    ``prior="imputation"`` weights it by how probable it is given the other attributes (after
-    Mehnaz et al. 2022; Jayaraman & Evans 2022), which the model must then improve upon.
+    Yeom et al. 2018) takes the value that fits the class best, weighted by its frequency.
+    ``prior="imputation"`` weights each value by its probability given the other attributes (after
+    Mehnaz et al. 2022; Jayaraman & Evans 2022), so the model must improve on imputation.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class AttributeInference(BaseEstimator):
     attribute : int or str, default=0
         Column of the attribute; a name if records are DataFrames.
     prior : {"imputation", "marginal", "uniform"}, default="imputation"
-        The attacker's belief about the attribute before querying the model.
+        Prior probabilities of the attribute, before querying the model.
     imputer : classifier with ``predict_proba``, default=None
         Learns the attribute from the other columns and the class. None: a random forest.
 
@@ -110,8 +110,8 @@ class AttributeInference(BaseEstimator):
     Notes
     -----
     **Edge cases.** The attribute must have at least two values among the attacker's records. Bin a
-    continuous attribute first. ``fit`` and ``evaluate``, which need the true value, refuse records
-    in which it is missing: they would count as inferred wrongly.
+    continuous attribute first. ``fit`` and ``evaluate`` need the true value and refuse records in
+    which it is missing, which would count as inferred wrongly.
 
     References
     ----------
@@ -176,31 +176,30 @@ class AttributeInference(BaseEstimator):
             known, counts = np.unique(values, return_counts=True)
         except (TypeError, ValueError):
             raise TypeError(
-                f"attribute={self.attribute!r} has values without an order, such as text beside "
+                f"attribute={self.attribute!r} has values that cannot be sorted, such as text and "
                 "numbers. Give them one type."
             ) from None
         if len(known) < 2:
             raise ValueError(
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
-                "records; it has one, so there is nothing to infer. Pass other records or another "
-                "attribute."
+                "records, but has one. Pass other records or another attribute."
             )
         with undone_on_error(self):
             self.values_ = known
             self.classes_ = class_list(classes, y)
             check_known(np.asarray(y), classes)
-            self._meet(X, y)
+            self._prepare_likelihoods(X, y)
             self.marginal_ = counts / counts.sum()
             self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
 
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
-        """Return the inferred attribute of each record; its true value in ``X`` is not read.
+        """Infer the attribute of each record, without reading its value in ``X``.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
-            Records; the attribute's column must be there, with any values.
+            Records with the attribute's column, which may hold any values.
         y : array-like of shape (n_records,)
             Their classes.
 
@@ -210,18 +209,19 @@ class AttributeInference(BaseEstimator):
             Values of the attribute.
         """
         check_is_fitted(self)
-        frame = self._others(X, y)
+        frame = self._other_columns(X, y)
+        # log of prior times likelihood of the class, for each value of the attribute
         total = np.log(np.maximum(self._prior(frame, y), scores.FLOOR))
         total += self._likelihoods([self._fill(X, value) for value in self.values_], y)
         return self.values_[total.argmax(axis=1)]
 
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
-        """Infer the attribute from the other attributes and the class alone: the baseline.
+        """Infer the attribute from the other attributes and the class, without the model: baseline.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
-            Records; the attribute's column must be there, with any values.
+            Records with the attribute's column, which may hold any values.
         y : array-like of shape (n_records,)
             Their classes.
 
@@ -231,7 +231,7 @@ class AttributeInference(BaseEstimator):
             Values of the attribute.
         """
         check_is_fitted(self)
-        frame = self._others(X, y)
+        frame = self._other_columns(X, y)
         return self.values_[self._imputed(frame, y).argmax(axis=1)]
 
     def evaluate(
@@ -242,9 +242,9 @@ class AttributeInference(BaseEstimator):
         Parameters
         ----------
         X_in, y_in : array-like
-            Records of the target's training set, and their classes, as in ``fit``.
+            Members: records of the target's training set and their classes, as in ``fit``.
         X_out, y_out : array-like
-            Records like them that were not in it.
+            Non-members from the same population.
         alpha : float, default=0.05
             Error probability of the interval.
 
@@ -275,28 +275,28 @@ class AttributeInference(BaseEstimator):
             gain_p_value=float(p_value),
         )
 
-    def _others(self, X: Any, y: Any) -> pd.DataFrame:
-        """Return the other columns of records of which the classes are given."""
+    def _other_columns(self, X: Any, y: Any) -> pd.DataFrame:
+        """Return the columns without the attribute, after checking the classes."""
         frame, _ = self._split(X)
         check_consistent_length(frame, label_columns(y, self.classes_))
         return frame
 
     def _target_classes(self, X: Any) -> Any:
-        """Return the classes that the target knows; refuse what is no target."""
+        """Return the target's classes; refuse objects that are not fitted classifiers."""
         if self.target is None:
             raise ValueError(
                 "target=None must be the fitted model to attack. Pass it as "
-                f"{type(self).__name__}(target) or set_params(target=model)."
+                f"{type(self).__name__}(target) or by set_params(target=model)."
             )
         if not hasattr(self.target, "classes_"):
             raise TypeError(f"target={self.target!r} must be a fitted classifier.")
         return self.target.classes_
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
-        """Learn of the target what its answers are compared with; nothing by default."""
+    def _prepare_likelihoods(self, X: Any, y: NDArray[Any]) -> None:
+        """Learn from the attacker's records what ``_likelihoods`` needs; nothing by default."""
 
     def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:
-        """Return the log-likelihood of what is seen of the target, a column for each value."""
+        """Return the log-likelihood of each value of the attribute, one column per value."""
         label = label_columns(y, self.classes_)
         probas = (predict_aligned(self.target, X, self.classes_) for X in filled)
         return np.column_stack([scores.loss(proba, label) for proba in probas])
@@ -334,14 +334,14 @@ class AttributeInference(BaseEstimator):
         return make_pipeline(encode, forest)
 
     def _split_complete(self, X: Any, name: str = "X") -> tuple[pd.DataFrame, NDArray[Any]]:
-        """Return the other columns and the attribute, which no record may lack."""
+        """Return the other columns and the attribute; ValueError if a value is missing."""
         frame, values = self._split(X, name)
         missing = int(pd.isna(values).sum())
         if missing:
             raise ValueError(
-                f"attribute={self.attribute!r} is missing in {missing} of {len(values)} records, "
-                "so there is nothing to infer. Leave these records out, or make missing a value, "
-                f"for example with X[{self.attribute!r}].fillna('unknown')."
+                f"attribute={self.attribute!r} is missing in {missing} of {len(values)} records. "
+                "Leave these records out, or make missing a value of its own, for example by "
+                f"X[{self.attribute!r}].fillna('unknown')."
             )
         return frame, values
 
@@ -349,9 +349,9 @@ class AttributeInference(BaseEstimator):
         """Return the other columns, named by position, and the attribute."""
         X = as_records(X, name)
         if sparse.issparse(X):
-            raise TypeError(f"{name} is sparse; expected a table. Pass {name}.toarray().")
+            raise TypeError(f"{name} must be dense, not sparse. Pass {name}.toarray().")
         if X.ndim != 2:
-            raise ValueError(f"{name} has {X.ndim} dimensions; expected 2, records by features.")
+            raise ValueError(f"{name} has shape {X.shape}; expected (n_records, n_features).")
         frame = as_table(X)
         if not isinstance(self.attribute, Hashable) or self.attribute not in frame.columns:
             raise ValueError(
@@ -372,8 +372,9 @@ class AttributeInference(BaseEstimator):
         """Return the records with the attribute set to ``value``, in the same container."""
         if isinstance(X, pd.DataFrame):
             frame = X.copy()
-            of_text = object if isinstance(value, str) else None  # of which pandas' own lacks some
-            column = pd.Series(value, index=X.index, dtype=of_text)
+            # object, since pandas' own text type cannot represent all Python strings
+            dtype = object if isinstance(value, str) else None
+            column = pd.Series(value, index=X.index, dtype=dtype)
             frame[self.attribute] = column.astype(X[self.attribute].dtype)
             return frame
         filled = np.array(X)

@@ -1,4 +1,4 @@
-"""Records guessed from a noisy gradient by a prior: the posterior of many candidates."""
+"""Bayesian reconstruction from a noisy gradient: the posterior over candidate records."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Float64Array = NDArray[np.float64]
 
 
 class BayesInversion(InversionAttack):
-    """Weigh candidates for the records of a batch by a prior and by the noisy gradient.
+    """Reconstruct records from a noisy gradient by the posterior over candidate records.
 
-    Noise that hides records from a search leaves some candidates more probable than others. For one
-    record the posterior is ``prior * exp(-|g - g(row)|^2 / (2 s^2))``, where ``g(row)`` is clipped
-    as the party does and ``s`` is its noise; each column is then guessed by the candidates' votes.
-    No attack with this prior is right more often. The records of a larger batch are drawn in turn
-    given the others, by Gibbs sampling.
+    Even if noise hides records from a search, some candidates are more probable than others. For
+    one record the posterior is proportional to ``prior * exp(-|g - g(row)|^2 / (2 s^2))``, where
+    ``g(row)`` is clipped as the party does and ``s`` is its noise. The candidates then vote on each
+    column. No attack with this prior is right more often. For a larger batch, Gibbs sampling draws
+    each record in turn given the others.
 
     Parameters
     ----------
@@ -39,27 +39,28 @@ class BayesInversion(InversionAttack):
     loss : callable, default=None
         See :class:`GradientInversion`.
     max_grad_norm : float, default=None
-        What the party clips the gradient of each record to.
+        Norm to which the party clips the gradient of each record.
     noise_multiplier : float, default=0.0
         Standard deviation of the noise that the party adds to the sum, in units of
         ``max_grad_norm``.
     random_state : int, RandomState instance or None, default=None
-        Of the draws for larger batches, and of the rows of the null model.
+        Seed of the draws for larger batches and of the null model "random rows".
 
     Attributes
     ----------
     layout_ : RowLayout
-        Which features form columns, and their ranges.
+        Features of each column, and their ranges.
     reference_ : ndarray of shape (n_candidates, n_features)
         The candidates.
     n_features_in_ : int
-        Their number of features.
+        Number of features.
 
     Notes
     -----
-    **Edge cases.** The records need not be among the candidates: columns are voted on singly.
-    Without noise, the candidates with the nearest gradients get all votes. A batch of more than one
-    holds all products of the candidates' gradients: 8 bytes times the square of their number.
+    **Edge cases.** The records need not be among the candidates, because each column is voted on
+    separately. Without noise, the candidates with the nearest gradients get all votes. For batches
+    of several records, the inner products of all pairs of candidates' gradients are in memory: 8
+    bytes times the square of the number of candidates.
 
     References
     ----------
@@ -101,16 +102,17 @@ class BayesInversion(InversionAttack):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, prior: ArrayLike | None = None) -> BayesInversion:
-        """Take the candidates.
+        """Set the candidates and their prior.
 
         Parameters
         ----------
         X : array-like of shape (n_candidates, n_features)
-            Rows as the target takes them: records of the population, or all that are possible.
+            Candidates in the target's input format: records of the population, or all possible
+            records.
         y : array-like of shape (n_candidates,)
             Their labels.
         prior : array-like of shape (n_candidates,), default=None
-            How probable each is, in any unit. None: all alike.
+            Prior weight of each candidate, up to a constant factor. None: equal weights.
 
         Returns
         -------
@@ -120,7 +122,8 @@ class BayesInversion(InversionAttack):
         Raises
         ------
         TypeError, ValueError
-            If the target has no gradients, or something does not fit the candidates.
+            If the target has no gradients, or ``y``, ``prior`` or ``columns`` does not match the
+            candidates.
         """
         self._prior = prior
         try:
@@ -130,19 +133,19 @@ class BayesInversion(InversionAttack):
         return self
 
     def _learn(self) -> None:
-        self.prior_ = _checked_prior(self._prior, len(self.reference_))
+        self.prior_ = _check_prior(self._prior, len(self.reference_))
 
     def posterior(
         self, gradient: Any, n_records: int = 1, labels: ArrayLike | None = None
     ) -> Float64Array:
-        """Return how probable each candidate is to be each record of a batch.
+        """Return the posterior probability of each candidate for each record of a batch.
 
         Parameters
         ----------
         gradient : list or dict of arrays
             See :meth:`reconstruct`.
         n_records : int, default=1
-            How many records the party divided by.
+            Number of records by which the party divided.
         labels : array-like of shape (n_records,), default=None
             Their labels, if known.
 
@@ -157,7 +160,7 @@ class BayesInversion(InversionAttack):
     def score_samples(
         self, gradient: Any, X: ArrayLike, y: ArrayLike, n_records: int = 1
     ) -> Float64Array:
-        """Return the evidence that each record was in the batch; higher means member.
+        """Return a membership score for each record in the batch; higher means member.
 
         Parameters
         ----------
@@ -168,13 +171,14 @@ class BayesInversion(InversionAttack):
         y : array-like of shape (n_samples,)
             Their labels.
         n_records : int, default=1
-            How many records the party divided by.
+            Number of records by which the party divided.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Log-likelihood ratios of the record contributing and not, beside ``n_records - 1``
-            records with the mean gradient of the candidates; proportional to them without noise.
+            Log-likelihood ratio of the gradient with and without the record's contribution, in both
+            cases with ``n_records - 1`` records of the candidates' mean gradient. Without noise, a
+            multiple of it.
         """
         observed, _ = self._observed(gradient, n_records, None)
         rows, labels = checked_rows(X, y, "X")
@@ -215,14 +219,14 @@ class BayesInversion(InversionAttack):
         ]
 
 
-def _checked_prior(prior: Any, n: int) -> Float64Array:
+def _check_prior(prior: Any, n: int) -> Float64Array:
     if prior is None:
         return np.full(n, 1.0 / n)
     weights = as_numbers("prior", prior, "one for each candidate")
     usable = weights.shape == (n,) and np.isfinite(weights).all() and (weights >= 0).all()
     if not usable or not weights.sum() > 0:
         raise ValueError(
-            f"prior of shape {weights.shape} must have a number of 0 or more for each of the {n} "
-            "candidates, not all 0."
+            f"prior of shape {weights.shape} must hold a number of 0 or more for each of the {n} "
+            "candidates, and at least one positive number."
         )
     return np.asarray(weights / weights.sum())

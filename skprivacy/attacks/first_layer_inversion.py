@@ -1,4 +1,4 @@
-"""Records read off the gradient of a first linear layer."""
+"""Analytic reconstruction from the gradient of a first linear layer (Boenisch et al. 2023)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ __all__ = ["FirstLayerInversion"]
 
 
 class FirstLayerInversion(InversionAttack):
-    """Read records off the gradient of a first linear layer, exactly and without a search.
+    """Compute records from the gradient of a first linear layer (Boenisch et al. 2023).
 
-    The gradient of a neuron's weights over that of its bias is a mean of the records that activate
-    the neuron: of a single one, the record itself. What passes a check by the network is taken as
-    found and subtracted with all of its gradient, after which other records stand alone.
+    The gradient of a neuron's weights divided by that of its bias is a weighted mean of the records
+    that activate the neuron. If only one record does, it is the record itself, exactly. Candidates
+    are checked with the network. The whole gradient of a confirmed record is subtracted, after
+    which other records may be alone on a neuron.
 
     Parameters
     ----------
     target : torch module or fitted estimator, default=None
         See :class:`GradientInversion`. Its first layer must be linear, with a bias.
     columns : Schema, list of lists of int or None, default=None
-        See :class:`GradientInversion`; only by this is the attack judged.
+        See :class:`GradientInversion`; used only for the evaluation.
     loss : callable, default=None
         See :class:`GradientInversion`.
     max_grad_norm : float, default=None
-        What the party clips each record's gradient to, which hinders this attack little.
+        Norm to which the party clips each record's gradient, which hinders this attack little.
     noise_multiplier : float, default=0.0
-        What the party adds. Noise ends this attack: nothing is found.
+        See :class:`GradientInversion`. With noise, this attack finds nothing.
     random_state : int, RandomState instance or None, default=None
-        Of the rows of the null model.
+        Seed of the null model "random rows".
 
     Notes
     -----
-    **Edge cases.** Where activations have no zeros (tanh), or no neuron is one record's alone, only
-    a batch of one is found.
+    **Edge cases.** With activations that are never zero (tanh), or without a neuron that a single
+    record activates, only a batch of one record is found.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The attack on models that generalise well: it accuses few records, but with high precision."""
+"""Membership inference on unusual records of well-generalised models (Long et al. 2018)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
+from .._docs import fill_docs
 from .._validation import Interval
 from . import scores
 from ._records import fingerprints
@@ -17,35 +18,27 @@ from ._shadowed import ShadowedAttack
 __all__ = ["VulnerableRecordsAttack"]
 
 
+@fill_docs
 class VulnerableRecordsAttack(ShadowedAttack):
-    """Long et al. 2018: accuse only records that have few neighbours.
+    """Call members only among records that have few neighbours (Long et al. 2018).
 
-    A model that generalises well reveals little about most records, but a record unlike all
-    others may still influence it. Such records have few neighbours in the space of shadow models'
+    A model that generalises well reveals little about most records, but a record unlike all others
+    may still influence it. Such records have few neighbours in the space of shadow models'
     predictions. They are ranked by how far the target's log-odds lie above those of models not
-    trained on them; all other records rank below.
+    trained on them. All other records rank below, so the attack calls few members, but with high
+    precision.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     radius : float, default=0.1
-        Records whose predictions are closer than this are neighbours. The distance is the root
-        mean square over models of the Euclidean distance of the probabilities; the radius lies in
-        (0, sqrt(2)).
+        Records whose predictions are closer than this are neighbours, in (0, sqrt(2)). The distance
+        is the Euclidean distance of the probabilities, as a root mean square over models.
     max_neighbours : int, default=5
-        Records with more neighbours among those given to ``fit`` are not accused.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        Records with more neighbours among those given to ``fit`` rank below all others.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     References
     ----------
@@ -101,14 +94,15 @@ class VulnerableRecordsAttack(ShadowedAttack):
         self._neighbours = NearestNeighbors(n_neighbors=wanted).fit(self._coordinates(X))
 
     def _coordinates(self, X: Any) -> NDArray[np.float64]:
-        """Return the shadow models' predictions, scaled so that distances are root mean squares."""
+        """Return the shadow models' predictions, scaled to distances that are root mean squares."""
         proba = np.hstack(list(self.pool_.iter_proba(X)))
         return proba / np.sqrt(self.pool_.n_shadows)
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         distance = self._neighbours.kneighbors(self._coordinates(X))[0]
-        said = self.pool_._says_of(X, y)
-        near = np.sum(distance < self.radius, axis=1) - np.isin(said.prints, self._prints)
-        z = scores.lira_offline(self._target_logit(X, y), said.logits, said.out)
-        rank = z / (1 + np.abs(z))  # within (-1, 1), without saturating early
+        shadows = self.pool_._says_of(X, y)
+        near = np.sum(distance < self.radius, axis=1) - np.isin(shadows.prints, self._prints)
+        z = scores.lira_offline(self._target_logit(X, y), shadows.logits, shadows.out)
+        rank = z / (1 + np.abs(z))  # within (-1, 1), saturating slowly
+        # Long et al. 2018: only vulnerable records, those with few neighbours, are attacked
         return np.where(near <= self.max_neighbours, rank + 2, rank)

@@ -1,4 +1,4 @@
-"""Membership inference against generators by a classifier of what is generated."""
+"""Membership inference on generators with a discriminator: LOGAN (Hayes et al. 2019)."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ N_FOLDS = 3
 
 
 class GenerativeAttack(GeneratorAttack):
-    """LOGAN (Hayes et al. 2019): score membership in a generator's training set.
+    """Score records with a discriminator of generated records: LOGAN (Hayes et al. 2019).
 
-    Black-box: a discriminator learns to distinguish generated records from the attacker's own;
-    records that it classifies as generated are called members. White-box: the generator's own
-    discriminator is used as it is.
+    Black-box, a discriminator learns to distinguish generated records from the attacker's own.
+    Records that it takes for generated are called members. White-box, the generator's own
+    discriminator is used.
 
     Parameters
     ----------
     discriminator : classifier with ``predict_proba``, default=None
-        Cloned and fitted, class 1 being "generated". None: gradient boosting.
+        Cloned and fitted, with class 1 for "generated". None: gradient boosting.
     own : bool, default=False
-        Whether ``discriminator`` is the generator's own: fitted, its class 1 (the last column)
-        meaning "real training record". ``fit`` then learns nothing.
+        Whether ``discriminator`` is the generator's own. It must then be fitted, with class 1 (the
+        last column) for "real training record", and ``fit`` learns nothing.
 
     Notes
     -----
@@ -107,13 +107,13 @@ class GenerativeAttack(GeneratorAttack):
             return self
         base = self.discriminator
         if base is not None and not hasattr(base, "fit"):
-            raise TypeError(f"discriminator={base!r} must be a classifier to be trained, or None.")
+            raise TypeError(f"discriminator={base!r} must be a classifier, or None.")
         generated, reference = (
             as_records(generated, "generated"),
             as_records(reference, "reference"),
         )
         X = concat(generated, reference, "generated and reference")
-        base = _usual(X) if base is None else base
+        base = _default_discriminator(X) if base is None else base
         made = np.arange(num_samples(X)) < num_samples(generated)
         fold = fingerprints(X) % N_FOLDS
         models = []
@@ -122,8 +122,7 @@ class GenerativeAttack(GeneratorAttack):
             if len(np.unique(made[rows])) < 2:
                 raise ValueError(
                     f"generated holds {num_samples(generated)} records and reference "
-                    f"{num_samples(reference)}, which is too few; expected dozens of each. Pass "
-                    "more records."
+                    f"{num_samples(reference)}; expected dozens of each. Pass more records."
                 )
             with (
                 one_thread(math.prod(np.shape(X))),
@@ -148,8 +147,8 @@ class GenerativeAttack(GeneratorAttack):
         return values
 
 
-def _usual(X: Any) -> Any:
-    """Return boosted trees; values that are no numbers are ordered."""
+def _default_discriminator(X: Any) -> Any:
+    """Return boosted trees, with an ordinal encoding of non-numeric columns."""
     trees = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
     if sparse.issparse(X) or not (isinstance(X, pd.DataFrame) or X.dtype == object):
         return trees

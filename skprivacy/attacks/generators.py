@@ -1,4 +1,4 @@
-"""Membership inference against generators by where their records lie."""
+"""Membership inference on generators from distances and densities of generated records."""
 
 from __future__ import annotations
 
@@ -19,45 +19,47 @@ from ._records import as_records
 
 __all__ = ["DensityRatio", "LikelihoodRatio", "NearestGenerated"]
 
-_WIDTHS = np.geomspace(0.01, 2.0, 12)  # of kernels, in deviations of a column
-_MOST = 5000  # records that a density is made of
-_TRIED = 300  # of these, to choose a width by
-_AT_ONCE = 1000  # points whose density is worked out together
+_WIDTHS = np.geomspace(0.01, 2.0, 12)  # of kernels, in standard deviations of a column
+_MOST = 5000  # records in a density
+_TRIED = 300  # records that choose the width of kernels
+_AT_ONCE = 1000  # points whose density is computed together
 _TINY = 1e-9  # distance of equal records
 _NEARLY_ALL = 1 - 1e-12
-_ALONE = "a density alone tells where people are many. Pass some, or use NearestGenerated."
+_DENSITY_NEEDS_REFERENCE = (
+    "a density alone only shows where records are frequent. Pass some, or use NearestGenerated."
+)
 
 
-class _ByPlace(GeneratorAttack):
-    """An attack that knows generated records and perhaps others, as points."""
+class _DistanceAttack(GeneratorAttack):
+    """Base of attacks that compare records with generated and reference records as points."""
 
     def _points(self, generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
         generated, reference = checked(generated, reference, otherwise)
         coordinates = Coordinates(generated if reference is None else reference)
-        points = coordinates.of(generated, "generated")
-        near = None if reference is None else coordinates.of(reference, "reference")
+        points = coordinates.encode(generated, "generated")
+        near = None if reference is None else coordinates.encode(reference, "reference")
         self.coordinates_ = coordinates
         return points, near
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "coordinates_")
-        return self._scores(self.coordinates_.of(as_records(X, name), name))
+        return self._scores(self.coordinates_.encode(as_records(X, name), name))
 
     @abstractmethod
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 
-class NearestGenerated(_ByPlace):
-    """How near the nearest generated record is (Chen et al. 2020).
+class NearestGenerated(_DistanceAttack):
+    """Score a record by its distance to the nearest generated record (Chen et al. 2020).
 
-    With ``reference`` records the distance is compared with that to the nearest of these, since in
-    dense parts of the population any record is near.
+    With ``reference`` records, the distance is divided by that to the nearest reference record,
+    since every record in a dense part of the population has near neighbours.
 
     Notes
     -----
-    **It is a baseline.** A generator that copies is found by it at once. That synthetic records are
-    far from all real ones shows nothing, and "distance to the closest record" is no measure of
-    privacy: noisy counts tell of a record without ever coming near it.
+    **It is a baseline.** It detects a generator that copies records. Synthetic records far from all
+    real records prove nothing, and "distance to the closest record" does not measure privacy: noisy
+    counts can reveal a record although no synthetic record comes near it.
 
     References
     ----------
@@ -79,7 +81,7 @@ class NearestGenerated(_ByPlace):
     """
 
     def fit(self, generated: Any, reference: Any = None) -> NearestGenerated:
-        """Look at generated records, and at the attacker's own.
+        """Index the generated records and the attacker's own records.
 
         Parameters
         ----------
@@ -102,22 +104,21 @@ class NearestGenerated(_ByPlace):
         score = -np.log(self.generated_.query(points)[0] + _TINY)
         if self.reference_ is not None:
             nearest, second = self.reference_.query(points, k=2)[0].T
-            # One of equal records is left out: it may be the one that is scored.
+            # a reference record at distance 0 may be the scored record itself
             score += np.log(np.where(nearest > 0, nearest, second) + _TINY)
         return np.asarray(score, dtype=np.float64)
 
 
-class DensityRatio(_ByPlace):
-    """Density of generated records over that of the population (DOMIAS, van Breugel et al. 2023).
+class DensityRatio(_DistanceAttack):
+    """Score by the ratio of generated to population density: DOMIAS (van Breugel et al. 2023).
 
-    Both densities are sums of normal kernels, each of the width under which the records themselves
-    are most probable, every one left out in turn. Where a generator repeats records with little
-    noise, that width is the noise.
+    Both densities are sums of normal kernels. Their width maximises the leave-one-out likelihood of
+    the records. If a generator repeats records with a little noise, this width is the noise level.
 
     Notes
     -----
-    At most 5,000 records of each kind are used. Many columns that tell nothing hide those that do:
-    try some columns alone.
+    At most 5,000 records of each kind are used. Many uninformative columns hide the informative
+    ones: also try a subset of the columns.
 
     References
     ----------
@@ -137,7 +138,7 @@ class DensityRatio(_ByPlace):
     """
 
     def fit(self, generated: Any, reference: Any) -> DensityRatio:
-        """Learn both densities.
+        """Estimate both densities.
 
         Parameters
         ----------
@@ -151,31 +152,33 @@ class DensityRatio(_ByPlace):
         DensityRatio
             Itself, fitted.
         """
-        made, near = self._points(generated, reference, _ALONE)
+        made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)
         self.generated_, self.reference_ = _Density(made), _Density(near)
         return self
 
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        # van Breugel et al. 2023 (DOMIAS): log of the ratio of p_G(x) to p_R(x)
         return self.generated_.log(points) - self.reference_.log(points, leave_one=True)
 
 
-class LikelihoodRatio(_ByPlace):
-    """Likelihood of generated records with a record and without it (Gen-LRA, Ward et al. 2025).
+class LikelihoodRatio(_DistanceAttack):
+    """Score by the likelihood of generated records with and without a record (Ward et al. 2025).
 
-    A density of the population is estimated from reference records, and once more with the record
-    that is asked about among them. The score is how much better the second one explains those
-    generated records that are nearest to it. The record's own kernel is as wide as makes generated
-    records most probable: where a generator repeats records with little noise, that is the noise.
+    This is Gen-LRA. The density of the population is estimated from reference records, and once
+    more with the scored record added. The score is the gain in log-likelihood of the generated
+    records that are nearest to the scored record. The record's own kernel has the width that
+    maximises the likelihood of generated records. If a generator repeats records with a little
+    noise, this width is the noise level.
 
     Parameters
     ----------
     n_neighbors : int, default=10
-        How many of the nearest generated records count.
+        Number of nearest generated records that count.
 
     Notes
     -----
-    It looks at the place of a record alone, as it is for generators that draw too many records near
-    those that they were trained on. At most 5,000 reference records are used.
+    The attack suits generators that draw too many records near their training records. At most
+    5,000 reference records are used.
 
     References
     ----------
@@ -199,7 +202,7 @@ class LikelihoodRatio(_ByPlace):
         self.n_neighbors = n_neighbors
 
     def fit(self, generated: Any, reference: Any) -> LikelihoodRatio:
-        """Learn the density of the population, and where generated records lie.
+        """Estimate the density of the population, and index the generated records.
 
         Parameters
         ----------
@@ -214,7 +217,7 @@ class LikelihoodRatio(_ByPlace):
             Itself, fitted.
         """
         whole("n_neighbors", self.n_neighbors)
-        made, near = self._points(generated, reference, _ALONE)
+        made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)
         self.generated_, self.reference_ = cKDTree(made), _Density(near)
         self._explained = self.reference_.log(made)
         self._width = _Density(made).width
@@ -224,15 +227,17 @@ class LikelihoodRatio(_ByPlace):
         k = min(self.n_neighbors, self.generated_.n)
         distances, nearest = self.generated_.query(points, k=np.arange(1, k + 1))
         explained = self._explained[nearest]
+        # a scored record that is in the reference is first taken out of the density
         known = self.reference_.holds(points)[:, None]
         own = self.reference_.share(distances, explained, self.reference_.width)
         without = np.log1p(-np.where(known, np.minimum(own, _NEARLY_ALL), 0.0))
+        # Ward et al. 2025 (Gen-LRA): sum over nearest generated records of the log-likelihood gain
         gain = np.log1p(self.reference_.share(distances, explained + without, self._width))
         return np.asarray(gain.sum(axis=1), dtype=np.float64)
 
 
 class _Density:
-    """A sum of normal kernels."""
+    """Kernel density estimate with normal kernels, whose width maximises the likelihood."""
 
     def __init__(self, points: NDArray[np.float64]) -> None:
         random = np.random.RandomState(0)
@@ -240,7 +245,7 @@ class _Density:
         self._points = points[chosen[:_MOST]]
         tried = self._points[:_TRIED]
         squares = cdist(tried, self._points, "sqeuclidean")
-        squares[np.arange(len(tried)), np.arange(len(tried))] = np.inf
+        squares[np.arange(len(tried)), np.arange(len(tried))] = np.inf  # leaves each record out
         floor = _log_kernel(np.array(squares[np.isfinite(squares)].max()), _WIDTHS[-1], self._size)
         likelihoods = [
             np.maximum(logsumexp(_log_kernel(squares, width, self._size), axis=1), floor).mean()
@@ -254,10 +259,9 @@ class _Density:
         return self._points.shape[1]
 
     def log(self, points: NDArray[np.float64], leave_one: bool = False) -> NDArray[np.float64]:
-        """Return the logarithm of the density at points, up to a constant.
+        """Return the log-density at points, up to a constant.
 
-        ``leave_one`` leaves out one of the records at which a point lies exactly: it may be the
-        point itself.
+        ``leave_one`` leaves out one record that equals the point, as it may be the point itself.
         """
         found = np.empty(len(points))
         for start in range(0, len(points), _AT_ONCE):
@@ -268,7 +272,8 @@ class _Density:
                 least = np.take_along_axis(squares, nearest, axis=1)
                 np.put_along_axis(squares, nearest, np.where(least > 0, least, np.inf), axis=1)
             kernels = _log_kernel(squares, self.width, self._size)
-            wide = _log_kernel(squares, _WIDTHS[-1], self._size) - 20.0  # far from all: no infinity
+            # a faint wide kernel keeps the logarithm finite far from all records
+            wide = _log_kernel(squares, _WIDTHS[-1], self._size) - 20.0
             both = np.stack([logsumexp(kernels, axis=1), logsumexp(wide, axis=1)])
             found[part] = logsumexp(both, axis=0) - np.log(len(self._points))
         return found
@@ -276,15 +281,15 @@ class _Density:
     def share(
         self, distances: NDArray[np.float64], densities: NDArray[np.float64], width: float
     ) -> NDArray[np.float64]:
-        """Return what one more record adds at some distances, as a share of what is there.
+        """Return the relative increase of the density when one record is added at ``distances``.
 
-        ``densities`` are logarithms of what is there; the kernel of the record has a width.
+        ``densities`` are the log-densities without the record, whose kernel has width ``width``.
         """
         kernel = _log_kernel(distances**2, width, self._size)
         return np.exp(np.minimum(kernel - np.log(len(self._points)) - densities, 700.0))
 
     def holds(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which points are those of a record that the density is made of."""
+        """Return which points equal a record of the density."""
         return np.asarray(self._tree.query(points)[0] == 0)
 
 

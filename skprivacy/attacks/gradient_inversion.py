@@ -1,4 +1,4 @@
-"""Records whose gradient is like the one that a party sent, found by a search."""
+"""Gradient inversion by optimisation: deep leakage from gradients (Zhu et al. 2019), TabLeak."""
 
 from __future__ import annotations
 
@@ -21,63 +21,65 @@ if TYPE_CHECKING:
 
 __all__ = ["GradientInversion"]
 
-_AT_ONCE = 2**24  # numbers in simulated gradients that are held together
+_AT_ONCE = 2**24  # numbers in simulated gradients that are in memory at once
 
 
 class GradientInversion(InversionAttack):
-    """Search for records whose gradient is the one observed, as in deep leakage from gradients.
+    """Search for records with the observed gradient: deep leakage from gradients (Zhu et al. 2019).
 
-    Rows are varied until their gradient, computed and clipped as the party does, is near to the
+    Adam optimises rows until their gradient, computed and clipped as the party does, matches the
     observed one. A category is relaxed to a softmax over its features, a number stays within its
-    range, and rows that several starts agree on are pooled (TabLeak). Labels that are not given are
-    read from the last layer's gradient: of one record its label, of a batch the counts.
+    range, and the rows of several starts are pooled (TabLeak). Labels that are not given are
+    inferred from the last layer's gradient: the label of a single record, the counts of a batch.
 
     Parameters
     ----------
     target : torch module or fitted estimator, default=None
-        The model whose gradient was sent, as it was then: a module whose outputs are logits; a
-        fitted estimator with ``module_``, such as
+        The model whose gradient was sent, with its weights at that time: a module whose outputs are
+        logits; a fitted estimator with ``module_``, such as
         :class:`~skprivacy.neural_network.DPSGDClassifier`; a fitted ``MLPClassifier`` or linear
         classifier.
     columns : Schema, list of lists of int or None, default=None
-        Which features form a column: one is a number, several are a category's, of which one is on.
-        A Schema says so of what ``SchemaTransformer`` returns. None: all are numbers.
+        Features of each column: one feature for a number, several for a one-hot category. A Schema
+        describes the output of ``SchemaTransformer``. None: all features are numbers.
     loss : callable, default=None
-        What the gradient is of: maps outputs (n, n_outputs) and targets (n,) to a loss for each
+        The loss of the gradient: maps outputs (n, n_outputs) and targets (n,) to a loss for each
         record. None: the cross-entropy of logits.
     max_grad_norm : float, default=None
-        What the party clips the gradient of each record to. An attacker who knows it does the same.
+        Norm to which the party clips the gradient of each record. The attack clips in the same way.
     noise_multiplier : float, default=0.0
         Standard deviation of the noise that the party adds to the sum, in units of
-        ``max_grad_norm``. The search cannot use it; :class:`BayesInversion` does.
+        ``max_grad_norm``. This attack ignores it; :class:`BayesInversion` uses it.
     distance : {"cosine", "squared"}, default="cosine"
-        Of gradients: 1 minus the cosine of their angle (Geiping et al.), or the squared length of
-        their difference (Zhu et al.).
+        Distance of gradients: "cosine" is 1 minus the cosine of their angle (Geiping et al.),
+        "squared" the squared length of their difference (Zhu et al.).
     n_starts : int, default=4
-        Searches from different rows of the attacker's.
+        Number of searches, from different rows of the attacker's records.
     n_iter : int, default=1000
-        Steps of each.
+        Steps of each search.
     learning_rate : float, default=0.3
-        Of Adam at the first step; it falls to zero.
+        Learning rate of Adam at the first step; it decreases to zero.
     random_state : int, RandomState instance or None, default=None
-        Of the starting points, and of the rows of the null model.
+        Seed of the starting points and of the null model "random rows".
 
     Attributes
     ----------
     layout_ : RowLayout
-        Which features form columns, and their ranges.
+        Features of each column, and their ranges.
     reference_ : ndarray of shape (n_reference, n_features)
         The attacker's records.
     n_features_in_ : int
-        Their number of features.
+        Number of features.
 
     Notes
     -----
-    **Edge cases.** Numbers outside of the range of the attacker's records are not found. Confidence
-    is 1 minus the entropy of categories, over its largest value, and minus the deviation of numbers
-    between starts, over that of the population; with ``n_starts=1`` numbers are all certain.
+    **Edge cases.** Numbers outside of the range of the attacker's records are not found. The
+    confidence in a category is 1 minus its entropy relative to the maximum. The confidence in a
+    number is 1 minus its deviation between starts relative to the population's deviation, so with
+    ``n_starts=1`` all numbers are certain.
 
-    That this attack fails proves nothing: it has no prior but ranges. :class:`BayesInversion` does.
+    If this attack fails, that does not show privacy: its only prior is the range of each feature.
+    :class:`BayesInversion` uses a full prior.
 
     References
     ----------
@@ -110,7 +112,7 @@ class GradientInversion(InversionAttack):
         "distance": [StrOptions({"cosine", "squared"})],
         "n_starts": [Interval(Integral, 1, None, closed="left")],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
+        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # finite in single precision
     }
 
     def __init__(
@@ -143,7 +145,7 @@ class GradientInversion(InversionAttack):
     ) -> list[Reconstruction]:
         from ._relaxed_rows import Descent, Relaxation
 
-        labels = self._labels(observed, n_records) if labels is None else labels
+        labels = self._infer_labels(observed, n_records) if labels is None else labels
         relaxation = Relaxation(self.layout_, self._gradients.dtype)
         search = Descent(self.n_iter, self.learning_rate, self.distance)
         rng = check_random_state(self.random_state)
@@ -164,10 +166,12 @@ class GradientInversion(InversionAttack):
                 )
             shares = relaxation.shares(free).unflatten(0, starts[:2])
             for rows, away in zip(shares, distances.unflatten(0, starts[:2]), strict=True):
-                found.append(self._pooled(relaxation, rows, away))
+                found.append(self._pool_starts(relaxation, rows, away))
         return found
 
-    def _pooled(self, relaxation: Relaxation, shares: Tensor, distances: Tensor) -> Reconstruction:
+    def _pool_starts(
+        self, relaxation: Relaxation, shares: Tensor, distances: Tensor
+    ) -> Reconstruction:
         from ._relaxed_rows import pooled
 
         middle, apart = pooled(shares, distances, relaxation.is_category)

@@ -1,4 +1,4 @@
-"""White-box membership inference from a few figures of each layer of a network."""
+"""White-box membership inference from gradient norms and a few figures of each layer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ N_FOLDS = 5
 
 
 class GradientNormAttack(MembershipAttack):
-    """Infer membership from the gradient norm of every layer, by a linear attack model.
+    """Infer membership from the gradient norm of every layer, with a linear attack model.
 
-    The attacker has the network itself and knows the membership of some records. The attack model
-    takes, for each linear layer, the norm of the record's gradient and statistics of the layer's
-    input, in addition to the loss and the prediction. :class:`WhiteBoxAttack` sees the gradients
-    themselves; this attack needs no torch and takes a fraction of the time.
+    The attacker has the network itself and knows the membership of some records. The inputs of the
+    attack model are, for each linear layer, the norm of the record's gradient and statistics of the
+    layer's input, in addition to the loss and the prediction. :class:`WhiteBoxAttack` uses the
+    gradients themselves; this attack does not need torch and takes a fraction of the time.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class GradientNormAttack(MembershipAttack):
     Notes
     -----
     ``fit`` needs ``member``. Every record is scored by an attack model that was not fitted on it
-    (5 folds, assigned by fingerprint): otherwise the attack model's overfitting would be mistaken
-    for the target's.
+    (5 folds, assigned by fingerprint). Otherwise the attack model's overfitting would look like the
+    target's.
 
     References
     ----------
@@ -83,8 +83,8 @@ class GradientNormAttack(MembershipAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         if member is None:
             raise ValueError(
-                "member=None must be one bool for each record: this attack learns from records of "
-                "known membership. Call fit(X, y, member)."
+                "member=None must be one bool for each record, because this attack learns from "
+                "records of known membership. Call fit(X, y, member)."
             )
         base = linear_model() if self.attack_model is None else self.attack_model
         features, fold = self._view(X, y), fingerprints(X) % N_FOLDS
@@ -117,7 +117,7 @@ class GradientNormAttack(MembershipAttack):
 
 
 def linear_model() -> Any:
-    """Return the attack model that is used if none is given."""
+    """Return the default attack model."""
     return make_pipeline(
         StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
     )
@@ -125,11 +125,13 @@ def linear_model() -> Any:
 
 def figures(proba: Float64Array, label: NDArray[np.intp], layers: Sequence[Layer]) -> Float64Array:
     """Return four figures of each prediction and three of each layer; column 4 is a log norm."""
+    # the unsupervised white-box attack relies on the position of the first gradient norm
     columns = [scores.loss(proba, label), scores.logit(proba, label)]
     columns += [scores.entropy(proba, label), scores.margin(proba, label)]
     for inputs, gradient, _ in layers:
         size = np.sum(inputs**2, axis=1)
-        # the gradient of a linear layer is an outer product, so its norm is a product
+        # The gradient of a linear layer is the outer product of ``gradient`` and (inputs, 1), so
+        # its norm is the product of their norms.
         norm = np.sqrt((size + 1) * np.sum(gradient**2, axis=1))
         columns += [np.log(norm + 1e-12), np.sqrt(size), inputs.mean(axis=1)]
     return np.column_stack(columns)

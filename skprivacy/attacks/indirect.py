@@ -1,4 +1,4 @@
-"""Membership inferred from predictions for OTHER records."""
+"""Indirect membership inference, from predictions for other records (Long et al. 2018)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval, label_columns
 from ._predictions import predict_aligned
@@ -18,52 +19,43 @@ __all__ = ["IndirectInference"]
 
 Float64Array = NDArray[np.float64]
 
-# Probabilities of wrong classes are small, and it is these that a record of the class raises.
-# On Location-30 and Purchase-like networks anything from 1e-3 to 1e-6 is as good.
+# Smoothing of log-odds. A record raises the small probabilities that its class has at records of
+# other classes. On Location-30 and Purchase-like networks, 1e-3 to 1e-6 work equally well.
 FLOOR = 1e-4
-# How much the mean variance of all queries counts in that of each.
+# Weight of the mean variance over all queries in the variance of each query.
 SHARE_OF_MEAN = 0.2
 
 
+@fill_docs
 class IndirectInference(ShadowedAttack):
-    """Indirect inference of Long et al. 2018: the record itself is never queried.
+    """Infer membership without querying the record itself: indirect inference (Long et al. 2018).
 
-    A training record moves predictions for other records too. The attacker asks for the probability
-    of the record's class at records of OTHER classes, and weighs each answer by how far the record
-    moves it in shadow models: those trained on the record against those that were not. A defence
-    that watches for queries of training records does not see this attack.
+    A training record also changes predictions for other records. The attacker queries the
+    probability of the record's class at records of OTHER classes. Each answer is weighted by the
+    record's effect on it in shadow models, trained on the record or not. A defence that watches
+    for queries of training records does not detect this attack.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     n_queries : int, default=2000
-        At most as many of the records given to ``fit`` are queried.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        Maximum number of the records given to ``fit`` that are queried.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
 
     Notes
     -----
-    Every scored record must be among those that the pool was trained on. Answers at records of the
-    same class are left out: whether those are members themselves moves them far more.
+    The pool must have been trained on every scored record. Answers at records of the same class are
+    left out, because the membership of those records changes them far more.
 
-    The score is a log-likelihood ratio of normal answers that are taken for independent. It is much
-    weaker than a direct attack: on Location-30 (3,200 records, a network of 128 units, 16 shadow
-    models) the AUC is .57 where offline LiRA has .93; forests show nothing.
+    The score is a log-likelihood ratio that treats answers as normal and independent. The attack is
+    much weaker than a direct attack: on Location-30 (3,200 records, a network of 128 units, 16
+    shadow models) its AUC is .57, against .93 for offline LiRA. On forests it finds nothing.
 
     References
     ----------
@@ -111,7 +103,7 @@ class IndirectInference(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         prints = fingerprints(X)
-        chosen = np.argsort(prints)[: self.n_queries]  # in the order of a hash: a random choice
+        chosen = np.argsort(prints)[: self.n_queries]  # pseudo-random: the order of a hash
         queries = safe_indexing(X, chosen)
         self._query_prints, self._query_labels = prints[chosen], y[chosen]
         self._answers = _log_odds(predict_aligned(self.target, queries, self.classes_))
@@ -123,8 +115,7 @@ class IndirectInference(ShadowedAttack):
         if not known.all():
             raise ValueError(
                 f"X holds {int((~known).sum())} records that the pool was not trained on; expected "
-                "none, since the attack compares shadow models trained on each record with others. "
-                "Train the pool on all records to be scored."
+                "none. Train the pool on all records to be scored."
             )
         column, prints, values = label_columns(y, self.classes_), fingerprints(X), np.zeros(len(y))
         for c in np.unique(column):
@@ -132,6 +123,7 @@ class IndirectInference(ShadowedAttack):
             asked = self._query_labels != self.classes_[c]
             if not asked.any():
                 continue
+            # Long et al. 2018: the record itself is never among its queries
             itself = prints[here, None] == self._query_prints[asked]
             answers, shadow = self._answers[asked, c], self._shadow_answers[:, asked, c]
             weight, middle = _influence(shadow, trained[:, here])
@@ -146,10 +138,10 @@ def _log_odds(proba: Float64Array) -> Float64Array:
 def _influence(
     shadow: Float64Array, trained: NDArray[np.bool_]
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the effect of each record on each answer over its variance, and the mean answers.
+    """Return each record's effect on each answer, divided by its variance, and the mean answers.
 
-    ``shadow`` has shape (n_shadows, n_queries), ``trained`` (n_shadows, n_records) with exactly one
-    half of the models trained on each record.
+    ``shadow`` has shape (n_shadows, n_queries) and ``trained`` (n_shadows, n_records), where
+    exactly half of the models trained on each record.
     """
     n_shadows = len(shadow)
     middle = shadow.mean(axis=0)

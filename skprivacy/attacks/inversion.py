@@ -1,4 +1,4 @@
-"""Model inversion: reconstructing a typical input of a class from the model's confidence."""
+"""Model inversion: reconstruct a typical input of a class from confidences (Fredrikson 2015)."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def invert_class(
     n_starts: int = 8,
     random_state: Any = None,
 ) -> Float64Array:
-    """Find an input that the target assigns to one class most confidently.
+    """Find an input that the target assigns to a class most confidently (Fredrikson et al. 2015).
 
-    This is the attack of Fredrikson et al. 2015. Only ``predict_proba`` is used. The search is an
-    evolution strategy with a separate step for each feature, so it needs neither gradients nor a
-    differentiable model; on a plateau, as with trees, it makes no progress.
+    Only ``predict_proba`` is used. The search is an evolution strategy with a separate step for
+    each feature, so it needs neither gradients nor a differentiable model. It makes no progress on
+    a plateau, as with trees.
 
     Parameters
     ----------
     target : fitted classifier with ``predict_proba``
-        The model that is attacked.
+        The target model.
     label : object
         The class, one of ``target.classes_``.
     bounds : array-like of shape (n_features, 2) or (2,)
-        Lowest and highest value of each feature, or one pair for all. A tuple of two arrays means
-        (lower, upper), as elsewhere; it is required for two features whose bounds could be read
-        either way.
+        Lowest and highest value of each feature, or one pair for all features. A tuple of two
+        arrays means (lower, upper), as elsewhere. It is required for two features whose bounds
+        could be read either way.
     n_iter : int, default=200
         Number of rounds; each queries ``4 * n_starts`` inputs.
     n_starts : int, default=8
         Number of searches from different starting points; the best result is returned.
     random_state : int, RandomState instance or None, default=None
-        Of the starting points and steps.
+        Seed of the starting points and steps.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def invert_class(
     Raises
     ------
     ValueError
-        If ``label`` is no class of the target, or ``bounds`` do not fit its features.
+        If ``label`` is not a class of the target, or ``bounds`` do not match its features.
 
     References
     ----------
@@ -85,7 +85,7 @@ def invert_class(
     names = getattr(target, "feature_names_in_", None)
 
     def log_odds(points: Float64Array) -> Float64Array:
-        # the log-odds of the class still rise where its probability saturates at 1
+        # log-odds still increase where the probability saturates at 1
         X = points if names is None else pd.DataFrame(points, columns=names)
         proba = predict_aligned(target, X, classes)
         rest = np.delete(proba, column, axis=1).sum(axis=1)
@@ -108,15 +108,15 @@ def invert_class(
 
 
 def judge_inversion(x: ArrayLike, X_in: ArrayLike, X_out: ArrayLike) -> AttackResult:
-    """Test whether an inverted class lies nearer to members than to other records of the class.
+    """Test whether an inverted class lies nearer to members than to non-members of the class.
 
-    A model shows what its classes look like: that is its purpose. An inversion leaks members only
-    if it lies nearer to them than to records of the class that were not in the training set.
+    Every useful model reveals typical records of its classes. An inversion leaks members only if it
+    lies nearer to them than to records of the class outside the training set.
 
     Parameters
     ----------
     x : array-like of shape (n_features,)
-        The result of :func:`invert_class`.
+        Output of :func:`invert_class`.
     X_in, X_out : array-like of shape (n_in, n_features) and (n_out, n_features)
         Members and non-members, all of the class.
 
@@ -148,12 +148,12 @@ def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Float64Array, Float64
     if box.ndim != 2 or box.shape[1] != 2 or not (box[:, 0] < box[:, 1]).all():
         raise ValueError(
             f"bounds={bounds!r} must be (lowest, highest) or one such pair for each feature, with "
-            f"lowest below highest; got shape {box.shape}."
+            f"the lowest below the highest; got shape {box.shape}."
         )
     if not are_arrays(bounds) and np.ndim(bounds) == 2 and could_be_pairs(box.T, 2):
         raise two_readings("bounds", bounds)
     if width not in (None, len(box)):
         raise ValueError(
-            f"bounds has {len(box)} pairs; target takes {width} features. Pass one pair for each."
+            f"bounds has {len(box)} pairs; expected {width}, one for each feature of the target."
         )
     return box[:, 0], box[:, 1]

@@ -1,4 +1,4 @@
-"""How much of records was reconstructed, beside what is guessed right without any gradient."""
+"""Result of a reconstruction attack: recovered shares, null models and the bound of Balle 2022."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InversionResult:
-    """Which columns of which records were recovered, by an attack and by guesses that see nothing.
+    """Columns of records recovered by an attack, and by null models that see no gradient.
 
     A number counts as recovered within .319 standard deviations, a category if it is equal. The
-    guesses of a batch, the attack's as each null model's, are matched with the records so that most
-    columns are recovered. Made by ``evaluate`` of the inversion attacks.
+    guesses of a batch are matched with its records so that most columns are recovered, for the
+    attack and for each null model. ``evaluate`` of the inversion attacks returns this result.
 
     Parameters
     ----------
     recovered : ndarray of bool of shape (n_rows, n_columns)
-        By the attack.
+        Whether the attack recovered each column of each row.
     nulls : dict of ndarray of bool of shape (n_rows, n_columns)
-        By each null model, on the same rows. "middle": the middle of each range, the first
-        category. "mode": the commonest values among the attacker's records, of each class if labels
-        were given. "random rows": as many of the attacker's records, of the same labels if given.
+        The same for each null model, on the same rows. "middle" guesses the middle of each range
+        and the first category. "mode" guesses the most frequent values among the attacker's
+        records, of each class if labels were given. "random rows" guesses as many of the attacker's
+        records, of the same labels if given.
     exact : ndarray of bool of shape (n_rows,)
         Whether some guess equals the row in all columns, numbers to .001 standard deviations.
     confidence : ndarray of shape (n_rows,)
-        Of the attack in the guess that was matched, from 0 to 1.
+        Confidence of the attack in the matched guess, from 0 to 1.
     batch : ndarray of int of shape (n_rows,)
-        In which batch each row was.
+        Batch of each row.
     blind : ndarray of shape (n_columns,)
-        The most that guesses without a gradient can recover of each column of these rows, even if
-        they are chosen by the rows themselves.
+        Upper bound on the share of each column of these rows that guesses without a gradient can
+        recover, even if the rows themselves choose the guesses.
     names : tuple of str
-        Of the columns.
+        Names of the columns.
     attack : str, default="inversion"
         Name of the attack, for tables.
     alpha : float, default=0.05
@@ -58,13 +59,13 @@ class InversionResult:
     share : float
         Mean share of columns that the attack recovered.
     interval : (float, float)
-        Its confidence interval; batches are independent, rows of one are not.
+        Its confidence interval, with batches as independent units.
     null_shares : dict of float
-        The same share of each null model.
+        Mean share of columns that each null model recovered.
     best_null : str
-        Which null model has the largest one.
+        The null model with the largest share.
     gain : float
-        ``share`` minus that of the best null model.
+        ``share`` minus the share of the best null model.
     gain_interval : (float, float)
         Its confidence interval, over the differences of batches.
     exact_share : float
@@ -72,8 +73,8 @@ class InversionResult:
 
     Notes
     -----
-    **Edge cases.** Of a single batch, intervals are [0, 1] and [-1, 1]. The best of the null models
-    is chosen on the rows that are attacked, in their favour.
+    **Edge cases.** With a single batch, intervals are [0, 1] and [-1, 1]. The best null model is
+    chosen on the attacked rows, which favours the null models.
 
     Examples
     --------
@@ -103,8 +104,8 @@ class InversionResult:
         for name, found in self.nulls.items():
             if found.shape != self.recovered.shape:
                 raise ValueError(
-                    f"nulls[{name!r}] has shape {found.shape}; expected {self.recovered.shape}: a "
-                    "null model must be judged on the rows of the attack."
+                    f"nulls[{name!r}] has shape {found.shape}; expected {self.recovered.shape}, "
+                    "the rows of the attack."
                 )
 
     @property
@@ -137,24 +138,25 @@ class InversionResult:
         return float(self.exact.mean())
 
     def best_rows(self, share: float = 0.25, by: str = "recovery") -> pd.DataFrame:
-        """Return how well the best rows were recovered, and by null models on the same rows.
+        """Return the recovered shares on the best rows, for the attack and the null models.
 
-        An average hides that some rows leak entirely.
+        An average may hide that some rows leak entirely.
 
         Parameters
         ----------
         share : float, default=0.25
-            Which share of the rows.
+            Share of the rows that count as best.
         by : {"recovery", "confidence"}, default="recovery"
-            The rows that were recovered best, as someone knows who has them; or those of which the
-            attack was most certain, as the attacker knows.
+            "recovery" takes the rows that were recovered best, which only the owner of the rows
+            knows. "confidence" takes the rows of which the attack was most certain, which the
+            attacker knows.
 
         Returns
         -------
         DataFrame
-            A line for the attack and for each null model: ``same_rows``, its share of columns on
-            the attack's best rows, and ``own_rows``, on as many rows that it recovered best itself.
-            A null model that is beaten on the former alone was beaten by choosing rows.
+            One line for the attack and for each null model: ``same_rows``, its share of columns on
+            the attack's best rows, and ``own_rows``, its share on its own best rows.
+            If the attack beats a null model only on ``same_rows``, the choice of rows explains it.
         """
         open_unit("share", share)
         if not isinstance(by, str) or by not in ("recovery", "confidence"):
@@ -173,12 +175,12 @@ class InversionResult:
         ).T
 
     def bound(self, guarantee: PrivacyGuarantee) -> float:
-        """Return the largest share of columns that any attack can be expected to recover.
+        """Return an upper bound on the expected share of columns that any attack recovers.
 
         Parameters
         ----------
         guarantee : PrivacyGuarantee
-            Of the gradients: each record's, under the relation zero-out or add-remove.
+            Guarantee of the gradients for each record, under the relation zero-out or add-remove.
 
         Returns
         -------
@@ -188,10 +190,11 @@ class InversionResult:
         Notes
         -----
         Let T(f) be the largest true positive rate of a membership attack at false positive rate f.
-        Whether a record's column is recovered is a test on the gradient, whose probability is at
-        most T of that if the record had contributed nothing. T is concave, so the mean over records
-        is at most T of the mean, which is what guesses achieve that do not depend on the record:
-        ``blind``. For one record among m candidates, equally probable, it reads T(1 / m).
+        "The record's column is recovered" is a test on the gradient. Its probability is at most T
+        of its probability had the record contributed nothing. T is concave, so the mean over
+        records is at most T of the mean of these probabilities. That mean is at most ``blind``,
+        since such guesses do not depend on the record. For one record among m equally probable
+        candidates, the bound is T(1 / m).
 
         References
         ----------
@@ -204,33 +207,36 @@ class InversionResult:
             raise TypeError(f"guarantee={guarantee!r} must be a PrivacyGuarantee.")
         if guarantee.relation not in ("zero_out", "add_remove"):
             raise ValueError(
-                f"guarantee.relation={guarantee.relation!r} must be 'zero_out' or 'add_remove': "
-                "the bound compares a record with none."
+                f"guarantee.relation={guarantee.relation!r} must be 'zero_out' or 'add_remove', "
+                "because the bound compares with the absence of a record."
             )
+        # Balle et al. 2022: reconstruction robustness from a bound on the trade-off function
         return float(guarantee.tpr_bound(np.minimum(self.blind, 1.0)).mean())
 
     def refutes(self, guarantee: PrivacyGuarantee, alpha: float | None = None) -> bool:
-        """Return whether more was recovered than the guarantee allows, at confidence 1 - alpha.
+        """Return whether the recovered share refutes the guarantee, at confidence 1 - alpha.
 
         Parameters
         ----------
         guarantee : PrivacyGuarantee
             See :meth:`bound`.
         alpha : float, default=None
-            The probability that a true guarantee is refuted. ``None``: the result's.
+            Probability of refuting a true guarantee. ``None`` uses the result's ``alpha``.
 
         Returns
         -------
         bool
-            By Hoeffding's inequality over batches, which must have been drawn independently.
+            True if refuted, by Hoeffding's inequality over batches, which must have been drawn
+            independently.
         """
         alpha = self.alpha if alpha is None else open_unit("alpha", alpha)
         batches = len(np.unique(self.batch))
+        # Hoeffding's inequality for the mean of independent shares in [0, 1]
         least = self.share - np.sqrt(np.log(1 / alpha) / (2 * batches))
         return bool(least > self.bound(guarantee))
 
     def columns(self) -> pd.DataFrame:
-        """Return a line for each column: shares of the attack and of null models, and ``blind``.
+        """Return one line per column: shares of the attack and of null models, and ``blind``.
 
         Returns
         -------
@@ -247,7 +253,7 @@ class InversionResult:
         Returns
         -------
         DataFrame
-            An interval is two columns; each null model has one.
+            Each interval takes two columns, each null model one.
         """
         quarter = self.best_rows()["same_rows"]
         row: dict[str, Any] = {"attack": self.attack, "n_rows": len(self.recovered)}
@@ -274,7 +280,7 @@ class InversionResult:
 
 
 def _interval(means: Float64Array, least: float, alpha: float) -> Interval:
-    """Return Student's interval of the mean of batches; an exact one if all of them are equal."""
+    """Return Student's interval of the mean of batches; an exact one if all batches are equal."""
     n, mean = len(means), float(means.mean())
     if n == 1:
         return least, 1.0

@@ -1,4 +1,4 @@
-"""Label inference: which of two labels was a record trained with?"""
+"""Label inference with label canaries: guess which label a record was trained with (Malek 2021)."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ __all__ = ["LabelCanaries", "LabelInferenceAttack", "LabelInferenceResult"]
 
 Float64Array = NDArray[np.float64]
 
-_LEAST = 1e-12  # probabilities of the target below are as good as it
-_DOUBT = 0.01  # least probability by the prior, so that its certainty never hides the target's
-# Shares of the canaries that are guessed, the most confident ones: fixed, so that no look at the
-# coins chooses among them.
+_LEAST = 1e-12  # smallest probability of the target
+_DOUBT = 0.01  # smallest probability of the prior, so that a certain prior cannot hide the target
+# Shares of the canaries, by confidence, whose guesses are counted. They are fixed, so that the
+# choice does not depend on the coins.
 _SHARES = (1.0, 0.25)
 
 
 @dataclass(frozen=True)
 class LabelCanaries:
-    """Records of which a fair coin says whether they are trained with their label or another.
+    """Label canaries: records trained with their true label or another, by a fair coin each.
 
-    Made by :meth:`drawn`.
+    Create them with :meth:`drawn`.
 
     Attributes
     ----------
     rows : ndarray of shape (n_canaries,)
-        Which records they are.
+        Indices of the canaries' records.
     label, other : ndarray of shape (n_canaries,)
-        The true label of each, and the one that it is flipped to.
+        The true label of each, and the label that it may be flipped to.
     kept : ndarray of bool of shape (n_canaries,)
         The coins: whether the true label is trained on.
     labels : ndarray of shape (n_samples,)
-        All labels to train on, those of canaries by their coins.
+        All labels to train on, with the canaries' labels set by their coins.
     whose : ndarray of shape (n_rows,), default=None
-        Which canary each of ``rows`` is of, if canaries are people with several records: one coin
-        says whether all of a person's labels are true. ``kept`` has shape (n_canaries,) then,
-        ``label`` and ``other`` have that of ``rows``.
+        Canary of each of ``rows``, if canaries are groups with several records. One coin then
+        decides whether all labels of a group are true. ``kept`` has shape (n_canaries,), and
+        ``label`` and ``other`` have the shape of ``rows``.
 
     Examples
     --------
@@ -80,20 +80,21 @@ class LabelCanaries:
         random_state: Any = None,
         groups: ArrayLike | None = None,
     ) -> LabelCanaries:
-        """Choose canaries, the label that each may be flipped to, and throw their coins.
+        """Draw canaries, the label that each may be flipped to, and their coins.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
             True labels.
         n_canaries : int
-            From 1 to n_samples. Many wrong labels make a model worse, and none of its own labels.
+            Number of canaries, from 1 to n_samples. Many wrong labels make the model worse. A label
+            is never flipped to itself.
         classes : array-like of shape (n_classes,), default=None
-            Labels to flip to. ``None``: those in ``y``.
+            Labels to flip to. ``None``: the labels in ``y``.
         random_state : int, RandomState instance or None, default=None
-            Of the choice and of the coins.
+            Seed of the choice and of the coins.
         groups : array-like of shape (n_samples,), default=None
-            Whose each record is: canaries are people then, and ``n_canaries`` counts them.
+            Group of each record. Canaries are then groups, and ``n_canaries`` counts groups.
 
         Returns
         -------
@@ -105,13 +106,13 @@ class LabelCanaries:
             known = np.unique(y if classes is None else np.asarray(classes))
         except TypeError:
             raise TypeError(
-                "y or classes holds labels that have no order, such as text beside numbers. Give "
+                "y or classes holds labels that cannot be sorted, such as text and numbers. Give "
                 "all labels one type."
             ) from None
         if len(known) < 2:
             raise ValueError(
-                f"classes must hold at least two labels, found {len(known)}. A label is flipped to "
-                "another one."
+                f"classes must hold at least two labels, found {len(known)}. Pass all labels that "
+                "may occur."
             )
         whole("n_canaries", n_canaries)
         people = protected(groups, y)
@@ -131,7 +132,7 @@ class LabelCanaries:
         labels[rows] = np.where(kept[whose], y[rows], other)
         return cls(rows, y[rows], other, kept, labels, None if groups is None else whose)
 
-    def _joined(self, evidence: Float64Array) -> Float64Array:
+    def _sum_by_canary(self, evidence: Float64Array) -> Float64Array:
         """Return each canary's evidence: the sum over its rows, shape (n_canaries,)."""
         if self.whose is None:
             return evidence
@@ -140,11 +141,11 @@ class LabelCanaries:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelInferenceResult(AttackResult):
-    """Scores of canaries with their true label, and of those with another; all figures by them.
+    """Result of label inference: scores of canaries that kept their label and of flipped ones.
 
-    It reads like an :class:`AttackResult` whose "members" are the canaries that kept their label:
-    a score above 0 guesses that. ``details`` has ``guessed`` and ``guessed_by_prior``, the shares
-    of coins that are guessed rightly with the model and without it.
+    It is an :class:`AttackResult` whose "members" are the canaries that kept their label. A score
+    above 0 is the guess that the label was kept. ``details`` has ``guessed`` and
+    ``guessed_by_prior``, the shares of coins guessed correctly with and without the model.
 
     Parameters
     ----------
@@ -161,16 +162,16 @@ class LabelInferenceResult(AttackResult):
     def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
         """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
 
-        The better of two bounds on the number of right guesses, with ``alpha / 2`` each: of all
-        coins, and of the most confident quarter. Both are exact in one training run; see
-        :func:`skprivacy.metrics.epsilon_from_guesses`.
+        It is the better of two bounds with ``alpha / 2`` each, from the number of correct guesses
+        among all coins and among the most confident quarter. Both are exact for one training run;
+        see :func:`skprivacy.metrics.epsilon_from_guesses`.
 
         Parameters
         ----------
         delta : float, default=0.0
-            Of the guarantee that is tested, in [0, 1).
+            Delta of the tested guarantee, in [0, 1).
         alpha : float, default=None
-            The error probability of the bound. ``None``: the result's.
+            Error probability of the bound. ``None`` uses the result's ``alpha``.
 
         Returns
         -------
@@ -178,36 +179,39 @@ class LabelInferenceResult(AttackResult):
             In nats, at least 0.
         """
         scores = np.concatenate([self.scores_in, self.scores_out])
-        right = np.concatenate([self.scores_in > 0, self.scores_out < 0])  # a tie is no right guess
-        # Of equally confident guesses the wrong ones come first: their place here tells the coin.
+        right = np.concatenate([self.scores_in > 0, self.scores_out < 0])  # a tie counts as wrong
+        # Among equally confident guesses, wrong ones come first. The order of the scores would
+        # reveal the coins, so it must not break ties.
         order = np.lexsort((right, -np.abs(scores)))
-        alpha = (self.alpha if alpha is None else alpha) / len(_SHARES)
+        alpha = (self.alpha if alpha is None else alpha) / len(_SHARES)  # a union bound
         n = len(scores)
         bounds = []
         for share in _SHARES:
             guessed = order[: max(1, round(share * n))]
             count = int(right[guessed].sum())
+            # Steinke et al. 2023: bound from the correct guesses of one run
             bounds.append(epsilon_from_guesses(count, len(guessed), n, delta=delta, alpha=alpha))
         return max(bounds)
 
 
 class LabelInferenceAttack(BaseEstimator):
-    """Guess which label a record was trained with, from a model and the record's features.
+    """Infer which label a record was trained with, from a model and the record's features.
 
-    That a model predicts labels well is no leakage: features tell labels. What counts is how much
-    more a model says of a record's own label than one that never saw it: the prior.
+    Good predictions do not leak labels by themselves, because features predict labels. The attack
+    therefore compares the target with a prior: a model that was not trained on the record.
 
     Parameters
     ----------
     target : fitted classifier, default=None
-        The target model; without ``predict_proba``, its predicted label is all it says.
-        None makes a template for ``clone`` and ``set_params``.
+        The target model. If it has no ``predict_proba``, its predicted label is used. None makes a
+        template for ``clone`` and ``set_params``.
     prior : classifier, default=None
-        Is cloned and fitted to the attacker's own records. ``None``: as the target.
+        Cloned and fitted to the attacker's own records. ``None`` clones the target.
     n_canaries : int, default=1000
-        How many canaries :func:`~skprivacy.audit.audit` draws; at most a quarter of the records.
+        Number of canaries that :func:`~skprivacy.audit.audit` draws, at most a quarter of the
+        records.
     random_state : int, RandomState instance or None, default=None
-        Drives the canaries and the seeds of what is trained.
+        Seed of the canaries and of the trained models.
 
     Attributes
     ----------
@@ -218,8 +222,8 @@ class LabelInferenceAttack(BaseEstimator):
 
     Notes
     -----
-    **Guarantees.** :meth:`evaluate` measures a lower bound on the epsilon of labels if the target
-    was trained on the labels of :class:`LabelCanaries`. It says nothing about membership.
+    **Guarantees.** :meth:`evaluate` measures a lower bound on the label epsilon if the target was
+    trained on the labels of :class:`LabelCanaries`. It does not measure membership.
 
     References
     ----------
@@ -256,7 +260,7 @@ class LabelInferenceAttack(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike) -> LabelInferenceAttack:
-        """Learn the prior: what features alone say of labels.
+        """Fit the prior, which predicts labels from features without the target.
 
         Parameters
         ----------
@@ -273,7 +277,7 @@ class LabelInferenceAttack(BaseEstimator):
         if self.target is None:
             raise ValueError(
                 "target=None must be the fitted model to attack. Pass it as "
-                "LabelInferenceAttack(target) or set_params(target=model)."
+                "LabelInferenceAttack(target) or by set_params(target=model)."
             )
         if not hasattr(self.target, "fit"):
             raise TypeError(f"target={self.target!r} must be a fitted classifier.")
@@ -284,7 +288,7 @@ class LabelInferenceAttack(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         learner = self.target if self.prior is None else self.prior
         if not hasattr(learner, "fit"):
-            raise TypeError(f"prior={self.prior!r} must be a classifier to be trained, or None.")
+            raise TypeError(f"prior={self.prior!r} must be a classifier, or None.")
         self.prior_ = train_clone(learner, X, y, np.arange(num_samples(X)), seed)
         self.classes_ = classes
         return self
@@ -318,34 +322,35 @@ class LabelInferenceAttack(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_records,)
-            How much larger the log odds are by the target than by the prior.
+            Log-odds under the target minus log-odds under the prior.
         """
         check_is_fitted(self, "prior_")
         X = as_records(X)
+        # Malek et al. 2021: the model's advantage over a prior that did not see the label
         by_target = self._log_odds(self.target, X, label, other, _LEAST)
         return by_target - self._log_odds(self.prior_, X, label, other, _DOUBT)
 
     def evaluate(self, X: Any, canaries: LabelCanaries) -> LabelInferenceResult:
-        """Guess the coins of canaries that the target was trained on, and return the result.
+        """Guess the coins of the canaries that the target was trained on.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_samples, n_features)
             The records that the canaries were drawn from.
         canaries : LabelCanaries
-            Whose ``labels`` the target was trained on.
+            Canaries whose ``labels`` the target was trained on.
 
         Returns
         -------
         LabelInferenceResult
-            How many coins were guessed, and what that shows.
+            Scores of the canaries, and the share of coins that were guessed.
 
         Raises
         ------
         TypeError
-            If ``canaries`` are none, such as plain labels.
+            If ``canaries`` is not a :class:`LabelCanaries`.
         ValueError
-            If all coins fell on one side.
+            If all coins agree.
         """
         if not isinstance(canaries, LabelCanaries):
             raise TypeError(
@@ -355,11 +360,14 @@ class LabelInferenceAttack(BaseEstimator):
             )
         X = as_records(X)
         if canaries.rows.max(initial=0) >= num_samples(X):
-            raise ValueError("X lacks records of canaries. Pass the same X as was fitted.")
+            raise ValueError(
+                "X has fewer records than the data of the canaries. Pass the X that the target was "
+                "fitted to."
+            )
         own = safe_indexing(X, canaries.rows)
         two = canaries.label, canaries.other
-        scores = canaries._joined(self.score_samples(own, *two))
-        by_prior = canaries._joined(self._log_odds(self.prior_, own, *two, _DOUBT))
+        scores = canaries._sum_by_canary(self.score_samples(own, *two))
+        by_prior = canaries._sum_by_canary(self._log_odds(self.prior_, own, *two, _DOUBT))
         details = {
             "n_canaries": len(scores),
             "guessed": float(np.mean((scores > 0) == canaries.kept)),
@@ -368,7 +376,8 @@ class LabelInferenceAttack(BaseEstimator):
         kept = canaries.kept
         if kept.all() or not kept.any():
             raise ValueError(
-                f"canaries: all of the {len(kept)} coins fell on one side. Draw more canaries."
+                f"canaries must hold kept and flipped labels, but all {len(kept)} coins agree. "
+                "Draw more canaries."
             )
         return LabelInferenceResult(scores[kept], scores[~kept], type(self).__name__, 0.05, details)
 

@@ -1,4 +1,4 @@
-"""Membership from predicted labels alone: how far a record is from the decision boundary."""
+"""Label-only membership inference: distance to the decision boundary, robustness to noise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._clones import asked
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from .._validation import Interval, check_random_state
 from ._decision_distance import Oracle, decision_distance
@@ -24,28 +25,28 @@ NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)
 HALVINGS = 8
 
 
+@fill_docs
 class LabelOnlyAttack(MembershipAttack):
-    """Infer membership from labels alone (Choquette-Choo et al. 2021; Li & Zhang 2021).
+    """Infer membership from predicted labels (Choquette-Choo et al. 2021; Li & Zhang 2021).
 
-    Only ``target.predict`` is queried, so hiding or rounding probabilities is no defence. A model
-    trained on a record keeps its label under larger changes.
+    Only ``target.predict`` is queried, so hiding or rounding probabilities does not defend against
+    it. A model trained on a record keeps the label under larger changes of the record.
 
     Parameters
     ----------
     target : fitted classifier, default=None
         The target model. None makes a template for ``clone`` and ``set_params``.
     method : {"noise", "boundary", "hopskipjump"}, default="noise"
-        "noise": share of perturbed copies that keep the right label, over noise of growing size.
-        "boundary": distance at which the label changes on the way to records of other classes.
-        "hopskipjump": distance to the decision boundary, approached in directions estimated from
-        labels (Chen et al. 2020); worthwhile only with some hundreds of queries. With each
-        method, records that the target labels wrongly score lowest.
+        "noise" scores the share of perturbed copies that keep the right label, over several noise
+        levels. "boundary" scores the distance at which the label changes on the way to records of
+        other classes. "hopskipjump" scores the distance to the decision boundary, approached in
+        directions estimated from labels (Chen et al. 2020); it pays off from some hundreds of
+        queries on. With each method, records that the target labels wrongly score lowest.
     n_queries : int, default=100
         Maximum number of queries for each record.
     random_state : int, RandomState instance or None, default=0
-        Seeds the noise and the paths, which are the same for every record.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        Seed of the noise and the paths, which are the same for every record.
+    %(attack_fpr)s
 
     Attributes
     ----------
@@ -57,8 +58,8 @@ class LabelOnlyAttack(MembershipAttack):
     -----
     Numeric features with more than two values are continuous: they get Gaussian noise and straight
     paths, in units of their standard deviation among the attacker's records. Binary, categorical
-    and text features are exchanged for those of other records. A distance is the square root of
-    the sum of the squared continuous distance and the number of exchanged discrete features.
+    and text features take the values of other records. A distance is the square root of the sum of
+    the squared continuous distance and the number of replaced discrete features.
 
     References
     ----------
@@ -129,9 +130,10 @@ class LabelOnlyAttack(MembershipAttack):
         rng = np.random.default_rng(self._seed)
         matrix, others, decode = encode(X, self._others)
         kept = np.zeros(len(y))
-        # the last query is the record itself
+        # one query less than n_queries, which is left for the record itself
         levels = np.sort(np.resize(NOISE_LEVELS, self.n_queries - 1))
         self.queries_ = np.full(len(y), len(levels) + 1)
+        # Choquette-Choo et al. 2021: robustness of the label to random noise
         for level in levels:
             shifted = matrix + rng.normal(size=matrix.shape[1]) * level * self._scale
             other = others[rng.integers(len(others))]
@@ -152,15 +154,20 @@ class LabelOnlyAttack(MembershipAttack):
             goal = others[self._differently_labelled(prints, y, path)]
             swap_at = rng.uniform(size=matrix.shape[1:])
 
+            # bisection of the path for the first change of the label
             inside, outside = np.zeros(len(y)), np.ones(len(y))
             for _ in range(HALVINGS):
                 middle = (inside + outside) / 2
                 keeps = (
-                    asked(self.target, "predict", decode(self._walk(matrix, goal, swap_at, middle)))
+                    asked(
+                        self.target,
+                        "predict",
+                        decode(self._move_towards(matrix, goal, swap_at, middle)),
+                    )
                     == y
                 )
                 inside, outside = np.where(keeps, middle, inside), np.where(keeps, outside, middle)
-            change = self._walk(matrix, goal, swap_at, outside) - matrix
+            change = self._move_towards(matrix, goal, swap_at, outside) - matrix
             in_units = np.where(self._continuous, change / self._scale, change != 0)
             nearest = np.minimum(nearest, np.linalg.norm(np.nan_to_num(in_units), axis=1))
         return np.where(asked(self.target, "predict", X) == y, nearest, 0.0)
@@ -189,7 +196,7 @@ class LabelOnlyAttack(MembershipAttack):
     def _differently_labelled(
         self, prints: NDArray[np.uint64], y: NDArray[Any], path: int
     ) -> NDArray[np.intp]:
-        """Choose for each record one that the target labels differently; if there is none, any.
+        """Choose for each record another one that the target labels differently, if there is one.
 
         The choice depends only on the record and the path, not on the other records of a call.
         """
@@ -202,10 +209,10 @@ class LabelOnlyAttack(MembershipAttack):
                 rows[y == c] = others[draw[y == c] % len(others)]
         return rows
 
-    def _walk(
+    def _move_towards(
         self, matrix: Float64Array, goal: Float64Array, swap_at: Float64Array, way: Float64Array
     ) -> Float64Array:
-        """Go a share ``way`` of the path to ``goal``; discrete features change at ``swap_at``."""
+        """Go the share ``way`` of the path to ``goal``; discrete features change at ``swap_at``."""
         swapped = np.where(swap_at <= way[:, None], goal, matrix)
         straight = matrix + way[:, None] * (goal - matrix)
         return np.where(self._continuous, straight, swapped)

@@ -1,4 +1,4 @@
-"""A likelihood ratio that is learned from shadow models attacked with each other."""
+"""Learned likelihood ratio: logistic regression on the scores of a self-attack of shadow models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from .._blas import one_blas_thread
+from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval
 from . import scores
@@ -32,58 +33,56 @@ Pooled = tuple[float, float]
 FLOORS = (1e-3, 0.03)
 PRIOR = 4.0
 NEIGHBOURS = (1, 5, 25)
-# Beyond these, neighbours are not worth their time: records, and differences of their features.
-MOST_SEARCHED = 10_000
-MOST_DIFFERENCES = 2e10
+# Neighbours are searched up to these sizes; beyond, the search takes more than seconds.
+MOST_SEARCHED = 10_000  # distinct records
+MOST_DIFFERENCES = 2e10  # pairs of records times features
 
 
+@fill_docs
 class LearnedRatio(ShadowedAttack):
-    """Learn to recognise members on shadow models: LiRA's and RMIA's scores, and the neighbours'.
+    """Learn on shadow models to combine the scores of LiRA and RMIA and those of neighbours.
 
-    Each shadow model is attacked with the others, and a logistic regression learns from their
-    members what the scores of :class:`LiRA` and :class:`RMIA` together say of membership. It also
-    sees how the model answers the nearest other records: if those of the same class are members,
-    they explain a rise of the record's own probability. On nearest neighbours and forests this is
-    much stronger than the scores by themselves.
+    Each shadow model is attacked with the others. A logistic regression learns, from the known
+    members of the shadow models, to predict membership from the scores of :class:`LiRA` and
+    :class:`RMIA`. Its inputs include the model's answers for the nearest other records: if
+    neighbours of the same class are members, they explain a rise of the record's own probability.
+    On nearest neighbours and forests this attack is much stronger than LiRA and RMIA.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     n_shadows : int, default=16
         Number of shadow models to train if ``pool`` is None; even, at least 4.
     pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target. It must have been trained
-        on every record that is given to ``fit`` or scored.
+        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
+        on the records given to ``fit``. None trains clones of the target. The pool must have been
+        trained on every record that is given to ``fit`` or scored.
     n_jobs : int, default=None
         Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
         Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     model_ : Pipeline
         The logistic regression.
     power_ : float
-        Share of members found in shadow models attacked with the others, by regressions that did
+        Mean share of the shadow models' members found by self-attack, with regressions that did
         not learn from the attacked model.
 
     Notes
     -----
-    The score is the log-odds of membership. Neighbours are sought among the records given to
-    ``fit``: the 25 nearest, numbers standardised and other columns as indicators. They are left out
-    for more than 10,000 distinct records, and where the search would take more than seconds.
+    The score is the log-odds of membership. Neighbours are the 25 nearest of the records given to
+    ``fit``, with standardised numbers and indicators of other columns. They are left out for more
+    than 10,000 distinct records, or if the search would take more than seconds.
 
-    **Guarantees.** Neither the target nor who its members are plays a part in what is learned, nor
-    does the order of the records.
+    **Guarantees.** What is learned depends neither on the target, nor on its members, nor on the
+    order of the records.
 
-    Learning from shadow models how to weigh a score by the difficulty of the record, neighbours
-    included, is the idea of the reference, whose attack learns from one reference model.
+    The reference learns from one reference model to calibrate a score by the difficulty of the
+    record and its neighbours. This attack extends the idea to a pool of shadow models.
 
     References
     ----------
@@ -102,12 +101,12 @@ class LearnedRatio(ShadowedAttack):
     True
     """
 
-    online = True  # every record is compared with models that were trained on it, too
+    online = True  # compares with models trained on the record, too
     _asks_of_given_records = True
 
-    # Fewer cannot be attacked with each other.
     _parameter_constraints: dict[str, Any] = {
         **ShadowedAttack._parameter_constraints,
+        # a self-attack needs at least two models beside the attacked one and its complement
         "n_shadows": [Interval(Integral, 4, None, closed="left")],
     }
 
@@ -130,16 +129,15 @@ class LearnedRatio(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
         super()._learn(X, y, member)
-        said = self.pool_._says_of(X, y)
-        self._check_known(said.trained, said.known)
-        self._tune(self._known_to_pool(said, X, y))
+        shadows = self.pool_._says_of(X, y)
+        self._check_known(shadows.trained, shadows.known)
+        self._tune(self._known_to_pool(shadows, X, y))
         if self.model_ is None:
             raise ValueError(
-                f"pool holds {self.pool_.n_shadows} shadow models, which cannot be attacked with "
-                "each other on these records; expected at least 4, and records on which all of "
-                "them differ in training. Pass a larger pool and all of its records."
+                f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
+                "and OUT models of each record of fit. Pass a larger pool and all of its records."
             )
-        self._meet(said, X, y)
+        self._learn_population(shadows, X, y)
 
     def _tune(self, known: Known) -> None:
         prints, classes = known.prints, one_label(known.y)
@@ -152,50 +150,57 @@ class LearnedRatio(ShadowedAttack):
         self._near, near = None, None
         if _searchable(known.X, len(first)):
             listed = safe_indexing(known.X, order[first])
-            self._near = _Near(Surroundings(listed, max(NEIGHBOURS)), classes[order[first]])
-            near = self._near.of(safe_indexing(known.X, order[rows]), classes[order[rows]])
+            self._near = _NeighbourPool(
+                Surroundings(listed, max(NEIGHBOURS)), classes[order[first]]
+            )
+            near = self._near.find_neighbours(
+                safe_indexing(known.X, order[rows]), classes[order[rows]]
+            )
 
         def view(attacked: int, others: list[int]) -> Float64Array:
             beside, left_out = shadow[others][:, rows], out[others][:, rows]
-            pooled = [_pooled(beside, left_out, floor) for floor in FLOORS]
-            seen = _figures(shadow[attacked, rows], beside, left_out, pooled)
+            pooled = [_pooled_variances(beside, left_out, floor) for floor in FLOORS]
+            seen = _ratio_features(shadow[attacked, rows], beside, left_out, pooled)
             if near is None:
                 return seen
-            excess = _excess(
+            excess = _excess_log_odds(
                 shadow[attacked, first], shadow[others][:, first], out[others][:, first]
             )
-            return np.hstack([seen, _around(excess, *near)])
+            return np.hstack([seen, _neighbour_excess(excess, *near)])
 
         tried = list(trials(~out))
         seen = {attacked: view(attacked, others) for attacked, others in tried}
         member = {attacked: ~out[attacked, rows] for attacked in seen}
-        self.power_ = _power(seen, member)
-        self.model_: Any = _fitted(seen, member) if self.power_ else None
+        self.power_ = _self_attack_power(seen, member)
+        self.model_: Any = _fit_regression(seen, member) if self.power_ else None
 
-    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
-        """Ask the target about the neighbours, and settle the variance of all records."""
-        target, shadow, out = self._target_logit(X, y), said.logits, said.out
-        self._pooled = [_pooled(shadow, out, floor) for floor in FLOORS]
-        self._excess = _excess(target, shadow, out)[self._places]
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+        """Compute the target's excess for the neighbours, and fix the pooled variances."""
+        target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
+        self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]
+        self._excess_log_odds = _excess_log_odds(target, shadow, out)[self._places]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        said = self.pool_._says_of(X, y)
-        self._check_known(said.trained, said.known)
-        seen = _figures(self._target_logit(X, y), said.logits, said.out, self._pooled)
+        shadows = self.pool_._says_of(X, y)
+        self._check_known(shadows.trained, shadows.known)
+        seen = _ratio_features(
+            self._target_logit(X, y), shadows.logits, shadows.out, self._pooled_variances
+        )
         if self._near is not None:
-            seen = np.hstack([seen, _around(self._excess, *self._near.of(X, one_label(y)))])
+            near = self._near.find_neighbours(X, one_label(y))
+            seen = np.hstack([seen, _neighbour_excess(self._excess_log_odds, *near)])
         return np.asarray(self.model_.decision_function(seen))
 
 
-class _Near(NamedTuple):
-    """The records among which neighbours are sought, and their classes."""
+class _NeighbourPool(NamedTuple):
+    """The records among which neighbours are searched, and their classes."""
 
     surroundings: Surroundings
     classes: NDArray[Any]
 
-    def of(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
-        """Return each record's neighbours, nearest first, and which are of its class."""
-        near = self.surroundings.of(X)
+    def find_neighbours(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
+        """Return each record's neighbours, nearest first, and whether they are of its class."""
+        near = self.surroundings.find_nearest(X)
         return near, self.classes[near] == y[:, None]
 
 
@@ -206,23 +211,23 @@ def _searchable(X: Any, n_distinct: int) -> bool:
     return 1 < n_distinct <= MOST_SEARCHED and differences <= MOST_DIFFERENCES
 
 
-def _pooled(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
+def _pooled_variances(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
     values = scores.smoothed(shadow, floor)
     return scores.pooled_variance(values, out), scores.pooled_variance(values, ~out)
 
 
-def _figures(
+def _ratio_features(
     target: Float64Array, shadow: Float64Array, out: Mask, pooled: list[Pooled]
 ) -> Float64Array:
-    """Return what is compared for each record by itself, one column each.
+    """Return the regression's inputs from each record's own log-odds.
 
-    ``pooled`` holds the variances of all records for each floor. Logarithmic beyond 1, since ratios
-    have heavy tails.
+    ``pooled`` holds the pooled variances for each floor. arcsinh makes large values logarithmic,
+    since ratios have heavy tails.
     """
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
         own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)
-        without, within = Moments.of(others, out), Moments.of(others, ~out)
+        without, within = Moments.from_values(others, out), Moments.from_values(others, ~out)
         columns.append(log_ratio(own, without, within, PRIOR, of_all))
         columns.append(standard_score(own, without, PRIOR, of_all[0]))
     p, p_all = expit(target), expit(shadow)
@@ -237,14 +242,14 @@ def _figures(
     return np.arcsinh(np.column_stack(columns))
 
 
-def _excess(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
-    """Return how far the target's log-odds are above the middle of the shadow models'."""
+def _excess_log_odds(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
+    """Return the target's log-odds minus the mean of the IN and the OUT models' means."""
     own, others = scores.smoothed(target, FLOORS[-1]), scores.smoothed(shadow, FLOORS[-1])
     return own - sum(column_means(others, of) for of in (out, ~out)) / 2
 
 
-def _around(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64Array:
-    """Return the neighbours' mean excess, by whether they are of the class, and how many are."""
+def _neighbour_excess(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64Array:
+    """Return neighbours' excess, averaged over same and other classes, and the same-class share."""
     columns = []
     for k in NEIGHBOURS:
         values, alike = excess[near[:, :k]], same[:, :k]
@@ -253,24 +258,21 @@ def _around(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64
     return np.column_stack(columns)
 
 
-def _fitted(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
+def _fit_regression(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     with one_blas_thread():
         return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
 
 
-def _power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
-    """Return the share of members found in models that the regression did not learn from.
-
-    Nor from those trained on the complements, which come next to them in a pool: they have the same
-    members, in reverse.
-    """
+def _self_attack_power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
+    """Return the mean share of members found in models that the regression did not learn from."""
     found = []
+    # A pair is left out together: its second model has the first one's non-members as members.
     for pair in {attacked // 2 for attacked in seen}:
         others = [attacked for attacked in seen if attacked // 2 != pair]
         if not others:
             return 0.0
-        model = _fitted({k: seen[k] for k in others}, {k: member[k] for k in others})
+        model = _fit_regression({k: seen[k] for k in others}, {k: member[k] for k in others})
         for attacked in set(seen) - set(others):
             score = model.decision_function(seen[attacked])
             found.append(found_members(score, member[attacked]))

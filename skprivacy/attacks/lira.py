@@ -1,4 +1,4 @@
-"""The likelihood ratio attack."""
+"""Likelihood ratio attack, LiRA (Carlini et al. 2022)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._clones import without_values
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from .._validation import Interval, raise_alone
 from . import scores
@@ -26,67 +27,59 @@ __all__ = ["LiRA"]
 FLOORS = (1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
 PRIORS = (0.0, 4.0, 16.0, math.inf)
 PRIOR_OF = {"global": PRIORS[-1], "per_example": PRIORS[0]}
-USUAL = (0.01, 16.0)
+USUAL = (0.01, 16.0)  # floor and prior where none can be chosen
 
 
+@fill_docs
 class LiRA(ShadowedAttack):
-    """Likelihood ratio attack (Carlini et al. 2022).
+    """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
 
-    Compares the target's log-odds for a record with those of shadow models that were not trained
-    on it (offline), or of models that were and models that were not (online).
+    The offline attack compares the target's log-odds for a record with those of shadow models that
+    were not trained on the record. The online attack also compares them with shadow models that
+    were.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     online : bool, default=False
-        Whether to compare also with models trained on the record. Every scored record must then be
-        among those that the pool was trained on.
+        Whether to compare with models trained on the record, too. The pool must then have been
+        trained on every scored record.
     floor : float or "auto", default="auto"
-        Added to the probability of the true class and to its complement before their logarithms
-        are taken: without it, one probability of exactly 0 or 1 dwarfs all others. "auto" chooses
-        it by what the shadow models show.
+        Added to the probability of the true class and to its complement before taking logarithms.
+        Without it, one probability of exactly 0 or 1 dwarfs all others. "auto" chooses it by
+        self-attack of the shadow models.
     variance : {"auto", "global", "per_example"}, default="auto"
-        One standard deviation for all records or one for each. "auto" chooses these, or a mean of
-        both variances, by what the shadow models show.
+        "global" uses one standard deviation for all records, "per_example" one for each. "auto"
+        chooses between these and a mean of both variances by self-attack of the shadow models.
     augment : callable, default=None
-        ``augment(X)`` returns a list of variants of the records, row by row (shifted images,
-        records with a little noise; seed the noise). Scores are summed over the records and
-        their variants, since members stand out on variants as well.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        ``augment(X)`` returns a list of variants of the records, row by row, such as shifted images
+        or records with a little (seeded) noise. Scores are summed over the records and their
+        variants, since members also stand out on variants.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     floor_ : float
         The floor in use.
     prior_ : float
-        Number of models for which the variance of all records counts in that of each: 0 for one
-        standard deviation for each record, infinity for one for all.
+        Weight, in models, of the pooled variance in each record's variance: 0 uses the record's own
+        variance, infinity the pooled variance.
     power_ : float
-        Share of members found in shadow models attacked with the others; 0 if none could be.
+        Mean share of the shadow models' members found by self-attack; 0 if it was not possible.
 
     Notes
     -----
     **Guarantees.** The score of a record that the pool was trained on depends on the shadow models
-    and the records given to ``fit``, and not on which others it is asked with.
+    and the records given to ``fit``, but not on the other records of the call.
 
-    "auto" attacks shadow models with the others, on the records given to ``fit``, and takes what
-    finds most members on average over false positive rates from 1% to 100% on a logarithmic scale.
-    The target and its members play no part, so the choice does not bias the attack. Where it
-    cannot be made (a pool of two models, or one that does not know these records) it is a floor of
-    0.01 and a prior of 16 models.
+    "auto" attacks each shadow model with the others, on the records given to ``fit``. It takes the
+    setting with the highest true positive rate, averaged over false positive rates from 1% to 100%
+    on a logarithmic scale. The target and its members play no part, so the choice does not bias the
+    attack. If no self-attack is possible (a pool of two models, or records outside the pool), the
+    floor is 0.01 and the prior 16 models.
 
     References
     ----------
@@ -142,9 +135,9 @@ class LiRA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        said = self.pool_._says_of(X, y)
-        self._tune(self._known_to_pool(said, X, y))
-        self._meet(said, X, y)
+        shadows = self.pool_._says_of(X, y)
+        self._tune(self._known_to_pool(shadows, X, y))
+        self._learn_population(shadows, X, y)
 
     def _tune(self, known: Known) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
@@ -158,7 +151,8 @@ class LiRA(ShadowedAttack):
             for floor in floors
         ]
         found = known.rehearsal.powers(variants)
-        best = max(sorted(found, key=_unusual), key=found.__getitem__)  # the most usual of equals
+        # among equal powers, the setting nearest to the default
+        best = max(sorted(found, key=_distance_from_default), key=found.__getitem__)
         (self.floor_, self.prior_), self.power_ = best, found[best]
 
     def _compared(
@@ -168,18 +162,20 @@ class LiRA(ShadowedAttack):
         out: NDArray[np.bool_],
         priors: Iterable[float],
     ) -> Iterator[NDArray[np.float64]]:
-        """Yield the score for each prior, of the same moments."""
-        without = Moments.of(shadow, out)
-        within = Moments.of(shadow, ~out) if self.online else None
+        """Yield the scores for each prior, from the same moments."""
+        # Carlini et al. 2022, Algorithm 1, lines 10 to 13: means and variances; the offline attack
+        # omits lines 10 and 12
+        without = Moments.from_values(shadow, out)
+        within = Moments.from_values(shadow, ~out) if self.online else None
         for prior in priors:
             if within is None:
                 yield standard_score(target, without, prior)
             else:
                 yield log_ratio(target, without, within, prior)
 
-    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
-        """Settle the variance of all records, so that no score depends on what else is asked."""
-        shadow, out = scores.smoothed(said.logits, self.floor_), said.out
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+        """Fix the pooled variances, so that no score depends on the other records of a call."""
+        shadow, out = scores.smoothed(shadows.logits, self.floor_), shadows.out
         self._pooled = scores.pooled_variance(shadow, out), scores.pooled_variance(shadow, ~out)
 
     @property
@@ -187,15 +183,16 @@ class LiRA(ShadowedAttack):
         return scores.lira_online if self.online else scores.lira_offline
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        said = self.pool_._says_of(X, y)
-        out = said.out
+        shadows = self.pool_._says_of(X, y)
+        out = shadows.out
         if self.online:
-            self._check_known(said.trained, said.known)
+            self._check_known(shadows.trained, shadows.known)
         total = np.zeros(len(y))
-        for query, known in [(X, said.logits), *((q, None) for q in self._variants(X))]:
+        # Section IV-C of the paper: spherical Gaussians over augmentations, so that scores add up
+        for query, known in [(X, shadows.logits), *((q, None) for q in self._variants(X))]:
             target = self._target_logit(query, y)
             shadow = self.pool_.logits(query, y) if known is None else known
-            for rows in parts_of(len(y)):  # each step holds the answers of all models once more
+            for rows in parts_of(len(y)):  # bounds the memory: each step copies all models' logits
                 total[rows] += self._compare(
                     scores.smoothed(target[rows], self.floor_),
                     scores.smoothed(shadow[:, rows], self.floor_),
@@ -213,14 +210,13 @@ class LiRA(ShadowedAttack):
         except TypeError as error:
             raise_alone(
                 TypeError(
-                    f"augment={self.augment!r} must take records and return a list of variants of "
-                    f"them. It failed: {without_values(error)}"
+                    f"augment={self.augment!r} must return a list of variants of the records that "
+                    f"it is given. It failed: {without_values(error)}"
                 )
             )
 
 
-def _unusual(setting: tuple[float, float]) -> float:
-    """Return a distance from the usual setting."""
+def _distance_from_default(setting: tuple[float, float]) -> float:
     floor, prior = setting
     return abs(math.log(max(floor, 1e-12) / USUAL[0])) + abs(
         math.atan(prior / USUAL[1]) - math.pi / 4

@@ -1,4 +1,4 @@
-"""Membership inference against generators that keep marginals."""
+"""Membership inference on marginal-based generators: MAMA-MIA (Golob et al. 2024)."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from ._records import as_records, fingerprints, num_samples, safe_indexing
 
 __all__ = ["MarginalAttack"]
 
-_ALONE = "counts alone tell where people are many. Pass some, or use NearestGenerated."
+_ALONE = "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
 
 
 class MarginalAttack(GeneratorAttack):
-    """How much more often a record's cells are generated than they occur (MAMA-MIA, Golob 2024).
+    """Compare the generated and the population's counts of a record's cells: MAMA-MIA (Golob 2024).
 
-    A generator that counts some columns together shows a record in the cells that it is in, however
-    far each synthetic record is from it. Which columns are counted together is learned by fitting
-    the synthesizer to records of the attacker's own, several times: tables weigh as much as they
-    are chosen often.
+    A generator that measures marginals reveals a record in the counts of its cells, even if no
+    synthetic record is near it. To learn which columns the generator counts together, the attack
+    fits the synthesizer several times to the attacker's own records. A marginal has the weight of
+    how often it is chosen.
 
     Parameters
     ----------
     synthesizer : estimator with ``fit`` and ``cliques_``, default=None
-        The kind that is attacked, with its settings, such as a
-        :class:`~skprivacy.synthesis.PrivateSynthesizer`; cloned, without a budget. ``None``: all
-        columns and all pairs weigh the same.
+        An unfitted copy of the attacked synthesizer with its settings, such as a
+        :class:`~skprivacy.synthesis.PrivateSynthesizer`; cloned, without a budget. ``None`` gives
+        all columns and all pairs of columns the same weight.
     n_shadows : int, default=5
         Number of such fits, each on a random half of the reference records.
     n_bins : int, default=20
-        About how many cells a column of numbers has.
+        Approximate number of cells of a numeric column.
     random_state : int, RandomState instance or None, default=None
-        Of the halves.
+        Seed of the halves.
 
     Attributes
     ----------
     weights_ : dict of tuple to float
-        How often each table was chosen, by the names of its columns.
+        Share of fits that chose each marginal, by the names of its columns.
 
     References
     ----------
@@ -79,7 +79,7 @@ class MarginalAttack(GeneratorAttack):
         self.random_state = random_state
 
     def fit(self, generated: Any, reference: Any) -> MarginalAttack:
-        """Count generated records and the attacker's own.
+        """Count the cells of generated records and of the attacker's own.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class MarginalAttack(GeneratorAttack):
         whole("n_bins", self.n_bins, 2)
         generated, reference = checked(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
-        made, known = cells.of(generated, "generated"), cells.of(reference, "reference")
+        made, known = cells.encode(generated, "generated"), cells.encode(reference, "reference")
         weights = self._weights(cells, reference)
         places = {name: i for i, name in enumerate(cells.names)}
         queries = [tuple(places[c] for c in names) for names in weights]
@@ -118,34 +118,33 @@ class MarginalAttack(GeneratorAttack):
         for _ in range(self.n_shadows):
             half = random.permutation(n)[: max(n // 2, 2)]
             shadow = unpaid(self.synthesizer).fit(safe_indexing(reference, half))
-            chosen.update({*_named(shadow, cells, reference)})
+            chosen.update({*_marginal_names(shadow, cells, reference)})
         return {names: count / self.n_shadows for names, count in chosen.items()}
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "cells_")
         X = as_records(X, name)
-        codes = self.cells_.of(X, name)
-        itself = np.isin(fingerprints(X), self._known)  # one of equal records is left out
+        codes = self.cells_.encode(X, name)
+        itself = np.isin(fingerprints(X), self._known)  # leaves out the scored record itself
         found = np.zeros(len(codes))
+        # Golob et al. 2024 (MAMA-MIA): weighted ratios of counts of the record's cells, here as a
+        # sum of logarithms
         for weight, (made, known) in zip(self.weights_.values(), self.tables_, strict=True):
-            seen = (made.of(codes) + 0.5) / (made.total + 1)
-            usual = (known.of(codes) - itself + 0.5) / (known.total + 1)
+            seen = (made.count(codes) + 0.5) / (made.total + 1)
+            usual = (known.count(codes) - itself + 0.5) / (known.total + 1)
             found += weight * np.log(seen / usual)
         return found
 
 
-def _named(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
-    """Return the tables of a synthesizer by the names of the records' columns.
-
-    Columns of an array have none, and are those of the schema by their places.
-    """
+def _marginal_names(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
+    """Return the names of each marginal's columns; for arrays, by position in the schema."""
     if isinstance(reference, pd.DataFrame) or not hasattr(shadow, "schema_"):
         own = dict(zip(cells.names, cells.names, strict=True))
     else:
         own = dict(zip(shadow.schema_, cells.names, strict=True))
     if unknown := {name for names in shadow.cliques_ for name in names} - set(own):
         raise ValueError(
-            f"synthesizer counts {sorted(map(str, unknown))}, and reference has the columns "
-            f"{list(own)}. Pass records with the columns that it is fitted to."
+            f"synthesizer counts the columns {sorted(map(str, unknown))}, but reference has "
+            f"{list(own)}. Pass records with the columns that the synthesizer is fitted to."
         )
     return [tuple(own[name] for name in names) for names in shadow.cliques_]

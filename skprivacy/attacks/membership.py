@@ -1,4 +1,4 @@
-"""The base of all membership attacks: a score, a calibrated threshold and a decision."""
+"""Base of membership inference attacks (score, threshold, decision), and the loss threshold."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class MembershipAttack(ABC, BaseEstimator):
     target: Any
     fpr: float | None
 
-    # Whether only probabilities (or, of LabelOnlyAttack, labels) of classes will do. Attacks that
-    # compare one number for each record take it from whatever the target gives.
+    # Whether the attack needs class probabilities (LabelOnlyAttack: labels). Attacks that compare
+    # one number per record also accept margins, densities, residuals and distances.
     _needs_classes: ClassVar[bool] = True
-    # Whether ``fit`` cannot do without ``member``.
+    # Whether ``fit`` requires ``member``.
     _needs_members: ClassVar[bool] = False
 
     _parameter_constraints: dict[str, Any] = {
@@ -50,15 +50,15 @@ class MembershipAttack(ABC, BaseEstimator):
     }
 
     def fit(self, X: Any, y: Any, member: ArrayLike | None = None) -> MembershipAttack:
-        """Learn from what the attacker knows.
+        """Fit the attack to the attacker's records and set ``threshold_``.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
             Records like the target's training records.
         y : array-like of shape (n_records,) or (n_records, n_outputs)
-            What the target predicts: their classes, of the type the target was fitted with, or
-            numbers. None for models that are fitted without it.
+            Their true classes, of the type the target was fitted with, or target values. None for
+            models that are fitted without ``y``.
         member : array-like of bool of shape (n_records,), default=None
             Whether each record was in the target's training set. None: the attacker does not know.
 
@@ -74,19 +74,19 @@ class MembershipAttack(ABC, BaseEstimator):
 
         Notes
         -----
-        A label that the target does not know has probability 0, so its records pass for
+        A label that the target does not know has probability 0, so its records score like
         non-members; a warning gives their number.
 
-        Sets ``threshold_``, the lowest score that ``predict`` calls a member. With ``member``, it
-        maximises TPR minus FPR on these records; otherwise, at most a share ``fpr`` of these
-        records is called members. If some of them are members, the false positive rate is lower
-        still. Attacks with a rule of their own describe it.
+        ``threshold_`` is the lowest score that ``predict`` calls a member. With ``member``, it
+        maximises TPR minus FPR on these records. Otherwise at most a share ``fpr`` of these records
+        is called members, so the false positive rate is even lower if some of them are members.
+        Attacks with another rule describe it.
         """
         self._validate_params()
         if self.target is None:
             raise ValueError(
                 "target=None must be the fitted model to attack. Pass it as "
-                f"{type(self).__name__}(target) or set_params(target=model)."
+                f"{type(self).__name__}(target) or by set_params(target=model)."
             )
         X = as_records(X)
         self._check_target(X, y)
@@ -96,7 +96,7 @@ class MembershipAttack(ABC, BaseEstimator):
         with undone_on_error(self):
             self.classes_ = self._all_classes(self._target_classes(X), y)
             self._learn(X, y, known)
-            self.threshold_ = self._calibrated(X, y, known)
+            self.threshold_ = self._calibrate(X, y, known)
         return self
 
     def score_samples(self, X: Any, y: Any) -> Float64Array:
@@ -105,9 +105,9 @@ class MembershipAttack(ABC, BaseEstimator):
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            The records that are asked about.
+            Records to score.
         y : array-like of shape (n_records,) or (n_records, n_outputs)
-            True classes or numbers, as in ``fit``.
+            True classes or target values, as in ``fit``.
 
         Returns
         -------
@@ -121,14 +121,14 @@ class MembershipAttack(ABC, BaseEstimator):
         return self._score(X, y)
 
     def predict(self, X: Any, y: Any) -> NDArray[np.bool_]:
-        """Return True for each record called a member.
+        """Return True for each record that the attack calls a member.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            The records that are asked about.
+            Records to score.
         y : array-like of shape (n_records,) or (n_records, n_outputs)
-            True classes or numbers, as in ``fit``.
+            True classes or target values, as in ``fit``.
 
         Returns
         -------
@@ -138,25 +138,25 @@ class MembershipAttack(ABC, BaseEstimator):
         return self.score_samples(X, y) >= self.threshold_
 
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
-        """Attack records whose membership is known and return the result.
+        """Attack records of known membership and return the result.
 
         Parameters
         ----------
         X_in, y_in : array-like
-            Records of the target's training set, as in ``fit``.
+            Members: records of the target's training set, as in ``fit``.
         X_out, y_out : array-like
-            Records like them that were not in it.
+            Non-members from the same population.
 
         Returns
         -------
         AttackResult
-            With the scores of both.
+            The scores of both samples.
 
         Notes
         -----
         Both samples are scored in one call. ``details["in_both"]`` counts the non-members that
-        equal a member: they are kept, since dropping them from one sample only would make the
-        samples distinguishable without any leakage.
+        equal a member. They stay in the sample, since dropping them from one sample only would make
+        the samples distinguishable without any leakage.
         """
         check_is_fitted(self, "threshold_")
         X_in, X_out = as_records(X_in, "X_in"), as_records(X_out, "X_out")
@@ -165,12 +165,12 @@ class MembershipAttack(ABC, BaseEstimator):
         if parts[0].shape[1:] != parts[1].shape[1:] or not (parts[0].ndim and parts[1].ndim):
             raise ValueError(
                 f"y_in and y_out have shapes {parts[0].shape} and {parts[1].shape}; expected the "
-                "same but for the number of records."
+                "same shape except for the number of records."
             )
         try:
             y = np.concatenate(parts)
         except TypeError:
-            raise TypeError("y_in and y_out must have labels of one type.") from None
+            raise TypeError("y_in and y_out must have labels of the same type.") from None
         values = self.score_samples(concat(X_in, X_out), y)
         details = {
             "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),
@@ -180,37 +180,35 @@ class MembershipAttack(ABC, BaseEstimator):
 
     @property
     def _name(self) -> str:
-        """The name under which results are reported."""
+        """Name of the attack in results."""
         return type(self).__name__
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        """Learn what ``_score`` needs; nothing by default."""
+        """Learn from the attacker's records what ``_score`` needs; nothing by default."""
 
     def _check_target(self, X: Any, y: Any) -> None:
-        """Refuse a target that is not fitted, or gives nothing that this attack can use."""
+        """Refuse a target that is not fitted, or whose answers this attack cannot use."""
         classes = self._target_classes(X)
         if classes is not None and np.ndim(y) == 1:
             return
-        asked, kind = (
-            self._target_answers(X, targets_of(y, num_samples(X))),
-            type(self.target).__name__,
-        )
+        asked = self._target_answers(X, targets_of(y, num_samples(X)))
+        kind = type(self.target).__name__
         if y is None and asked.needs_y:
             raise ValueError(
-                f"y=None must be what {kind} predicts: {asked.name} are compared with it. Pass y "
-                "in the form the target was fitted with."
+                f"y=None must be what {kind} predicts, to compare its {asked.name} with it. Pass "
+                "y in the form the target was fitted with."
             )
         if self._needs_classes:
             raise TypeError(
-                f"{type(self).__name__} needs the class of each record, and {kind} gives "
-                f"{asked.name}, or y has not one for each. Use LossThreshold, LiRA, RMIA or "
-                "StrongestAttack."
+                f"{type(self).__name__} needs the class of each record, but {kind} returns "
+                f"{asked.name}, or y does not hold one class per record. Use LossThreshold, LiRA, "
+                "RMIA or StrongestAttack."
             )
         if classes is None:
             check_is_fitted(self.target)
 
     def _target_classes(self, X: Any) -> Any:
-        """Return the classes of a target that has one list of them, else None."""
+        """Return the target's classes, or None if it has none or several lists."""
         classes = getattr(askable(self.target, X), "classes_", None)
         return None if isinstance(classes, list) else classes
 
@@ -224,7 +222,7 @@ class MembershipAttack(ABC, BaseEstimator):
     def _target_answers(self, X: Any, y: NDArray[Any]) -> Answers:
         return answers_of(askable(self.target, X), y)
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return choose_threshold(self._score(X, y), member, self.fpr)
 
     @abstractmethod
@@ -237,7 +235,7 @@ class MembershipAttack(ABC, BaseEstimator):
         return proba, label_columns(y, self.classes_)
 
     def _target_minus_loss(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        """Return how well the target's answers fit, whatever it answers; higher for members."""
+        """Return minus the target's loss on each record, for any kind of answer."""
         model = askable(self.target, X)
         return answers_of(model, y).minus_losses(model, X, y, self.classes_)
 
@@ -252,28 +250,28 @@ class MembershipAttack(ABC, BaseEstimator):
 class LossThreshold(MembershipAttack):
     """Call a record a member if the target's loss on it is low (Yeom et al. 2018).
 
-    The loss is whatever the target's answers tell: the log-loss of class probabilities, its mean
-    over the labels of a multi-label classifier, minus the margin of ``decision_function``, the
-    size of a regressor's residual, minus the log-density of ``score_samples``, or the distance
-    from the nearest centre of a cluster.
+    The loss depends on the target: the log-loss of class probabilities, its mean over the labels
+    of a multi-label classifier, minus the margin of ``decision_function``, the size of a
+    regressor's residual, minus the log-density of ``score_samples``, or the distance from the
+    nearest cluster centre.
 
     Parameters
     ----------
     target : fitted model, default=None
         The target model. None makes a template for ``clone`` and ``set_params``.
     training_loss : float, default=None
-        Mean loss of the target on its training records, as its owner may publish it.
-        ``predict`` calls records members whose loss is no larger: the rule of the paper. None: the
-        loss that the target itself expects on the records given to ``fit``, the mean entropy of
-        its predictions, stands in for it; it is usually larger, and calls more records members.
-        Of models without class probabilities it is the mean loss on these records.
+        Mean loss of the target on its training records, as its owner may publish it. ``predict``
+        calls a record a member if its loss is at most this value: the rule of the paper. None
+        replaces it by the loss that the target expects on the records given to ``fit``: the mean
+        entropy of its predictions, which is usually larger, so more records are called members. For
+        models without class probabilities, None uses the mean loss on these records.
     fpr : float, default=None
-        False positive rate that ``predict`` aims at instead. It calls nobody if more records than
-        that share the lowest loss, as those of trees often do.
+        False positive rate that ``predict`` aims at instead. No record is called a member if a
+        larger share of records ties for the lowest loss, as often happens with trees.
 
     Notes
     -----
-    Both rules are for attackers who know no member: if ``fit`` is given ``member``, the threshold
+    Both rules are for attackers who know no member. If ``fit`` is given ``member``, the threshold
     is the best one for these records.
 
     References
@@ -308,11 +306,12 @@ class LossThreshold(MembershipAttack):
         self.training_loss = training_loss
         self.fpr = fpr
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         if member is not None or self.fpr is not None:
-            return super()._calibrated(X, y, member)
+            return super()._calibrate(X, y, member)
         if self.training_loss is not None:
-            # rounding must not exclude records whose loss is the mean, as where all are equal
+            # Yeom et al. 2018, threshold adversary: member if the loss is at most the training
+            # loss. 1e-12 keeps records whose loss equals the mean despite rounding.
             return -self.training_loss - 1e-12
         if self._target_answers(X, y) is not PROBABILITIES:
             return float(self._score(X, y).mean()) - 1e-12
@@ -331,7 +330,7 @@ def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
         )
     if known.all() or not known.any():
         raise ValueError(
-            f"member must hold both True and False; got {bool(known.all())} only. Leave it None if "
+            f"member must hold both True and False; got only {bool(known.all())}. Leave it None if "
             "membership is not known."
         )
     return known
@@ -340,16 +339,16 @@ def _check_member(member: ArrayLike, n_records: int) -> NDArray[np.bool_]:
 def choose_threshold(
     values: Float64Array, member: NDArray[np.bool_] | None, fpr: float | None
 ) -> float:
-    """Return the best threshold for known members, else the one that calls a share ``fpr``."""
+    """Return the best threshold for known members, else one that calls a share ``fpr`` members."""
     if unknown := int(np.isnan(values).sum()):
         raise ValueError(
-            f"X holds {unknown} records whose scores are NaN: their numbers are too large for the "
-            "target. Scale them as its training records were scaled, or leave them out."
+            f"X holds {unknown} records whose scores are NaN, because their values are too large "
+            "for the target. Scale them as its training records were scaled, or leave them out."
         )
     if member is not None:
         false, true, cuts = metrics.roc(values[member], values[~member])
         return float(cuts[np.argmax(true - false)])
-    assert fpr is not None  # only attacks with a rule of their own may leave it out
+    assert fpr is not None  # attacks with fpr=None override _calibrate
     cuts = np.append(np.unique(values), np.inf)
     share = 1 - np.searchsorted(np.sort(values), cuts) / len(values)
     return float(cuts[share <= fpr][0])

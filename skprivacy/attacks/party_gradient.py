@@ -1,4 +1,4 @@
-"""What a party sends in federated learning, simulated: the mean gradient of its records."""
+"""Gradient that a party sends in federated learning, to simulate it for reconstruction attacks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def party_gradient(
     noise_multiplier: float = 0.0,
     random_state: Any = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the gradient that a party with these records sends, to attack it.
+    """Compute the gradient that a party with these records sends, to attack it.
 
     It is the mean of the records' gradients, each clipped if ``max_grad_norm`` is given, plus
     normal noise of standard deviation ``noise_multiplier * max_grad_norm / n_records``. The noise
-    is for measurements: it protects nobody.
+    is for experiments only and gives no privacy guarantee.
 
     Parameters
     ----------
@@ -42,16 +42,16 @@ def party_gradient(
     loss : callable, default=None
         See :class:`GradientInversion`.
     max_grad_norm : float, default=None
-        What the gradient of each record is clipped to. None: not.
+        Norm to which the gradient of each record is clipped. None: not clipped.
     noise_multiplier : float, default=0.0
         Standard deviation of the noise on the sum, in units of ``max_grad_norm``.
     random_state : int, Generator or None, default=None
-        Of the noise.
+        Seed of the noise.
 
     Returns
     -------
     dict of ndarray
-        By the names of the target's weights, in their order.
+        The gradient by the names of the target's weights, in their order.
 
     Examples
     --------
@@ -66,8 +66,8 @@ def party_gradient(
     not_negative("noise_multiplier", noise_multiplier)
     if noise_multiplier and max_grad_norm is None:
         raise ValueError(
-            f"noise_multiplier={noise_multiplier!r} is in units of max_grad_norm, which is None. "
-            "Pass what gradients are clipped to."
+            f"noise_multiplier={noise_multiplier!r} needs max_grad_norm, its unit. Pass the norm "
+            "to which gradients are clipped."
         )
     with torch_is_named():
         from ._loss_gradients import LossGradients
@@ -83,24 +83,24 @@ def party_gradient(
 
 
 def gradient_of_step(before: Any, after: Any, learning_rate: float) -> Any:
-    """Return the gradient that one step of gradient descent followed, from the weights around it.
+    """Compute the gradient of one step of gradient descent from the weights before and after it.
 
     Parameters
     ----------
     before, after : list or dict of arrays
-        Weights before the step and after it, alike.
+        Weights before and after the step, in the same structure.
     learning_rate : float
-        The size of the step, without momentum.
+        Learning rate of the step, without momentum.
 
     Returns
     -------
     list or dict of ndarray
-        As ``before`` is.
+        The gradient, in the structure of ``before``.
 
     Raises
     ------
     ValueError
-        If they are not alike, or the size is not positive.
+        If the structures or shapes differ, or the learning rate is not positive.
 
     Examples
     --------
@@ -116,23 +116,28 @@ def gradient_of_step(before: Any, after: Any, learning_rate: float) -> Any:
             )
     if isinstance(before, Mapping) != isinstance(after, Mapping) or len(before) != len(after):
         raise ValueError(
-            "before and after must be two lists of equally many arrays, or two dicts of the same."
+            "before and after must be two lists of equally many arrays, or two dicts with the same "
+            "keys."
         )
     if isinstance(before, Mapping):
         if set(before) != set(after):
             raise ValueError(
-                f"before has the keys {sorted(before)}, after {sorted(after)}; expected the same."
+                f"before has the keys {sorted(before)} and after {sorted(after)}; expected the "
+                "same keys."
             )
-        return {key: _step(before[key], after[key], learning_rate) for key in before}
-    return [_step(b, a, learning_rate) for b, a in zip(before, after, strict=True)]
+        return {key: _gradient_of_weight(before[key], after[key], learning_rate) for key in before}
+    return [_gradient_of_weight(b, a, learning_rate) for b, a in zip(before, after, strict=True)]
 
 
-def _step(before: Any, after: Any, learning_rate: float) -> NDArray[Any]:
+def _gradient_of_weight(before: Any, after: Any, learning_rate: float) -> NDArray[Any]:
     old, new = (_as_array(value) for value in (before, after))
     if not all(np.issubdtype(weight.dtype, np.number) for weight in (old, new)):
         raise TypeError(f"before and after must hold numbers, not {old.dtype} and {new.dtype}.")
     if old.shape != new.shape:
-        raise ValueError(f"A weight has shape {old.shape} before and {new.shape} after the step.")
+        raise ValueError(
+            f"before has an array of shape {old.shape} and after of shape {new.shape}; expected "
+            "equal shapes."
+        )
     return np.asarray((old - new) / learning_rate)
 
 

@@ -1,4 +1,4 @@
-"""Property inference: what a model reveals about its training set as a whole."""
+"""Property inference: infer the share of a group in a training set (Ateniese et al. 2015)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["PropertyAttack", "PropertyInference"]
 
 
 class PropertyAttack(BaseEstimator):
-    """Base of attacks that learn a property from shadow sets, every second of which has it.
+    """Base of attacks that learn a property from shadow sets with and without it.
 
     A subclass implements ``_check_parameters``, ``_learn`` and ``decision_function``.
     """
@@ -44,7 +44,7 @@ class PropertyAttack(BaseEstimator):
     def fit(
         self, X: Any, y: Any, group: Any, shares: tuple[float, float] = (0.5, 0.8)
     ) -> PropertyAttack:
-        """Draw shadow sets of both kinds, and learn to tell them apart by what is made of them.
+        """Draw shadow sets with and without the property, and train the attack model on them.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class PropertyAttack(BaseEstimator):
         y : array-like of shape (n_records,)
             Their classes.
         group : array-like of bool of shape (n_records,)
-            Whether each record belongs to the group whose share is to be inferred.
+            Whether each record belongs to the group whose share is inferred.
         shares : (float, float), default=(0.5, 0.8)
             Share of the group in sets without and with the property.
 
@@ -65,8 +65,8 @@ class PropertyAttack(BaseEstimator):
         Raises
         ------
         ValueError
-            If ``group`` does not hold both True and False (or 1 and 0) and nothing else, or there
-            are too few records for a share.
+            If ``group`` does not consist of both True and False (or 1 and 0), or there are too few
+            records for a share.
         """
         rng = check_random_state(self.random_state)
         self._check_parameters()
@@ -82,10 +82,10 @@ class PropertyAttack(BaseEstimator):
         check_one_type("y", y)
         if group.all() or not group.any():
             raise ValueError(
-                f"group must hold both True and False; got {bool(group.all())} only. Pass records "
+                f"group must hold both True and False; got only {bool(group.all())}. Pass records "
                 "of the group and others."
             )
-        for share in given:  # before anything is drawn
+        for share in given:  # refuses a share before any random draw
             self._counts(group, share)
         with undone_on_error(self):
             self.classes_ = np.unique(y)
@@ -93,12 +93,12 @@ class PropertyAttack(BaseEstimator):
         return self
 
     def predict(self, target: Any) -> bool:
-        """Return whether the target's records probably had the property.
+        """Return whether the target's records probably have the property.
 
         Parameters
         ----------
         target : fitted classifier or Updates
-            What is attacked, as in ``decision_function``.
+            The target, as in ``decision_function``.
 
         Returns
         -------
@@ -108,31 +108,31 @@ class PropertyAttack(BaseEstimator):
         return self.decision_function(target) > 0
 
     def evaluate(self, models_with: list[Any], models_without: list[Any]) -> AttackResult:
-        """Attack targets made with and without the property; each of them is one trial.
+        """Attack targets with and without the property; each target is one trial.
 
         Parameters
         ----------
         models_with, models_without : list of fitted classifiers, or of Updates
-            Targets whose records had, or had not, the property.
+            Targets whose records have, or do not have, the property.
 
         Returns
         -------
         AttackResult
-            With a score for each.
+            With one score per target.
         """
         return AttackResult(
-            self._judged("models_with", models_with),
-            self._judged("models_without", models_without),
+            self._score_targets("models_with", models_with),
+            self._score_targets("models_without", models_without),
             type(self).__name__,
         )
 
-    def _judged(self, name: str, models: Any) -> NDArray[np.float64]:
+    def _score_targets(self, name: str, models: Any) -> NDArray[np.float64]:
         targets = sequence(name, models)
         if not targets:
-            raise ValueError(f"{name}={models!r} must hold a model at least.")
-        return np.array([self._judged_one(f"{name}[{i}]", t) for i, t in enumerate(targets)])
+            raise ValueError(f"{name}={models!r} must hold at least one model.")
+        return np.array([self._score_target(f"{name}[{i}]", t) for i, t in enumerate(targets)])
 
-    def _judged_one(self, name: str, target: Any) -> float:
+    def _score_target(self, name: str, target: Any) -> float:
         try:
             return self.decision_function(target)
         except (TypeError, ValueError) as error:
@@ -141,17 +141,17 @@ class PropertyAttack(BaseEstimator):
 
     @abstractmethod
     def decision_function(self, target: Any) -> float:
-        """Return the log-odds that the target's records had the property.
+        """Return the log-odds that the target's records have the property.
 
         Parameters
         ----------
         target : object
-            What is attacked.
+            The target.
 
         Returns
         -------
         float
-            Above 0 if they probably had.
+            Above 0 if they probably have it.
         """
 
     @abstractmethod
@@ -161,7 +161,7 @@ class PropertyAttack(BaseEstimator):
     def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None: ...
 
     def _size(self, n_records: int) -> int:
-        """Return the number of records in a shadow set, drawn from so many."""
+        """Return the size of a shadow set that is drawn from ``n_records`` records."""
         return self.n_train or n_records // 4
 
     def _shadow_sets(
@@ -169,12 +169,14 @@ class PropertyAttack(BaseEstimator):
     ) -> tuple[NDArray[np.bool_], list[tuple[NDArray[np.intp], int]]]:
         """Return which shadow sets have the property, and their records and seeds."""
         has_property = np.arange(self.n_shadows) % 2 == 1
-        return has_property, [self._drawn(group, shares[int(it)], rng) for it in has_property]
+        return has_property, [
+            self._draw_shadow_set(group, shares[int(it)], rng) for it in has_property
+        ]
 
-    def _drawn(
+    def _draw_shadow_set(
         self, group: NDArray[np.bool_], share: float, rng: Any
     ) -> tuple[NDArray[np.intp], int]:
-        """Return the records of one shadow set, and a seed for what is made of it."""
+        """Draw the records of one shadow set, and the seed of its model."""
         n_group, n_others = self._counts(group, share)
         rows = np.r_[
             rng.permutation(np.flatnonzero(group))[:n_group],
@@ -183,18 +185,18 @@ class PropertyAttack(BaseEstimator):
         return rows, int(rng.randint(2**31 - 1))
 
     def _counts(self, group: NDArray[np.bool_], share: float) -> tuple[int, int]:
-        """Return how many records of the group, and how many others, make a shadow set."""
+        """Return the numbers of records of the group and of others in a shadow set."""
         n_train = self._size(len(group))
         n_group = round(share * n_train)
         if n_group > group.sum() or n_train - n_group > (~group).sum():
             raise ValueError(
-                f"share={share:g} of n_train={n_train} records needs {n_group} records of the "
-                f"group and {n_train - n_group} others; X has {group.sum()} and "
-                f"{(~group).sum()}. Lower n_train or pass more records."
+                f"share={share:g} of n_train={n_train} needs {n_group} records of the group and "
+                f"{n_train - n_group} others; X has {group.sum()} and {(~group).sum()}. Lower "
+                "n_train or pass more records."
             )
         return n_group, n_train - n_group
 
-    def _taught(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
+    def _fit_attack_model(self, views: NDArray[np.float64], has_property: NDArray[np.bool_]) -> Any:
         default = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
         base = default if self.attack_model is None else self.attack_model
         if not hasattr(base, "fit"):
@@ -207,20 +209,20 @@ class PropertyAttack(BaseEstimator):
 
 
 class PropertyInference(PropertyAttack):
-    """Infer from a model which of two mixtures its training set was drawn from.
+    """Infer from a model whether its training set has one or another share of a group.
 
-    Shadow models are trained on sets with and without the property; an attack model learns to
-    distinguish them by their predictions on fixed queries (Ateniese et al. 2015; black-box, after
-    Zhang, Tople & Ohrimenko 2021).
+    Shadow models are trained on sets with and without the property (Ateniese et al. 2015). An
+    attack model learns to distinguish them by their predictions on fixed queries, so the attack is
+    black-box (after Zhang, Tople & Ohrimenko 2021).
 
     Parameters
     ----------
     estimator : classifier or pipeline with ``predict_proba``
         Cloned for the shadow models.
     n_shadows : int, default=40
-        Number of shadow models, two at least; every second one has the property.
+        Number of shadow models, at least 2; every second one has the property.
     n_train : int, default=None
-        Number of records each one is trained on. None: a quarter of those given.
+        Number of training records of each shadow model. None: a quarter of the records of ``fit``.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
     n_queries : int, default=100
@@ -229,7 +231,7 @@ class PropertyInference(PropertyAttack):
         Number of shadow models trained in parallel, as in scikit-learn; it does not change the
         result.
     random_state : int, RandomState instance or None, default=None
-        Of the training sets, the shadow models and the queries.
+        Seed of the training sets, the shadow models and the queries.
 
     References
     ----------
@@ -280,34 +282,34 @@ class PropertyInference(PropertyAttack):
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
             Records to choose from.
         y : array-like of shape (n_records,)
-            What the model predicts of them.
+            Their classes.
         group : array-like of bool of shape (n_records,)
             Whether each record belongs to the group.
         share : float
             The share of the group in the training set, in [0, 1].
         rng : RandomState instance
-            Of the training set and the model.
+            Source of the training set and of the model's seed.
 
         Returns
         -------
         estimator
             A clone of ``estimator``, fitted.
         """
-        rows, seed = self._drawn(_as_bool(group), share, rng)
+        rows, seed = self._draw_shadow_set(_as_bool(group), share, rng)
         return train_clone(self.estimator, as_records(X), as_array("y", y), rows, seed)
 
     def decision_function(self, target: Any) -> float:
-        """Return the log-odds that the target's training set had the property.
+        """Return the log-odds that the target's training set has the property.
 
         Parameters
         ----------
         target : fitted classifier with ``predict_proba``
-            The model that is attacked.
+            The target model.
 
         Returns
         -------
         float
-            Above 0 if it probably had.
+            Above 0 if it probably has.
         """
         check_is_fitted(self)
         if not hasattr(target, "predict_proba"):
@@ -316,17 +318,18 @@ class PropertyInference(PropertyAttack):
 
     def _check_parameters(self) -> None:
         if not hasattr(self.estimator, "fit"):
-            raise TypeError(f"estimator={self.estimator!r} must be a classifier to be trained.")
+            raise TypeError(f"estimator={self.estimator!r} must be a classifier with fit.")
         whole("n_queries", self.n_queries)
 
     def _learn(self, X: Any, y: Any, group: Any, shares: tuple[float, ...], rng: Any) -> None:
         queries = rng.permutation(num_samples(X))[: self.n_queries]
         self._queries = safe_indexing(X, queries)
+        # Ateniese et al. 2015: meta-classifier on shadow models with and without the property
         has_property, drawn = self._shadow_sets(group, shares, rng)
         views = Parallel(n_jobs=workers(self.n_jobs, len(drawn)))(
             delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
         )
-        self.attack_model_ = self._taught(np.array(views), has_property)
+        self.attack_model_ = self._fit_attack_model(np.array(views), has_property)
 
     def _view(self, model: Any) -> NDArray[np.float64]:
         proba = predict_aligned(model, self._queries, self.classes_)
@@ -343,7 +346,7 @@ def _is_truth(value: Any) -> bool:
 
 
 def _as_bool(group: Any) -> NDArray[np.bool_]:
-    """Return the group as booleans; refuse text and other numbers, which would count as True."""
+    """Return the group as bool; refuse text and other numbers, which would convert to True."""
     given = as_array("group", group)
     if given.ndim != 1 or not all(map(_is_truth, given.tolist())):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Membership from quantile regression of the target's signal, without shadow models."""
+"""Membership inference by quantile regression, without shadow models (Bertran et al. 2023)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from .._blas import one_thread
+from .._docs import fill_docs
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import label_columns
 from . import scores
@@ -26,26 +27,26 @@ N_FOLDS = 3
 HIGH = 0.9
 
 
+@fill_docs
 class QuantileAttack(MembershipAttack):
-    """Quantile regression (Bertran et al. 2023): a threshold for each record, no shadow models.
+    """Set a threshold for each record by quantile regression (Bertran et al. 2023).
 
     The attack learns the median and a high quantile of the target's log-odds as functions of the
-    record, from records that were not in the target's training set. A member lies far above both.
+    record, from records outside the target's training set. The log-odds of a member lie far above
+    both. No shadow model is trained.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     regressor : regressor with a ``quantile`` parameter, default=None
-        Fitted at two levels. None: gradient boosting on the class and the features, with text and
-        categories encoded as numbers.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        Cloned and fitted at two quantiles. None: gradient boosting on the class and the features,
+        with text and categories encoded as numbers.
+    %(attack_fpr)s
 
     Notes
     -----
-    Records given to ``fit`` that are known to be members are left out. Every record is scored by
-    regressors that were not fitted on it (3 folds, assigned by fingerprint): otherwise their
+    Known members among the records given to ``fit`` are left out. Every record is scored by
+    regressors that were not fitted on it (3 folds, assigned by fingerprint). Otherwise their
     overfitting would look like the target's.
 
     References
@@ -81,8 +82,8 @@ class QuantileAttack(MembershipAttack):
         fold = fingerprints(X) % N_FOLDS
         if len(np.unique(fold)) < N_FOLDS:
             raise ValueError(
-                f"X holds {num_samples(X)} non-members, too few to learn from; expected dozens. "
-                "Pass more records to fit that were not in the target's training set."
+                f"X holds {num_samples(X)} non-members; expected dozens. Pass more records to fit "
+                "that were not in the target's training set."
             )
         self._values = _text_values(X)
         features = self._features(X, y)
@@ -91,6 +92,7 @@ class QuantileAttack(MembershipAttack):
             loss="quantile", max_iter=60, max_leaf_nodes=15, random_state=0
         )
         with one_thread(features.size):
+            # Bertran et al. 2023: quantile regression of the confidence score on non-members
             self._regressors = [
                 [
                     clone(base).set_params(quantile=q).fit(features[fold != k], signal[fold != k])
@@ -109,7 +111,7 @@ class QuantileAttack(MembershipAttack):
                 if here.any():
                     middle[here] = median.predict(features[here])
                     high[here] = quantile.predict(features[here])
-        # quantiles fitted separately may cross, and those of a constant model coincide
+        # separately fitted quantiles may cross, and those of a constant model are equal
         spread = np.maximum(high - middle, 0.1)
         return (signal - middle) / spread
 
@@ -119,13 +121,13 @@ class QuantileAttack(MembershipAttack):
             X = X.toarray()
         frame = as_table(X)
         columns = [
-            _as_numbers(frame.iloc[:, i], self._values.get(i)) for i in range(frame.shape[1])
+            _encode_column(frame.iloc[:, i], self._values.get(i)) for i in range(frame.shape[1])
         ]
         return np.column_stack([*columns, np.eye(len(self.classes_))[label]])
 
 
 def _text_values(X: Any) -> dict[int, NDArray[Any]]:
-    """Return the distinct texts of each column that is not numeric, by column index."""
+    """Return the distinct texts of each non-numeric column, by column index."""
     if not isinstance(X, pd.DataFrame):
         X = as_table(X.toarray() if sparse.issparse(X) else X)
     columns = range(X.shape[1])
@@ -133,7 +135,7 @@ def _text_values(X: Any) -> dict[int, NDArray[Any]]:
     return {i: np.unique(as_texts(X.iloc[:, i].to_numpy(dtype=object))) for i in text}
 
 
-def _as_numbers(column: Any, values: NDArray[Any] | None) -> Float64Array:
+def _encode_column(column: Any, values: NDArray[Any] | None) -> Float64Array:
     if values is None:
         return column.to_numpy(dtype=float, na_value=np.nan)
     return np.searchsorted(values, as_texts(column.to_numpy(dtype=object))).astype(float)

@@ -1,4 +1,4 @@
-"""The result of an attack: its scores, and metrics with their uncertainty."""
+"""Result of a membership attack: scores of members and non-members, metrics and intervals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["FEWEST", "AttackResult"]
 
 REPORTED_FPRS = (0.1, 0.01, 0.001)
-FEWEST = 5  # in a smaller group nothing can be shown
+FEWEST = 5  # members and non-members of a group, below which it is not tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class AttackResult:
     alpha : float, default=0.05
         Error probability of every interval and bound.
     details : dict, default={}
-        Further figures of the attack; ``to_dict`` includes them unchanged.
+        Further figures of the attack, included unchanged in ``to_dict``.
 
     Attributes
     ----------
@@ -82,9 +82,7 @@ class AttackResult:
         members, others = check_scores(self.scores_in, self.scores_out)
         open_unit("alpha", self.alpha)
         if not isinstance(self.attack, str):
-            raise TypeError(
-                f"attack must be the name of the attack, not {type(self.attack).__name__}."
-            )
+            raise TypeError(f"attack must be a name (str), not {type(self.attack).__name__}.")
         object.__setattr__(self, "scores_in", members)
         object.__setattr__(self, "scores_out", others)
 
@@ -102,7 +100,7 @@ class AttackResult:
 
     @property
     def is_chance(self) -> bool:
-        """Whether the scores are compatible with guessing: AUC 0.5 and epsilon 0 not refuted."""
+        """Whether the scores are compatible with guessing: AUC 0.5 and epsilon 0."""
         low, high = self.auc_interval
         return low <= 0.5 <= high and self.epsilon_lower_bound() == 0
 
@@ -110,7 +108,7 @@ class AttackResult:
     def is_reversed(self) -> bool:
         """Whether members score below non-members: the whole ``auc_interval`` lies below 0.5.
 
-        Usually the two groups were exchanged, or they come from different populations.
+        Usually members and non-members were exchanged, or come from different populations.
         """
         return self.auc_interval[1] < 0.5
 
@@ -120,28 +118,28 @@ class AttackResult:
         Parameters
         ----------
         fpr : float
-            The highest false positive rate that is allowed.
+            Highest false positive rate allowed.
 
         Returns
         -------
         OperatingPoint
-            The rates there, with their intervals and the threshold.
+            The rates with their intervals, and the threshold.
         """
         return metrics.tpr_at_fpr(self.scores_in, self.scores_out, fpr, alpha=self.alpha)
 
     def epsilon_lower_bound(self, delta: float = 0.0, alpha: float | None = None) -> float:
         """Return a lower confidence bound on epsilon, at confidence ``1 - alpha``.
 
-        It is the better of two bounds: one from the ROC curve at a threshold that is chosen on one
-        half of the records and tested on the other, and one from the area under the curve. Members
-        that score lower than non-members count too.
+        It is the better of two bounds: one from the ROC curve, at a threshold that is chosen on one
+        half of the records and tested on the other, and one from the area under the curve. Both
+        directions are tested, so members that score below non-members also count.
 
         Parameters
         ----------
         delta : float, default=0.0
-            Of the guarantee that is tested, in [0, 1).
+            Delta of the tested guarantee, in [0, 1).
         alpha : float, default=None
-            The error probability of the bound. ``None``: the result's.
+            Error probability of the bound. ``None`` uses the result's ``alpha``.
 
         Returns
         -------
@@ -158,13 +156,13 @@ class AttackResult:
     def precision_recall(self, threshold: float) -> tuple[float, float]:
         """Return precision and recall of "member if the score is at least ``threshold``".
 
-        Precision is given for equally many members and non-members, whatever the sample sizes;
-        it is 0.5 by chance and NaN if no record is called a member.
+        Precision is computed for equally many members and non-members, regardless of the sample
+        sizes. It is 0.5 by chance and NaN if no record is called a member.
 
         Parameters
         ----------
         threshold : float
-            The lowest score that is called a member.
+            Lowest score that is called a member.
 
         Returns
         -------
@@ -179,20 +177,20 @@ class AttackResult:
     def records(self) -> pd.DataFrame:
         """Return one row per record: ``member``, ``score``, ``risk``, ``q_value``, ``exposed``.
 
-        ``risk`` is how unusual the record's score is for a non-member: the share of OTHER
-        non-members (plus one) that score at least as high. A member with a risk of 0.01 stands
-        out as much as one non-member in a hundred does. The smaller the figure, the more exposed
-        the record.
+        ``risk`` measures how unusual the record's score is for a non-member: the share of OTHER
+        non-members (plus one) that score at least as high. A member with a risk of 0.01 stands out
+        as much as one non-member in a hundred does. A smaller risk means a more exposed record.
 
-        Among many members some stand out by chance. ``exposed`` marks those that do beyond it: of
-        the marked ones, a share of at most ``alpha`` is expected to score like non-members, and if
-        all members do, any is marked with probability at most ``alpha`` (Benjamini and Hochberg, on
-        the risks of members). ``q_value`` is the smallest such ``alpha``; non-members have none.
+        Among many members, some stand out by chance. ``exposed`` corrects for this by the
+        Benjamini-Hochberg procedure on the risks of members: among the marked members, the expected
+        share that scores like non-members is at most ``alpha``. If all members score like
+        non-members, any is marked with probability at most ``alpha``. ``q_value`` is the smallest
+        ``alpha`` at which the member is marked; it is NaN for non-members.
 
         Returns
         -------
         DataFrame
-            Members first, in the order in which they were scored.
+            Members first, in the order of the scores.
         """
         import pandas as pd
 
@@ -223,14 +221,13 @@ class AttackResult:
         Returns
         -------
         DataFrame
-            Indexed by group. ``alpha`` is shared among the groups (Bonferroni), so that all
-            intervals of one column together miss with probability ``alpha``, and so do all bounds
-            on epsilon. ``exposed`` marks the groups in which members score above non-members:
-            any is marked falsely with probability at most ``alpha`` (Holm, on the AUC), and
-            ``p_value`` is the smallest such ``alpha``; groups with fewer than 5 members or
-            non-members are not tested. Figures of a group without members or
-            without non-members are NaN, and so is a TPR at 1% FPR that cannot be measured with so
-            few non-members.
+            Indexed by group. ``alpha`` is divided among the groups (Bonferroni): all intervals of
+            one column hold together with probability ``1 - alpha``, and so do all bounds on
+            epsilon. ``exposed`` marks the groups whose members score above their non-members; the
+            probability of any false mark is at most ``alpha`` (Holm, on the AUC). ``p_value`` is
+            the smallest ``alpha`` at which the group is marked. Groups with fewer than 5 members or
+            non-members are not tested. Figures are NaN for a group without members or without
+            non-members; the TPR at 1% FPR is also NaN if it has too few non-members.
         """
         import pandas as pd
 
@@ -240,8 +237,8 @@ class AttackResult:
             names = np.unique(np.concatenate([members, others]))
         except (TypeError, ValueError):
             raise TypeError(
-                "groups_in and groups_out hold names that have no order, such as None beside "
-                "text. Give all groups names of one type."
+                "groups_in and groups_out hold names of types that cannot be sorted together, such "
+                "as None and text. Give all groups names of one type."
             ) from None
         rows = {}
         for name in names:
@@ -266,26 +263,26 @@ class AttackResult:
         return table
 
     def joined(self, groups_in: Any, groups_out: Any, how: str = "sum") -> AttackResult:
-        """Return the attack on people: one score from all records of each.
+        """Return the attack on groups: one score for all records of a group.
 
         Parameters
         ----------
         groups_in, groups_out : array-like of shape (n_in,) and (n_out,)
-            Whose record each is, of members and of non-members. Nobody may be among both.
+            Group of each record, of members and of non-members. No group may be in both.
         how : {"sum", "max"}, default="sum"
-            The sum of scores, less the median of all records' scores: where scores are
-            log-likelihood ratios, as those of :class:`LiRA`, and a person's records tell
-            independently of each other, no other way finds more. Or the score of the best record.
+            "sum" adds the scores, each minus the median score of all records. It is the most
+            powerful choice if scores are log-likelihood ratios, as in :class:`LiRA`, and the
+            records of a group are independent. "max" takes the highest score.
 
         Returns
         -------
         AttackResult
-            Its intervals count people as independent, not records.
+            Its intervals treat groups, not records, as independent.
 
         Raises
         ------
         ValueError
-            If a shape is wrong, ``how`` is unknown, or somebody is among both.
+            If a shape is wrong, ``how`` is unknown, or a group is in both.
 
         Examples
         --------
@@ -317,7 +314,7 @@ class AttackResult:
             )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row of figures, ready to be concatenated with other attacks' rows.
+        """Return one row of figures, to concatenate with the rows of other attacks.
 
         Returns
         -------
@@ -338,12 +335,12 @@ class AttackResult:
         return pd.DataFrame([row])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return figures and scores as plain values that ``json.dumps`` accepts.
+        """Return figures and scores as values that ``json.dumps`` accepts.
 
         Returns
         -------
         dict
-            For :meth:`from_dict`.
+            The input of :meth:`from_dict`.
         """
         return {
             "attack": self.attack,
@@ -367,22 +364,22 @@ class AttackResult:
         Parameters
         ----------
         state : dict
-            What :meth:`to_dict` returned.
+            Output of :meth:`to_dict`.
 
         Returns
         -------
         AttackResult
-            With the same scores.
+            The same scores and details.
         """
         needed = ("scores_in", "scores_out", "attack", "alpha", "details")
         if not isinstance(state, Mapping) or not state.keys() >= set(needed):
-            raise ValueError(f"state must be a dict with {', '.join(needed)}, as of to_dict.")
+            raise ValueError(f"state must be a dict with {', '.join(needed)}, as by to_dict.")
         if not isinstance(state["details"], Mapping):
             raise TypeError(f"details={state['details']!r} must be a dict.")
         return cls(*(state[name] for name in needed))
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON; refused figures and infinite thresholds are null.
+        """Return :meth:`to_dict` as JSON, with null for refused figures and infinite thresholds.
 
         Returns
         -------

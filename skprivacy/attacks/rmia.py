@@ -1,4 +1,4 @@
-"""The robust membership inference attack."""
+"""Robust membership inference attack, RMIA (Zarifzadeh et al. 2024)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from .._validation import Interval
 from . import scores
@@ -22,57 +23,49 @@ from .shadow import Said
 __all__ = ["RMIA"]
 
 Float64Array = NDArray[np.float64]
-USUAL = 0.3
+USUAL = 0.3  # offline_a where none can be chosen
 SHARES: tuple[float, ...] = (USUAL, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
+@fill_docs
 class RMIA(ShadowedAttack):
-    """Robust membership inference attack (Zarifzadeh et al. 2024), strong with few shadow models.
+    """Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
 
-    A record is a member if the target raises its probability, relative to the mean over models,
-    more than it raises the probabilities of population records.
+    A record is called a member if the target raises its probability, relative to the mean over
+    models, more than it raises the probabilities of population records. RMIA is strong even with
+    few shadow models.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     online : bool, default=False
-        Whether the mean includes models trained on the record. Every record, those given to
-        ``fit`` included, must then be among those that the pool was trained on.
+        Whether the mean includes models trained on the record. The pool must then have been
+        trained on every record, including those given to ``fit``.
     gamma : float, default=1.0
         Factor by which a record's ratio must exceed a population record's.
     offline_a : float or "auto", default="auto"
-        Offline, the mean over all models is estimated from the mean over those not trained on the
-        record: ``((1 + a) p_out + 1 - a) / 2``. It is lower for targets that overfit more. "auto"
-        takes what finds most members of shadow models when these attack each other, as in
-        :class:`LiRA`; 0.3 where that cannot be tried.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        Offline, the mean over all models is estimated as ``((1 + a) p_out + 1 - a) / 2``, from the
+        mean ``p_out`` over models not trained on the record. The best ``a`` is lower for targets
+        that overfit more. "auto" chooses it by self-attack of the shadow models, as in
+        :class:`LiRA`; 0.3 if that is not possible.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     population_ratio_ : ndarray of shape (n_records,)
         Ratios of the records given to ``fit``.
     offline_a_ : float
         The value in use; without effect if ``online``.
     power_ : float
-        Share of members found in shadow models attacked with the others; 0 if none could be.
+        Mean share of the shadow models' members found by self-attack; 0 if it was not possible.
 
     Notes
     -----
-    The records given to ``fit`` are the population. The score is the share of them that a record
-    beats; records that beat equally many are ordered by their ratio.
+    The records given to ``fit`` are the population. The score is the share of them whose ratio a
+    record exceeds by ``gamma``; records with equal shares are ordered by their ratio.
 
     References
     ----------
@@ -125,33 +118,34 @@ class RMIA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        said = self.pool_._says_of(X, y)
-        self._tune(self._known_to_pool(said, X, y))
-        self._meet(said, X, y)
+        shadows = self.pool_._says_of(X, y)
+        self._tune(self._known_to_pool(shadows, X, y))
+        self._learn_population(shadows, X, y)
 
     def _tune(self, known: Known) -> None:
         tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)
-        if self.online:  # without effect there
+        if self.online:  # offline_a has no effect
             tried = tried[:1]
-        # higher ratios beat more records, whatever the population and gamma are
+        # The ratio itself is compared: it orders records as the score does, for any population and
+        # any gamma.
         every = Variant(tried, expit, partial(self._compared, tried=tried))
         found = known.rehearsal.powers([every])
         self.offline_a_ = max(found, key=found.__getitem__)
         self.power_ = found[self.offline_a_]
 
-    def _meet(self, said: Said, X: Any, y: NDArray[Any]) -> None:
-        self.population_ratio_ = self._ratio(said, X, y)
+    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+        self.population_ratio_ = self._ratio(shadows, X, y)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         ratio = self._ratio(self.pool_._says_of(X, y), X, y)
         beaten = scores.rmia(ratio, self.population_ratio_, gamma=self.gamma)
         return scores.break_ties(beaten, np.log(ratio), len(self.population_ratio_))
 
-    def _ratio(self, said: Said, X: Any, y: NDArray[Any]) -> Float64Array:
+    def _ratio(self, shadows: Said, X: Any, y: NDArray[Any]) -> Float64Array:
         if self.online:
-            self._check_known(said.trained, said.known)
-        target, shadow = expit(self._target_logit(X, y)), expit(said.logits)
-        (ratio,) = self._compared(target, shadow, said.out, [self.offline_a_])
+            self._check_known(shadows.trained, shadows.known)
+        target, shadow = expit(self._target_logit(X, y)), expit(shadows.logits)
+        (ratio,) = self._compared(target, shadow, shadows.out, [self.offline_a_])
         return ratio
 
     def _compared(
@@ -161,9 +155,10 @@ class RMIA(ShadowedAttack):
         out: NDArray[np.bool_],
         tried: Iterable[float],
     ) -> Iterator[Float64Array]:
-        """Yield probabilities of the true class over their means over models, for each share a."""
+        """Yield the ratio of the target's probability to the mean over models, for each a."""
         mean_out = column_means(shadow, out)
-        # both kinds have equal weight; a pool's halves are balanced, so this is the plain mean
+        # Zarifzadeh et al. 2024, online: Pr(x) is the mean over IN and OUT models, half of each
         mean = (mean_out + column_means(shadow, ~out)) / 2 if self.online else None
         for a in tried:
+            # Zarifzadeh et al. 2024, offline: Pr(x) from OUT models by the linear factor a
             yield target / (((1 + a) * mean_out + 1 - a) / 2 if mean is None else mean)

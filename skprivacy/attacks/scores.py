@@ -1,9 +1,9 @@
-"""Membership scores as pure functions of predictions. HIGHER means MEMBER, everywhere.
+"""Membership scores as pure functions of predictions: a higher score always means member.
 
-There are two kinds. Scores of one model take ``proba`` of shape (n_records, n_classes), whose rows
-sum to one, and ``label`` of shape (n_records,), the column of each record's true class. Calibrated
-scores (:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's signal for a
-record with the signals of shadow models.
+Scores of one model take ``proba`` of shape (n_records, n_classes), whose rows sum to one, and
+``label`` of shape (n_records,), the column of each record's true class. Calibrated scores
+(:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's signal for a record
+with the signals of shadow models.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from .._docs import fill_docs
 from ._moments import Moments, log_ratio, standard_score
 
 __all__ = [
@@ -38,174 +39,105 @@ __all__ = [
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-# Probabilities of exactly 0 and 1 (trees, nearest neighbours, saturated softmax) get a finite
-# logarithm: about -27.6. Smaller would let one such prediction dwarf every other.
+# Gives probabilities of exactly 0 (trees, nearest neighbours, saturated softmax) a finite
+# logarithm, about -27.6. With a smaller floor, one such prediction would dwarf all others.
 FLOOR = 1e-12
-# Relative; probabilities of a network in single precision differ by up to 1e-7 between batches.
+# Relative. A network's probabilities in single precision differ by up to 1e-7 between batches.
 _ROUNDING = 1e-6
 
 
-def _of_label(proba: Float64Array, label: Labels) -> Float64Array:
+def _label_probability(proba: Float64Array, label: Labels) -> Float64Array:
     return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
 
 
-def _others(proba: Float64Array, label: Labels) -> Float64Array:
+def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
     rest = proba.copy()
     np.put_along_axis(rest, label[:, None], 0.0, axis=1)
     return rest
 
 
+@fill_docs
 def correctness(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return 1 if the model predicts the true class, else 0 (gap attack, Yeom et al. 2018).
+    """Return 1 if the model predicts the true class, else 0: gap attack (Yeom et al. 2018).
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return (proba.argmax(axis=1) == label).astype(float)
 
 
+@fill_docs
 def confidence(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the probability of the true class.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
-    return _of_label(proba, label)
+    return _label_probability(proba, label)
 
 
+@fill_docs
 def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the highest probability; the label is ignored (ML-Leaks adversary 3, Salem 2019).
+    """Return the highest probability, ignoring the label: ML-Leaks adversary 3 (Salem 2019).
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return proba.max(axis=1)
 
 
+@fill_docs
 def loss(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the cross-entropy loss (Yeom et al. 2018).
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
-    return np.log(np.maximum(_of_label(proba, label), FLOOR))
+    return np.log(np.maximum(_label_probability(proba, label), FLOOR))
 
 
+@fill_docs
 def entropy(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the entropy of the prediction; the label is ignored.
+    """Return minus the entropy of the prediction, ignoring the label.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
+@fill_docs
 def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return minus the modified entropy (Song & Mittal 2021), which uses the true class.
+    """Return minus the modified entropy, which uses the true class (Song & Mittal 2021).
 
-    The modified entropy, ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``, is small for
-    a confident correct prediction and large for a confident wrong one.
+    The modified entropy is ``-(1 - p_y) ln p_y - sum over i != y of p_i ln(1 - p_i)``. It is small
+    for a confident correct prediction and large for a confident wrong one.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
-    p = _of_label(proba, label)
-    rest = _others(proba, label)
+    p = _label_probability(proba, label)
+    rest = _without_label(proba, label)
+    # Song & Mittal 2021: modified prediction entropy Mentr
     wrong = np.sum(rest * np.log(np.maximum(1 - rest, FLOOR)), axis=1)
     return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
 
 
+@fill_docs
 def logit(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the log-odds of the true class: ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
+    """Return the log-odds of the true class, ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
-    ``1 - p_y`` is the sum over the other classes: near ``p_y = 1``, subtraction loses precision.
+    ``1 - p_y`` is computed as the sum over the other classes, because the subtraction loses
+    precision near ``p_y = 1``.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
-    p = np.maximum(_of_label(proba, label), FLOOR)
-    return np.log(p) - np.log(np.maximum(_others(proba, label).sum(axis=1), FLOOR))
+    # Carlini et al. 2022, Section IV-C: logit scaling phi
+    p = np.maximum(_label_probability(proba, label), FLOOR)
+    return np.log(p) - np.log(np.maximum(_without_label(proba, label).sum(axis=1), FLOOR))
 
 
+@fill_docs
 def margin(proba: Float64Array, label: Labels) -> Float64Array:
-    """Return the probability of the true class minus the highest other one, in [-1, 1].
+    """Return the probability of the true class minus the highest other probability, in [-1, 1].
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_records, n_classes)
-        Probabilities by the model; rows sum to one.
-    label : ndarray of int of shape (n_records,)
-        The column of each record's true class.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Higher means member.
+    %(signal_sections)s
     """
-    return _of_label(proba, label) - _others(proba, label).max(axis=1)
+    return _label_probability(proba, label) - _without_label(proba, label).max(axis=1)
 
 
 SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
@@ -221,10 +153,10 @@ SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
 
 
 def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
-    """Return the log-odds after ``floor`` was added to the probability and to its complement.
+    """Return the log-odds after adding ``floor`` to the probability and to its complement.
 
-    Models that answer with exact zeros and ones, or nearly, differ by huge log-odds where they
-    hardly differ: a forest's vote of 1 against .99 is a gap of 23, one of .6 against .4 of 0.8.
+    Without it, nearly equal probabilities close to 0 or 1 have very different log-odds: the gap is
+    23 between a forest's votes of 1 and .99, but 0.8 between .6 and .4.
 
     Parameters
     ----------
@@ -236,7 +168,7 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
     Returns
     -------
     ndarray
-        Of the shape of ``log_odds``.
+        Smoothed log-odds, of the same shape.
 
     Examples
     --------
@@ -249,23 +181,23 @@ def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
 
 
 def pooled_variance(values: Float64Array, used: NDArray[np.bool_]) -> float:
-    """Return the variance within columns over the rows where ``used``, one for all columns.
+    """Return the variance within columns, pooled over all columns, from the rows where ``used``.
 
-    The means of columns already account for differences between records.
+    Each column has its own mean, so differences between records do not count.
 
     Parameters
     ----------
     values : ndarray of shape (n_models, n_records)
         Signals.
     used : ndarray of bool, of shape (n_models, n_records)
-        Which of them count.
+        Which signals count.
 
     Returns
     -------
     float
         0 if no column has two rows.
     """
-    return Moments.of(values, used).pooled()
+    return Moments.from_values(values, used).pooled()
 
 
 def lira_offline(
@@ -276,7 +208,7 @@ def lira_offline(
     prior: float = math.inf,
     pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
-    """Compare the target's signal with those of models that were not trained on the record.
+    """Return the standard score of the target's signal among OUT models: offline LiRA.
 
     Parameters
     ----------
@@ -287,18 +219,17 @@ def lira_offline(
     out : bool ndarray of shape (n_shadows, n_records)
         Which shadow models did NOT train on the record; at least one for every record.
     prior : float, default=inf
-        Number of models for which the variance of all records counts in that of each record: 0 for
-        variances of their own, infinity for one variance of all.
+        Weight, in models, of the pooled variance in each record's variance: 0 uses the record's
+        own variance, infinity uses the pooled variance for all records.
     pooled : tuple (out, in) of float, default=None
-        That variance of all records, by :func:`pooled_variance`, in models that were not and that
-        were trained on them. ``None`` takes it from these records: the score of each then depends
-        on which others it is asked with.
+        Variances by :func:`pooled_variance`, over OUT models and over IN models. ``None`` computes
+        them from these records; each score then depends on the other records of the call.
 
     Returns
     -------
     ndarray of shape (n_records,)
-        Standard score. Its normal distribution function is the score of Carlini et al. 2022,
-        which ranks the same and saturates in floating point.
+        Standard score. Its normal distribution function is the score of Carlini et al. 2022
+        (equation 4), which ranks records alike but saturates in floating point.
 
     Examples
     --------
@@ -307,7 +238,8 @@ def lira_offline(
     >>> lira_offline(np.array([3.0]), np.array([[0.0], [2.0]]), np.array([[True], [True]]))
     array([1.41421356])
     """
-    return standard_score(target, Moments.of(shadow, out), prior, pooled and pooled[0])
+    # Carlini et al. 2022, eq. (4)
+    return standard_score(target, Moments.from_values(shadow, out), prior, pooled and pooled[0])
 
 
 def lira_online(
@@ -318,13 +250,12 @@ def lira_online(
     prior: float = math.inf,
     pooled: tuple[float, float] | None = None,
 ) -> Float64Array:
-    """Return the log-likelihood ratio of the target's signal, with against without the record.
+    """Return the log-likelihood ratio of the target's signal, IN against OUT models: online LiRA.
 
     Parameters
     ----------
     target, shadow, out : ndarray
-        As in :func:`lira_offline`; every record needs at least one model that was trained on it,
-        and one that was not.
+        As in :func:`lira_offline`; every record needs at least one IN model and one OUT model.
     prior : float, default=inf
         As in :func:`lira_offline`.
     pooled : tuple (out, in) of float, default=None
@@ -344,25 +275,29 @@ def lira_online(
     >>> lira_online(np.array([3.0, ]), shadow, out)   # half-way
     array([0.])
     """
-    return log_ratio(target, Moments.of(shadow, out), Moments.of(shadow, ~out), prior, pooled)
+    # Carlini et al. 2022, Algorithm 1, line 15
+    return log_ratio(
+        target, Moments.from_values(shadow, out), Moments.from_values(shadow, ~out), prior, pooled
+    )
 
 
 def rmia(
     ratio: Float64Array, population_ratio: Float64Array, *, gamma: float = 1.0
 ) -> Float64Array:
-    """Return the share of population records that a record's ratio beats by ``gamma``.
+    """Return the share of population records that a record's ratio exceeds by ``gamma``: RMIA.
 
-    Ratios that differ by rounding count as equal. A record that is in the population meets itself
-    there, and a model answers it differently in the last bits in a batch of another size.
+    Ratios that differ only by rounding count as equal: a record of the population is also compared
+    with itself, and a model's answers differ in the last bits between batch sizes.
 
     Parameters
     ----------
     ratio : ndarray of shape (n_records,)
-        ``p(x) / pbar(x)``: the target's probability of the true class over its mean over models.
+        ``p(x) / pbar(x)``: the target's probability of the true class, divided by its mean over
+        models.
     population_ratio : ndarray of shape (n_population,)
         The same for the records of the population.
     gamma : float, default=1.0
-        Factor by which a ratio must exceed another one.
+        Factor by which a ratio must exceed a population record's.
 
     Returns
     -------
@@ -381,13 +316,14 @@ def rmia(
     >>> rmia(np.array([1.0, 4.0]), np.array([1.0, 2.0, 3.0]), gamma=1.5)
     array([0.        , 0.66666667])
     """
+    # Zarifzadeh et al. 2024: the share of z whose pairwise likelihood ratio LR(x, z) >= gamma
     least = np.sort(population_ratio) * (gamma * (1 - _ROUNDING))
     beaten = np.searchsorted(least, ratio, side="right")
     return beaten / len(population_ratio)
 
 
 def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64Array:
-    """Order equal shares by a finer score, without changing the order of unequal ones.
+    """Order equal shares by a finer score, without changing the order of unequal shares.
 
     Parameters
     ----------
@@ -396,7 +332,7 @@ def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64A
     finer : ndarray of shape (n_records,)
         Any score; higher means member.
     steps : int
-        How many steps the shares have between 0 and 1.
+        Number of steps between 0 and 1.
 
     Returns
     -------

@@ -1,4 +1,7 @@
-"""A pool of shadow models, trained once and shared by several attacks."""
+"""Shadow models: a pool trained once on random halves and shared by attacks (Shokri et al. 2017).
+
+Start with :meth:`ShadowPool.fit`.
+"""
 
 from __future__ import annotations
 
@@ -36,91 +39,76 @@ from ._tables import Listed, PredictionTable, check_table, check_trained
 __all__ = ["Said", "ShadowPool"]
 
 Mask = NDArray[np.bool_]
-ASK_MODELS = (
-    "The shadow models were dropped once they had answered (keep_models=False). Pass records of "
-    "the pool, or train it with keep_models=True."
-)
+ASK_MODELS = "Pass records of the pool, or train it with keep_models=True."
 NOT_LEARNING = (
-    "All shadow models answer exactly alike, so they cannot show what a model learns from a "
-    "record. Either fit ignores its records (a table of probabilities, a frozen model), or nothing "
-    "in the answers depends on them. For a table, use LossThreshold or SignalThreshold, or pass a "
-    "pool of models that are trained like the one that made it."
+    "All shadow models return the same answers, so they do not depend on the training records (a "
+    "table of probabilities or a frozen model, for example). For a table, use LossThreshold or "
+    "SignalThreshold, or pass a pool of models trained like the one that made the table."
 )
 
 
 class Said(NamedTuple):
-    """What the models of a pool say of records, and which of them were trained on each.
+    """Log-odds of records under all models of a pool, and the membership of each record."""
 
-    Attributes
-    ----------
-    prints : ndarray of shape (n_records,)
-        Fingerprints of the records.
-    logits : ndarray of shape (n_shadows, n_records)
-    trained, out : ndarray of bool of shape (n_shadows, n_records)
-        Which models were trained on it, and which count as not trained on it.
-    known : ndarray of bool of shape (n_records,)
-        Which of them the pool was trained on.
-    """
-
-    prints: NDArray[np.uint64]
-    logits: NDArray[np.float64]
-    trained: Mask
-    known: Mask
-    out: Mask
+    prints: NDArray[np.uint64]  # fingerprints of the records, (n_records,)
+    logits: NDArray[np.float64]  # (n_shadows, n_records)
+    trained: Mask  # which models trained on the record, (n_shadows, n_records)
+    known: Mask  # which records the pool was trained on, (n_records,)
+    out: Mask  # which models count as OUT models of the record, (n_shadows, n_records)
 
 
 class ShadowPool(BaseEstimator):
-    """Models like the target, each trained on a random half of the attacker's records.
+    """Train shadow models like the target, each on a random half of the attacker's records.
 
     Models come in pairs that train on complementary halves, so every record is in the training
-    half of exactly ``n_shadows / 2`` models. Rows with equal features stay together: a record
-    counts as "out" for a model only if no copy of it was "in".
+    half of exactly ``n_shadows / 2`` models. Rows with equal features stay in the same half: a
+    record counts as "out" for a model only if no copy of it was "in".
 
     Parameters
     ----------
     estimator : estimator
-        Model or pipeline to train, usually the target: a classifier, a regressor, or whatever
-        gives a score of single records (:class:`LossThreshold` lists what counts). It is cloned,
-        never changed.
+        Model or pipeline to train, usually the target: a classifier, a regressor, or another model
+        that scores single records (:class:`LossThreshold` lists them). It is cloned, never changed.
     n_shadows : int, default=16
         Number of models; even.
     n_jobs : int, default=None
-        Number of models trained in parallel, as in joblib, whose backend is honoured. None: as many
-        as joblib is configured for, or else one; but as many as the linear algebra library uses
-        threads where models are stacked, of which each job trains several, or are such of
-        scikit-learn as train in threads, like forests.
+        Number of models trained in parallel, as in joblib, whose backend is honoured. None uses
+        the number that joblib is configured for, or else one. Stacked models, and scikit-learn's
+        models that train in threads (such as forests), use the number of threads of the linear
+        algebra library instead.
     random_state : int, RandomState instance or None, default=None
         Seeds the halves, and the models if they take a ``random_state``.
     path : str or path-like, default=None
         Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
         records with the same estimator and ``n_shadows`` loads the saved models and trains the
-        rest, so that an interrupted run resumes. It keeps the halves of the first run, whatever
-        ``random_state`` is by then. The files are pickles: open only folders that you wrote.
+        rest, so an interrupted run resumes. It reuses the halves of the first run, even if
+        ``random_state`` has changed. The files are pickles: open only folders that you wrote.
     stacked : bool or "auto", default="auto"
-        Train several networks side by side on each core, in single precision: much faster. "auto"
-        does so if the estimator can be stacked: ``MLPClassifier(solver="adam",
-        early_stopping=False)`` or ``DPSGDClassifier`` with its perceptron, alone or at the end of
-        a pipeline. True refuses other estimators, False trains every model separately.
+        Whether to train several networks side by side on each core, in single precision, which is
+        much faster. "auto" does so if the estimator can be stacked:
+        ``MLPClassifier(solver="adam", early_stopping=False)`` or ``DPSGDClassifier`` with its
+        perceptron, alone or at the end of a pipeline. True refuses other estimators, False trains
+        every model separately.
     device : str, default=None
-        Where stacked networks are trained: "cpu", "cuda" or another device of torch of that kind,
-        on which as many are trained at once as its memory holds, or "auto" for a GPU if there is
-        one. ``None`` means where the estimator trains, by its own ``device``. Results are equal to
-        rounding, but for the noise of private ones, which a device makes itself.
+        Device that trains stacked networks: "cpu", "cuda" or another torch device of that kind, or
+        "auto" for a GPU if there is one. A GPU trains as many networks at once as its memory holds.
+        ``None`` uses the estimator's own ``device``. Results agree up to rounding, except for the
+        noise of private models, which each device generates itself.
     verbose : int, default=0
         Verbosity of joblib; a progress bar if models are stacked.
     keep_models : bool, default=True
-        Whether the models stay in memory. False keeps what each answers about the records of
-        ``fit``, 8 bytes a record and class, and the pool then serves attacks on these records
-        alone: a forest of 20 MiB becomes 160 KB for 10,000 records and two classes.
+        Whether the models stay in memory. False stores only their answers about the records of
+        ``fit``, 8 bytes per record and class, and the pool then serves attacks on these records
+        only: a forest of 20 MiB becomes 160 KB for 10,000 records and two classes.
 
     Attributes
     ----------
     estimators_ : list of estimators
-        The trained shadow models. Stacked ones have ``classes_``, ``predict_proba`` and
-        ``predict`` only; with ``keep_models=False`` tables of their answers stand in for them.
+        The trained shadow models. Stacked models have only ``classes_``, ``predict_proba`` and
+        ``predict``; with ``keep_models=False`` tables of their answers replace them.
     classes_ : ndarray of shape (n_classes,) or None
-        All classes, those missing in some halves included; None if one class a record is not what
-        the models predict.
+        All classes, including those missing in some halves; None if the models do not predict one
+        class per record.
     fingerprints_ : ndarray of shape (n_groups,)
         Sorted fingerprints of the distinct rows.
     masks_ : bool ndarray of shape (n_shadows, n_groups)
@@ -128,8 +116,8 @@ class ShadowPool(BaseEstimator):
 
     Notes
     -----
-    If joblib is set to fork and torch is imported, "loky" processes are used instead: a fork of a
-    process that has used torch hangs.
+    If joblib is set to fork and torch is imported, "loky" processes are used instead, because a
+    forked process hangs if its parent has used torch.
 
     Warnings of shadow models are silenced, since the target raised the same ones. A parameter
     named ``budget`` is set to None in the clones: shadow models belong to the attacker and are
@@ -195,13 +183,13 @@ class ShadowPool(BaseEstimator):
             The attacker's records: drawn like the target's training records, and possibly
             among them.
         y : array-like of shape (n_records,) or (n_records, n_outputs)
-            What is predicted of them; None for models that are fitted without it.
+            Their classes or target values; None for models that are fitted without ``y``.
         sample_weight : array-like of shape (n_records,), default=None
             Weights of the records, passed to ``fit`` of the estimator or of a pipeline's last step.
         groups : array-like of shape (n_records,), default=None
-            Whose record each is. Then people are halved: all records of a person are in the same
-            half, and so are people who share a row. They are passed on to where ``fit`` of the
-            estimator, or of a pipeline's steps, takes groups.
+            Group of each record. All records of a group are then in the same half, and so are
+            groups that share a row. The groups are also passed to ``fit`` of the estimator, or of a
+            pipeline's steps, where it takes them.
 
         Returns
         -------
@@ -211,19 +199,19 @@ class ShadowPool(BaseEstimator):
         Raises
         ------
         ValueError
-            If ``n_shadows`` is odd, there are fewer than 4 distinct rows (or people without a
-            common row) or, for classifiers, fewer than 2 classes, the estimator takes no weights,
-            most records hang together by people and equal rows, or ``path`` holds a pool of other
+            If ``n_shadows`` is odd, there are fewer than 4 distinct rows (or groups without a
+            common row) or, for classifiers, fewer than 2 classes; if the estimator takes no
+            weights, groups and equal rows connect most records, or ``path`` holds a pool of other
             records, of another estimator or of another size.
         """
         self._validate_params()
         if self.n_shadows % 2:
             raise ValueError(
-                f"n_shadows={self.n_shadows} must be even: shadow models come in pairs that "
-                f"train on complementary halves. Use {self.n_shadows + 1}."
+                f"n_shadows={self.n_shadows} must be even, because shadow models come in pairs "
+                f"that train on complementary halves. Use {self.n_shadows + 1}."
             )
         if not hasattr(self.estimator, "fit"):
-            raise TypeError(f"estimator={self.estimator!r} must be a model to be trained.")
+            raise TypeError(f"estimator={self.estimator!r} must be a model with a fit method.")
         X = as_records(X)
         y = targets_of(y, num_samples(X))
         check_consistent_length(X, y)
@@ -239,14 +227,14 @@ class ShadowPool(BaseEstimator):
         units = rows if people is None else hanging_together(rows, people)
         if classes is not None and len(distinct(y)) < 2:
             raise ValueError(
-                "y has one class alone, of which shadow models learn nothing. Pass records of "
-                "every class, or use attacks that need no shadow models, such as LossThreshold."
+                "y has only one class, so shadow models cannot be trained. Pass records of every "
+                "class, or use attacks without shadow models, such as LossThreshold."
             )
         if units.max() < 3:
             what = "distinct rows" if people is None else f"values of {people.unit}"
             raise ValueError(
-                f"X has {units.max() + 1} {what}, too few for halves; expected at least 4. Pass "
-                "more records."
+                f"X has {units.max() + 1} {what}; expected at least 4, to draw halves. Pass more "
+                "records."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folder, content = None if self.path is None else Path(self.path), ""
@@ -255,6 +243,8 @@ class ShadowPool(BaseEstimator):
             further = (weights,) if people is None else (weights, people.codes)
             content = joblib.hash(known if weights is None and people is None else known + further)
             seed = open_folder(folder, content, seed, self.n_shadows)
+        # Carlini et al. 2022, Algorithm 1, line 4: sample the shadow datasets; each record is in
+        # half of them (Section IV-C)
         masks = complementary_halves(units, classes, self.n_shadows, np.random.default_rng(seed))
         jobs = Jobs(
             [np.flatnonzero(mask[units]) for mask in masks],
@@ -265,6 +255,7 @@ class ShadowPool(BaseEstimator):
         shared, rest, seen = split(self.estimator, X) if alike else (None, self.estimator, X)
         listed = None if self.keep_models else Listed(all_prints, ASK_MODELS)
         data = Data(seen, y, weights, passed_on, None if listed is None else listed.first)
+        # Carlini et al. 2022, Algorithm 1, lines 5 and 7: train the IN and the OUT models
         trained = train_shadows(
             rest,
             data,
@@ -275,7 +266,9 @@ class ShadowPool(BaseEstimator):
             device=self.device,
             verbose=self.verbose,
         )
-        self.estimators_ = trained if listed is None else [table.of(listed) for table in trained]
+        self.estimators_ = (
+            trained if listed is None else [table.with_index(listed) for table in trained]
+        )
         self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
         first_model = trained[0]
         asks = answers_of(first_model, y) if listed is None else KINDS[first_model.kind]
@@ -292,17 +285,17 @@ class ShadowPool(BaseEstimator):
     def from_predictions(
         cls, X: Any, probas: ArrayLike, trained: ArrayLike, classes: ArrayLike
     ) -> ShadowPool:
-        """Return the pool of models that were trained elsewhere, from what they said of records.
+        """Build a pool from the predictions of shadow models that were trained elsewhere.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            The records, all that attacks will be given.
+            All records that attacks will be given.
         probas : array-like of shape (n_shadows, n_records, n_classes)
             Probabilities by each shadow model.
         trained : array-like of bool of shape (n_shadows, n_records)
-            Which model trained on which record. Who the target's members are must have no part in
-            it: take random halves of members and non-members alike.
+            Which model trained on which record. It must not depend on the target's members: draw
+            random halves of members and non-members together.
         classes : array-like of shape (n_classes,)
             The class of each column.
 
@@ -314,16 +307,16 @@ class ShadowPool(BaseEstimator):
         Raises
         ------
         ValueError
-            If a shape is not as described, rows do not sum to one, or a record was in the training
-            set of all models.
+            If a shape is not as described, rows do not sum to one, or all models trained on a
+            record.
 
         Examples
         --------
         >>> import numpy as np
         >>> from skprivacy.attacks import ShadowPool
-        >>> said = [[[0.9, 0.1], [0.6, 0.4]], [[0.4, 0.6], [0.2, 0.8]]]
+        >>> probas = [[[0.9, 0.1], [0.6, 0.4]], [[0.4, 0.6], [0.2, 0.8]]]
         >>> trained = [[True, False], [False, True]]
-        >>> pool = ShadowPool.from_predictions([[1.0], [2.0]], said, trained, ["no", "yes"])
+        >>> pool = ShadowPool.from_predictions([[1.0], [2.0]], probas, trained, ["no", "yes"])
         >>> pool.logits([[2.0], [1.0]], ["yes", "no"]).round(1)
         array([[-0.4,  2.2],
                [ 1.4, -0.4]])
@@ -334,7 +327,7 @@ class ShadowPool(BaseEstimator):
         if tables.shape[1:] != (num_samples(X), len(columns)):
             raise ValueError(
                 f"probas has shape {tables.shape}; expected (n_shadows, {num_samples(X)}, "
-                f"{len(columns)}), for the records of X and the classes."
+                f"{len(columns)}), from the records of X and the classes."
             )
         all_prints = fingerprints(X)
         prints, groups = np.unique(all_prints, return_inverse=True)
@@ -349,7 +342,7 @@ class ShadowPool(BaseEstimator):
         return pool
 
     def _stacks(self, weights: NDArray[np.float64] | None, people: Groups | None) -> bool:
-        """Return whether models are trained side by side."""
+        """Return whether models are trained stacked."""
         able = is_stackable(self.estimator) and weights is None and people is None
         if self.stacked is True and not able:
             raise ValueError(
@@ -361,40 +354,40 @@ class ShadowPool(BaseEstimator):
         return bool(self.stacked) and able
 
     def membership(self, X: Any) -> tuple[Mask, Mask]:
-        """Return which models trained on each row, and which rows the pool knows.
+        """Return which models trained on each record, and which records the pool contains.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records, of the pool or not.
+            Records, in the pool or not.
 
         Returns
         -------
         trained : bool ndarray of shape (n_shadows, n_records)
-            Which models were trained on it; False for rows that the pool does not know.
+            Which models trained on the record; False for records outside the pool.
         known : bool ndarray of shape (n_records,)
-            Which rows equal a record of the pool.
+            Which records equal a record of the pool.
         """
         check_is_fitted(self)
         columns, known = self._columns(fingerprints(as_records(X)))
         return self.masks_[:, columns] & known, known
 
     def left_out(self, X: Any) -> Mask:
-        """Return the models that count as not trained on each row.
+        """Return the models that count as OUT models (not trained on the record) of each record.
 
-        If the pool knows any of the rows, each row gets exactly half of the models, known or not.
-        All rows are then compared with equally many models; otherwise the steadier mean of
-        unknown rows would itself distinguish them.
+        If the pool contains any of the records, each record gets exactly half of the models. All
+        records are then compared with equally many models; otherwise the steadier mean of records
+        outside the pool would itself distinguish them.
 
         Parameters
         ----------
         X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records, of the pool or not.
+            Records, in the pool or not.
 
         Returns
         -------
         ndarray of bool of shape (n_shadows, n_records)
-            True where the model counts.
+            True where the model is an OUT model.
         """
         check_is_fitted(self)
         return self._left_out(*self._columns(fingerprints(as_records(X))))
@@ -405,14 +398,14 @@ class ShadowPool(BaseEstimator):
         return ~self.masks_[:, columns]
 
     def _columns(self, prints: NDArray[np.uint64]) -> tuple[NDArray[np.intp], Mask]:
-        """Return the column of each row in ``masks_``; for unknown rows, one chosen by hash."""
+        """Return the column of each record in ``masks_``; outside the pool, one chosen by hash."""
         columns = np.minimum(np.searchsorted(self.fingerprints_, prints), self.masks_.shape[1] - 1)
         known = self.fingerprints_[columns] == prints
         stand_in = (prints % self.masks_.shape[1]).astype(np.intp)
         return np.where(known, columns, stand_in), known
 
     def iter_proba(self, X: Any, classes: Any = None) -> Iterator[NDArray[np.float64]]:
-        """Return each model's probabilities over ``classes``, one after the other.
+        """Iterate over the models' probabilities of ``classes``.
 
         Parameters
         ----------
@@ -424,16 +417,16 @@ class ShadowPool(BaseEstimator):
         Returns
         -------
         iterator of ndarray of shape (n_records, n_classes)
-            Probabilities by one model, asked when its turn comes.
+            Probabilities by one model, computed when the iterator reaches it.
         """
         check_is_fitted(self)
         return self._answers.proba(as_records(X), classes)
 
     def answers_vary(self, X: Any) -> bool:
-        """Return whether shadow models answer differently to some of the records.
+        """Return whether shadow models give different answers for some record.
 
-        True also where every answer is the same for every record: a constant tells nothing, and
-        this is measured.
+        Models that answer every record with the same constant also count as varying: they leak
+        nothing, and an attack measures that correctly.
 
         Parameters
         ----------
@@ -443,17 +436,16 @@ class ShadowPool(BaseEstimator):
         Returns
         -------
         bool
-            False if no answer depends on what a model was trained on, though answers differ between
-            records.
+            False if answers differ between records, but all models agree on each record.
         """
         check_is_fitted(self)
         return self._answers.vary(as_records(X))
 
     def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Return the log-odds of the true class.
+        """Return the log-odds of the true class under each shadow model.
 
-        Of models that give no probabilities: how well their answers fit, on a like scale. The
-        latest result is cached, so that several attacks on the same records query the models only
+        For models without probabilities, the values measure how well the answers fit, on a similar
+        scale. The latest result is cached, so several attacks on the same records query the models
         once.
 
         Parameters
@@ -477,11 +469,12 @@ class ShadowPool(BaseEstimator):
         check_consistent_length(X, as_records(y, "y"))
         key = joblib.hash((prints, fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
+            # Carlini et al. 2022, Algorithm 1, lines 6 and 8: phi of the shadow models' confidences
             self._cached = key, self.as_log_odds(self._answers.signals(X, y, prints))
         return self._cached[1]
 
     def _says_of(self, X: Any, y: Any) -> Said:
-        """Return all that an attack compares a target with, each record being looked up once."""
+        """Return log-odds and membership of records, with one look-up of each record."""
         check_is_fitted(self)
         X = as_records(X)
         prints = fingerprints(X)
@@ -495,20 +488,20 @@ class ShadowPool(BaseEstimator):
         )
 
     def as_log_odds(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a model's signal on the scale of log-odds, by what is usual of shadow models.
+        """Rescale a model's signal to the scale of log-odds.
 
-        The scale is that of all records of the pool and all of its models, so it depends neither
-        on the target nor on who its members are. Log-odds themselves stay as they are.
+        The scale is estimated from all records and all models of the pool, so it depends neither
+        on the target nor on its members. Signals that are log-odds are returned unchanged.
 
         Parameters
         ----------
         signal : ndarray of shape (n_records,)
-            Of one model, on the scale of :meth:`logits`.
+            Signal of one model: log-odds, or minus the loss of models without probabilities.
 
         Returns
         -------
         ndarray of shape (n_records,)
-            On the scale of log-odds.
+            The rescaled signal.
         """
         return self._answers.as_log_odds(signal)
 

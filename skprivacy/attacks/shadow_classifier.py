@@ -1,4 +1,4 @@
-"""Attack models trained on shadow models' predictions for their members and non-members."""
+"""Attack models trained on shadow models' predictions (Shokri et al. 2017; Salem et al. 2019)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._docs import fill_docs
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval
 from . import scores
@@ -25,45 +26,37 @@ Float64Array = NDArray[np.float64]
 ALL_CLASSES = -1
 
 
+@fill_docs
 class ShokriAttack(ShadowedAttack):
-    """Shokri et al. 2017: an attack model for each class, trained on shadow models.
+    """Train an attack model per class on shadow models' predictions (Shokri et al. 2017).
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     attack_model : classifier with ``predict_proba``, default=None
         Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
     view : {"confidence", "signals"}, default="confidence"
-        Input of the attack model for each prediction: the confidence vector, as published, or its
-        logarithm with the log-odds and the modified entropy of the true class, which is stronger.
+        Input of the attack model for each prediction. "confidence" is the vector of probabilities,
+        as published. "signals" is its logarithm, with the log-odds and the modified entropy of the
+        true class, and is stronger.
     per_class : bool, default=True
         Whether to train one attack model for each class. A class without members or without
-        non-members among the training vectors gets the attack model of all classes, which also
-        takes the true class: as an indicator, and its probability.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        non-members among the training vectors uses an attack model for all classes, whose inputs
+        also include an indicator of the true class and its probability.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
 
     Notes
     -----
-    The records given to ``fit`` must be those that the pool was trained on, or some of them:
-    the attack model learns from every shadow model's predictions for them. Attackers without data
-    can synthesise some (:mod:`skprivacy.attacks.synthesis`).
+    The records given to ``fit`` must include records of the pool, since the attack model learns
+    from every shadow model's predictions for them. Attackers without data can synthesise records
+    (:mod:`skprivacy.attacks.synthesis`).
 
     References
     ----------
@@ -116,14 +109,16 @@ class ShokriAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        # steps 1 to 4: shadow models, and their answers for members and for others
+        # Shokri et al. 2017: the attack training set, of shadow models' predictions labelled "in"
+        # and "out"
         features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
-        # step 5: attack models that tell members from others by these answers
+        # The model for all classes serves the classes that have no model of their own.
         self._models: dict[int, Any] = {
-            ALL_CLASSES: self._train(self._labelled(features, label), trained)
+            ALL_CLASSES: self._train(self._append_class(features, label), trained)
         }
         if not self.per_class:
             return
+        # Shokri et al. 2017: partition the attack training set by class, one attack model for each
         for c in np.unique(label):
             here = label == c
             if len(np.unique(trained[here])) > 1:
@@ -143,14 +138,13 @@ class ShokriAttack(ShadowedAttack):
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
 
-    def _labelled(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
-        """Append the true class, and the features' value for it, which a linear model needs."""
+    def _append_class(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        """Append the true class and its feature, which a linear model cannot select by itself."""
         indicator = np.eye(len(self.classes_))[label]
         own = np.take_along_axis(features, label[:, None], axis=1)
         return np.column_stack([features, indicator, own])
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        # steps 6 and 7: the target's answers, judged by the attack models
         proba, label = self._target_proba(X, y)
         features = self._view(proba, label)
         values = np.empty(len(label))
@@ -158,50 +152,49 @@ class ShokriAttack(ShadowedAttack):
             here = np.flatnonzero(label == c)
             taken = features[here]
             if (model := self._models.get(int(c))) is None:
-                model, taken = self._models[ALL_CLASSES], self._labelled(taken, label[here])
+                model, taken = self._models[ALL_CLASSES], self._append_class(taken, label[here])
             values[here] = model.predict_proba(taken)[:, -1]
         return values
 
 
+@fill_docs
 class MLLeaksAttack(ShokriAttack):
-    """ML-Leaks, adversaries 1 and 2 (Salem et al. 2019): the highest probabilities, no labels.
+    """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 
-    One attack model for all classes takes the highest probabilities in order, so it needs neither
-    labels nor many shadow models. Adversary 1, the default, trains shadow models like the target
-    on data like the target's. Adversary 2 has other data, with other features and classes: pass a
-    ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
-    ``SignalThreshold(target, signal="max_confidence")``.
+    The attack model is shared by all classes and takes the highest probabilities in order, so it
+    needs neither labels nor many shadow models. Adversary 1, the default, trains shadow models like
+    the target on data like the target's. Adversary 2 has data with other features and classes: pass
+    a ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
+    use ``SignalThreshold(target, signal="max_confidence")``.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     n_shadows : int, default=2
         Number of shadow models to train if ``pool`` is None; even.
     top : int, default=3
-        How many of the highest probabilities the attack model takes; limited to the number of
+        Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
     pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``, whose features and classes may differ from the
-        target's. None clones the target.
+        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
+        on the records given to ``fit``, whose features and classes may differ from the target's.
+        None trains clones of the target.
     n_jobs : int, default=None
         Number of shadow models trained in parallel, if ``pool`` is None.
     random_state : int, RandomState instance or None, default=None
         Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Notes
     -----
-    The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without
-    known members, ``threshold_`` is set on the target's own predictions for the records given to
-    ``fit``, as in other attacks. If these have other features or classes than the target's, it is
-    set on the shadow models' predictions for records that they were not trained on. The ranking of
-    the scores then carries over; the threshold does not if the target is generally more or less
-    confident than the shadow models.
+    The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without known
+    members, ``threshold_`` is set on the target's predictions for the records given to ``fit``, as
+    in other attacks. If these have other features or classes than the target's, it is set on the
+    shadow models' predictions for records that they were not trained on. The ranking of the scores
+    then carries over, but the threshold does not if the target is generally more or less confident
+    than the shadow models.
 
     References
     ----------
@@ -257,13 +250,13 @@ class MLLeaksAttack(ShokriAttack):
         self._model = self._train(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         if member is not None or self._target_takes(X, y):
-            return super()._calibrated(X, y, member)
+            return super()._calibrate(X, y, member)
         return choose_threshold(self._non_member_scores, None, self.fpr)
 
     def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:
-        """Return whether records are like the target's, so that it can be asked about them."""
+        """Return whether records have the target's features and classes."""
         if self.pool is None:
             return True
         names = getattr(self.target, "feature_names_in_", None)
@@ -273,6 +266,7 @@ class MLLeaksAttack(ShokriAttack):
         return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        # Salem et al. 2019: the highest posteriors in descending order
         highest = -np.sort(-proba, axis=1)[:, : self._n_seen]
         return np.log(np.maximum(highest, scores.FLOOR))
 

@@ -1,4 +1,4 @@
-"""Membership inference against generators by fitting them again, with records and without."""
+"""Membership inference on generators with shadow generators (Houssiau et al. 2022, TAPAS)."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _ALONE = "shadow generators are fitted to it. Pass some, or use NearestGenerated
 
 
 class ShadowGenerators(GeneratorAttack):
-    """Compare with generators that were fitted with a record and without (Houssiau et al. 2022).
+    """Compare with shadow generators fitted with and without a record (Houssiau et al. 2022).
 
-    The generator is fitted again, several times, to records of the attacker's own and those of the
-    records asked about that a coin chooses. A classifier learns from these shadows how counts of
-    the cells of a record, by one column and by two, tell whether it was used.
+    Shadow generators are fitted to the attacker's own records and a random subset of the scored
+    records, drawn by fair coins. A classifier learns from them how the counts of a record's cells,
+    in single columns and pairs of columns, depend on whether the record was used.
 
     Parameters
     ----------
     generator : estimator with ``fit(X)`` and ``sample(n)``
-        The kind that is attacked, with its settings; cloned, without a budget.
+        An unfitted copy of the attacked generator, with its settings; cloned, without a budget.
     n_shadows : int, default=16
-        Number of fits, each time that records are scored; at least 2.
+        Number of fits in each scoring of records; at least 2.
     n_bins : int, default=20
-        About how many cells a column of numbers has.
+        Approximate number of cells of a numeric column.
     random_state : int, RandomState instance or None, default=None
-        Of coins and of the attacker's records.
+        Seed of the coins and of the choice of the attacker's records.
 
     Notes
     -----
-    Scores depend on the records that are scored together, whose coins they share. ``evaluate``
-    scores members and non-members together.
+    The scores of records depend on each other, because records scored together share the shadow
+    generators. ``evaluate`` scores members and non-members together.
 
     References
     ----------
@@ -77,7 +77,7 @@ class ShadowGenerators(GeneratorAttack):
         self.random_state = random_state
 
     def fit(self, generated: Any, reference: Any) -> ShadowGenerators:
-        """Look at generated records, and at the attacker's own.
+        """Take the generated records and the attacker's own.
 
         Parameters
         ----------
@@ -93,79 +93,78 @@ class ShadowGenerators(GeneratorAttack):
         """
         if not (hasattr(self.generator, "fit") and hasattr(self.generator, "sample")):
             raise TypeError(
-                f"generator={self.generator!r} must have fit and sample, as the one that is "
-                "attacked. Without it, use MarginalAttack."
+                f"generator={self.generator!r} must have fit and sample, like the attacked "
+                "generator. Without it, use MarginalAttack."
             )
         whole("n_shadows", self.n_shadows, 2)
         whole("n_bins", self.n_bins, 2)
         generated, reference = checked(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
-        self._target, self._n = cells.of(generated, "generated"), num_samples(generated)
+        self._target, self._n = cells.encode(generated, "generated"), num_samples(generated)
         self.cells_, self.reference_ = cells, reference
         return self
 
     def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "cells_")
         X = as_records(X, name)
-        codes, random = self.cells_.of(X, name), check_random_state(self.random_state)
+        codes, random = self.cells_.encode(X, name), check_random_state(self.random_state)
         inside = random.uniform(size=(self.n_shadows, len(codes))) < 0.5
-        inside[1::2] = ~inside[: len(inside[1::2]) * 2 : 2]  # each record is in half of them
-        seen = [self._answers(self._shadow(X, coins, random), codes) for coins in inside]
+        # complementary pairs of shadows, so that each record is in half of them
+        inside[1::2] = ~inside[: len(inside[1::2]) * 2 : 2]
+        seen = [self._log_counts(self._fit_shadow(X, coins, random), codes) for coins in inside]
         middle, spread = np.mean(seen, axis=0), np.std(seen, axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         learned = np.concatenate([(answers - middle) / spread for answers in seen])
         model = LogisticRegression(max_iter=1000).fit(learned, inside.ravel())
-        target = (self._answers(self._target, codes) - middle) / spread
+        target = (self._log_counts(self._target, codes) - middle) / spread
         return np.asarray(model.decision_function(target), dtype=np.float64)
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack training records of the generator and records like them that were not used.
+        """Attack members and non-members of the generator's training set, scored together.
 
         Parameters
         ----------
         X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Training records of the generator.
+            Members: training records of the generator.
         X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Records like them that were not used.
+            Non-members from the same population.
 
         Returns
         -------
         AttackResult
-            With the scores of both.
+            The scores of both samples.
         """
         X_in, X_out = some_records(X_in, "X_in"), some_records(X_out, "X_out")
         found = self._scored("X_in and X_out", concat(X_in, X_out))
         n = num_samples(X_in)
         return AttackResult(found[:n], found[n:], type(self).__name__)
 
-    def _shadow(self, X: Any, coins: NDArray[np.bool_], random: Any) -> NDArray[np.int64]:
+    def _fit_shadow(self, X: Any, coins: NDArray[np.bool_], random: Any) -> NDArray[np.int64]:
         n = num_samples(self.reference_)
         half = random.permutation(n)[: max(n // 2, 1)]
-        # Who is asked about is in a shadow by its coin alone, also if reference records hold it.
+        # a scored record must enter a shadow by its coin only, even if it is in the reference
         others = half[~np.isin(fingerprints(self.reference_)[half], fingerprints(X))]
         own = safe_indexing(self.reference_, others)
         trained = concat(own, safe_indexing(X, np.flatnonzero(coins)), "reference and X")
-        return self.cells_.of(refitted(self.generator, trained, self._n, random), "shadows")
+        return self.cells_.encode(refitted(self.generator, trained, self._n, random), "shadows")
 
-    def _answers(
+    def _log_counts(
         self, generated: NDArray[np.int64], codes: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Return how often the cells of each record are generated, by one column and by two."""
+        """Return the log-counts of each record's cells, in single columns and pairs of columns."""
         columns = range(codes.shape[1])
         queries = [*((c,) for c in columns), *combinations(columns, 2)]
-        counts = [Counts(generated, query).of(codes) for query in queries]
+        counts = [Counts(generated, query).count(codes) for query in queries]
         return np.log(np.column_stack(counts) + 0.5)
 
 
 def refitted(generator: Any, X: Any, n: int, random: np.random.RandomState) -> Any:
-    """Return records that a clone of a generator makes after it was fitted to X.
-
-    **Edge cases.** Some generators return records and their components; the records are taken.
-    """
+    """Fit a clone of a generator to X and return ``n`` records that it generates."""
     fresh = unpaid(generator).fit(X)
     seed = int(random.randint(2**31))
     try:
         drawn = fresh.sample(n, random_state=seed)
-    except TypeError:  # such as a mixture, which takes its own
+    except TypeError:  # scikit-learn's mixtures have no random_state in sample
         drawn = fresh.sample(n)
+    # mixtures return the records and their components
     return as_records(drawn[0] if isinstance(drawn, tuple) else drawn, "generator")

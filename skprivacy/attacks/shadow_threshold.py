@@ -1,4 +1,4 @@
-"""Thresholds on a signal, learned on shadow models, whose members are known."""
+"""Per-class thresholds on a signal, learned on shadow models (Song & Mittal 2021)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from . import scores
 from ._shadowed import ShadowedAttack
@@ -16,32 +17,27 @@ from .threshold import rank_among
 __all__ = ["ShadowThreshold"]
 
 
+@fill_docs
 class ShadowThreshold(ShadowedAttack):
     """Call a record a member if its signal exceeds the best threshold on shadow models.
 
+    With the defaults this is the modified entropy attack of Song & Mittal 2021.
+
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     signal : str, default="modified_entropy"
         One of ``skprivacy.attacks.scores.SIGNALS``, as for :class:`SignalThreshold`.
     per_class : bool, default=True
-        Whether each class has its own threshold. Classes without members or without non-members
-        of the shadow models use the threshold for all records.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
+        Whether each class has its own threshold. Classes in which the shadow models have no members
+        or no non-members use the threshold for all records.
+    %(n_shadows)s
+    %(shadow_pool)s
 
     Notes
     -----
-    The score is the share of lower signals among those of the shadow models for records of the same
-    class, minus that share at the threshold: 0 is the threshold in every class.
+    The score is the rank of the signal (a share) among the shadow models' signals for records of
+    the same class, minus the rank of the threshold: 0 is the threshold in every class.
 
     References
     ----------
@@ -95,12 +91,13 @@ class ShadowThreshold(ShadowedAttack):
         self._class_thresholds = {}
         if not self.per_class:
             return
+        # Song & Mittal 2021: a class-dependent threshold, learned on shadow models
         for c in np.unique(label):
             here = label == c
             if len(np.unique(trained[here])) == 2:
                 self._class_thresholds[int(c)] = _Threshold(signal[here], trained[here])
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return 0.0 if member is None else choose_threshold(self._score(X, y), member, 0.0)
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
@@ -114,7 +111,7 @@ class ShadowThreshold(ShadowedAttack):
 
 
 class _Threshold:
-    """The signal at which members and non-members differ most, and ranks counted from it."""
+    """The signal at which members and non-members differ most, and ranks relative to it."""
 
     def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
         self._ordered = np.sort(signal)

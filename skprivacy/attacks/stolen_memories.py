@@ -1,4 +1,4 @@
-"""White-box membership without known members: features that only the target network uses."""
+"""Stolen memories: white-box membership inference without known members (Leino 2020)."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ N_FOLDS = 3
 
 
 class StolenMemoriesAttack(MembershipAttack):
-    """Stolen memories (Leino & Fredrikson 2020): white-box, calibrated, no member known.
+    """Compare a network with proxies, white-box: stolen memories (Leino & Fredrikson 2020).
 
-    A network uses some features in a way that is peculiar to its training records. Proxies show
-    how these features are used otherwise: for each layer, the layers from it on are retrained on
-    the attacker's records, as the target's lower layers represent them. The displacement of the
-    target's local linear approximation from the proxy's is the evidence of that layer. A shadow
-    network, whose members the attacker knows, determines the weights of the layers and the
-    threshold on the score.
+    A network uses some features in a way that is peculiar to its training records. Proxy networks
+    show how these features are used otherwise: for each layer, this layer and those above are
+    retrained on the attacker's records, as represented by the target's layers below. The
+    displacement of the target's local linear approximation from the proxy's is the evidence of that
+    layer. A shadow network, whose members the attacker knows, determines the weights of the layers
+    and calibrates the threshold. No member of the target needs to be known.
 
     Parameters
     ----------
     target : fitted network or linear classifier, default=None
         ``MLPClassifier``; a linear model (``coef_``); a torch module that returns logits, or a
         classifier that has one as ``module_``; alone or at the end of a pipeline. The classes of
-        a torch module alone are 0, 1, ...
+        a bare torch module are 0, 1, ...
     precision : float, default=0.9
-        ``predict`` calls as many members as it can while at least this share of them is right,
-        with 95% confidence on the shadow network, half of whose records are members. If the shadow
+        ``predict`` calls as many members as possible, while at least this share of them is right
+        on the shadow network, half of whose records are members, with 95% confidence. If the shadow
         network has no such threshold, ``predict`` calls no record a member.
     epochs : int, default=100
-        Number of passes of Adam over the attacker's records in which proxies of torch modules are
-        trained. It is best to use as many as the target had. Ignored for other models, whose
-        parameters say how to train them.
+        Number of epochs of Adam in which proxies of torch modules are trained. The number of the
+        target's own epochs works best. Ignored for other models, whose parameters determine their
+        training.
     random_state : int, RandomState instance or None, default=0
-        Seeds proxies and shadow network.
+        Seed of the proxies and the shadow network.
 
     Attributes
     ----------
     threshold_ : float
-        Lowest score that ``predict`` calls a member; infinity if it calls no record one.
+        Lowest score that ``predict`` calls a member; infinity if it calls no record a member.
     shadow_precision_ : float
         Precision at ``threshold_`` on the shadow network; NaN if the threshold is infinite.
 
     Notes
     -----
-    The linear approximation is that of the log-odds of the record's class (a logit is defined only
-    up to a constant), taken at the record; its weights and its bias are weighted separately. Every
-    record is scored by proxies that were not trained on it (3 folds, assigned by fingerprint), and
-    records that ``member`` marks as members train no proxy. With L layers, ``6 L + 1`` networks or
-    parts of networks are trained. A record of a class that the target does not know scores lowest.
+    The linear approximation at the record is that of the log-odds of its class, since a logit is
+    defined only up to a constant. Its weights and its bias are weighted separately. Every record is
+    scored by proxies that were not trained on it (3 folds, assigned by fingerprint), and no proxy
+    is trained on records that ``member`` marks as members. With L layers, ``6 L + 1`` networks or
+    upper parts of networks are trained. A record of a class unknown to the target scores lowest.
 
     References
     ----------
@@ -115,16 +115,18 @@ class StolenMemoriesAttack(MembershipAttack):
         fold = _folds(prints)
         if min(np.bincount(fold, minlength=N_FOLDS)) < 2 * N_FOLDS:
             raise ValueError(
-                f"X holds {len(y)} non-members, too few to train proxies on; expected dozens. Pass "
-                "more records to fit."
+                f"X holds {len(y)} non-members of known classes; expected dozens. Pass more "
+                "records to fit, to train proxies on."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._proxies = _proxies(self._network, inputs, label, fold, seed)
-        # the fingerprint's remainder assigns the fold, its quotient the half
+        self._proxies = _train_proxies(self._network, inputs, label, fold, seed)
+        # Leino & Fredrikson 2020: a shadow network, trained on half of the attacker's records,
+        # calibrates the attack. The remainder of the fingerprint assigns the fold, its quotient the
+        # half.
         half = prints // np.uint64(N_FOLDS) % np.uint64(2) == 0
         shadow = self._network.retrained(inputs[half], label[half], 0, seed + 1)
-        proxies = _proxies(shadow, inputs[~half], label[~half], fold[~half], seed + 2)
-        evidence = _evidence(shadow, proxies, inputs, label, fold)
+        proxies = _train_proxies(shadow, inputs[~half], label[~half], fold[~half], seed + 2)
+        evidence = _displacements(shadow, proxies, inputs, label, fold)
         self._attack_model = make_pipeline(
             StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
         ).fit(evidence, half)
@@ -142,7 +144,7 @@ class StolenMemoriesAttack(MembershipAttack):
         self._threshold = np.inf if last is None else float(cuts[1:][last])
         self.shadow_precision_ = float("nan") if last is None else float(hits[last] / called[last])
 
-    def _calibrated(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return self._threshold
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -151,7 +153,7 @@ class StolenMemoriesAttack(MembershipAttack):
         if known.any():
             X = safe_indexing(X, np.flatnonzero(known))
             label = label_columns(y[known], self._known_classes)
-            evidence = _evidence(
+            evidence = _displacements(
                 self._network, self._proxies, self._inputs(X), label, _folds(fingerprints(X))
             )
             values[known] = np.maximum(self._attack_model.decision_function(evidence), self._lowest)
@@ -162,10 +164,10 @@ def _folds(prints: NDArray[np.uint64]) -> Folds:
     return (prints % np.uint64(N_FOLDS)).astype(np.intp)
 
 
-def _proxies(
+def _train_proxies(
     network: Network, inputs: Float64Array, label: NDArray[np.intp], fold: Folds, seed: int
 ) -> list[list[Network]]:
-    """Train for each fold, on the other folds, a proxy of the network from each layer on."""
+    """For each fold and each layer, retrain the network from that layer on, on the other folds."""
     return [
         [
             network.retrained(inputs[fold != k], label[fold != k], layer, seed)
@@ -175,14 +177,14 @@ def _proxies(
     ]
 
 
-def _evidence(
+def _displacements(
     network: Network,
     proxies: list[list[Network]],
     inputs: Float64Array,
     label: NDArray[np.intp],
     fold: Folds,
 ) -> Float64Array:
-    """Return displaced weights times inputs, and displaced bias, for each layer."""
+    """Return the displacement of weights (times the inputs) and of the bias, for each layer."""
     evidence = np.empty((len(label), 2 * network.n_layers))
     for k in range(N_FOLDS):
         here = fold == k
@@ -192,6 +194,8 @@ def _evidence(
         for i, proxy in enumerate(proxies[k]):
             layer = layers[i]
             proxy_layers, proxy_odds = proxy.trace(inputs[here], label[here], "odds")
+            # Leino & Fredrikson 2020: displacement between the local linear models of target and
+            # proxy, at the record
             displaced = (layer.at_inputs - proxy_layers[i].at_inputs) * layer.inputs
             weights = displaced.reshape(len(proxy_odds), -1).sum(axis=1)
             evidence[here, 2 * i] = weights

@@ -1,4 +1,4 @@
-"""The attack that finds most members of shadow models."""
+"""Choice of the strongest membership attack by self-attack of the shadow models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from ._shadowed import ShadowedAttack
 from .learned import LearnedRatio
 from .lira import LiRA
@@ -15,53 +16,45 @@ from .rmia import RMIA
 __all__ = ["StrongestAttack"]
 
 
+@fill_docs
 class StrongestAttack(ShadowedAttack):
-    """The attack that finds most members of shadow models; the default of ``audit``.
+    """Choose the attack that finds most members of shadow models; the default of ``audit``.
 
-    No attack is the strongest on every model. Which one is can be seen without the target: every
-    shadow model is attacked with the others, whose members are known too, and the attack that
-    finds most of them is used: :class:`LiRA` or :class:`RMIA`, offline or online, or
+    No attack is the strongest on every model, but the choice needs no access to the target. Every
+    shadow model, whose members are known, is attacked with the others. The attack that finds most
+    of their members is used: :class:`LiRA` or :class:`RMIA`, offline or online, or
     :class:`LearnedRatio`.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even.
+    %(target_classifier)s
+    %(n_shadows)s
     online : bool, default=False
-        Whether online attacks and :class:`LearnedRatio` take part: they compare also with models
-        trained on the record. Every record, those given to ``fit`` included, must then be among
-        those that the pool was trained on.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        Whether online attacks and :class:`LearnedRatio` take part, which compare with models
+        trained on the record, too. The pool must then have been trained on every record, including
+        those given to ``fit``.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     Attributes
     ----------
-    pool_ : ShadowPool
-        The fitted pool.
+    %(pool_)s
     attack_ : LearnedRatio, LiRA or RMIA
-        The fitted winner; its ``power_`` is the share of members of shadow models that it found.
+        The fitted winner; its ``power_`` is the share of the shadow models' members that it found.
     powers_ : dict of str to float
-        This share for every attack that took part. All are 0 for pools that are too small to
-        try (two models) or do not know the records given to ``fit``; RMIA is used then.
+        This share for every attack that took part. If no self-attack is possible (a pool of two
+        models, or records outside the pool), all are 0 and RMIA is used.
 
     Notes
     -----
     **Guarantees.** The choice is a function of the shadow models and of the set of records given
     to ``fit``. The halves that shadow models are trained on are drawn without regard to the
-    target's members; neither its members nor its answers are looked at. If that set is the same
-    whoever is a member (members and non-members together, as in an audit), then, given the shadow
-    models, the winner is one test fixed in advance, and every bound for such a test holds for it:
-    there is no correction for having tried several. Training may depend on the order of records,
-    so put them in one that does not tell the members, as :func:`~skprivacy.audit.audit` does.
+    target's members, and neither its members nor its answers are used. Suppose that this set does
+    not depend on which records are members (members and non-members together, as in an audit).
+    Then, given the shadow models, the winner is one test fixed in advance. Every bound for such a
+    test holds for it, without a correction for having tried several. Training may depend on the
+    order of records, so use an order that is independent of membership, as
+    :func:`~skprivacy.audit.audit` does.
 
     Examples
     --------
@@ -106,19 +99,19 @@ class StrongestAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        said = self.pool_._says_of(X, y)
+        shadows = self.pool_._says_of(X, y)
         if self.online:
-            self._check_known(said.trained, said.known)
-        tried, known = self._candidates(), self._known_to_pool(said, X, y)
+            self._check_known(shadows.trained, shadows.known)
+        tried, known = self._candidates(), self._known_to_pool(shadows, X, y)
         for attack in tried:
             attack.pool_, attack.classes_ = self.pool_, self.classes_
             attack._tune(known)
         self.powers_ = {_name(attack): attack.power_ for attack in tried}
         self.attack_ = max(tried, key=lambda attack: attack.power_)
-        self.attack_._meet(said, X, y)
+        self.attack_._learn_population(shadows, X, y)
 
     def _candidates(self) -> list[Any]:
-        """Return the attacks to choose from; the first of equal ones is taken."""
+        """Return the attacks to choose from; among equally strong attacks, the first is taken."""
         given: dict[str, Any] = {"pool": self.pool_, "fpr": self.fpr}
         modes = (True, False) if self.online else (False,)
         formulas = [
@@ -127,7 +120,8 @@ class StrongestAttack(ShadowedAttack):
         return [*formulas, LearnedRatio(self.target, **given)] if self.online else formulas
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        if self.online and not self.attack_.online:  # no more is accepted because of what is chosen
+        # the accepted records must not depend on which attack was chosen
+        if self.online and not self.attack_.online:
             self._check_known(*self.pool_.membership(X))
         return self.attack_._score(X, y)
 

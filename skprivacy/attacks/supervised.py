@@ -1,4 +1,4 @@
-"""Membership learned from the target's predictions for records of known membership."""
+"""Supervised membership inference: learn from records of known membership, no shadow models."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .._docs import fill_docs
 from .._sklearn import HasMethods
 from . import scores
 from ._records import fingerprints
@@ -24,30 +25,30 @@ Float64Array = NDArray[np.float64]
 N_HIGHEST = 10
 
 
+@fill_docs
 class SupervisedAttack(MembershipAttack):
-    """Learn from known members and non-members what the target's predictions for members look like.
+    """Train an attack model on the target's predictions for known members and non-members.
 
-    The attacker knows the membership of some records, as the owner of a model does, and asks about
-    others. It needs no shadow models. The attack model sees the probabilities, as they are and
-    sorted, the class, and all signals of a single prediction: what shadow models teach
-    :class:`ShokriAttack`, it is taught by the target itself.
+    The attacker knows the membership of some records, as the owner of a model does, and attacks
+    others. The inputs of the attack model are the probabilities, unsorted and sorted, the class,
+    and all signals of a single prediction. :class:`ShokriAttack` learns the same from shadow
+    models; this attack learns it from the target itself.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     attack_model : classifier with ``predict_proba``, default=None
-        Learns membership. None: the mean of a logistic regression and a
-        forest of extremely randomised trees.
+        Learns membership. None: the mean of a logistic regression and a forest of extremely
+        randomised trees.
     fpr : float, default=0.05
         Ignored: the threshold is set on the records of known membership.
 
     Notes
     -----
-    ``fit`` needs ``member``. What it was given cannot be used to judge the attack: ``evaluate``
-    refuses these records. :func:`~skprivacy.audit.audit` gives it one half of them, drawn by their
-    fingerprints, and judges it on the other. The halves are not exchanged to use both: their
-    judgements would depend on each other, and the intervals would be too narrow.
+    ``fit`` needs ``member``. ``evaluate`` refuses the records given to ``fit``, since the attack
+    has learned their membership. :func:`~skprivacy.audit.audit` fits the attack on one half of the
+    records, drawn by fingerprint, and evaluates it on the other. It does not exchange the halves to
+    use both: the two evaluations would depend on each other, and the intervals would be too narrow.
 
     References
     ----------
@@ -88,39 +89,37 @@ class SupervisedAttack(MembershipAttack):
         Parameters
         ----------
         X_in, y_in : array-like
-            Records of the target's training set, as in ``fit``.
+            Members: records of the target's training set, as in ``fit``.
         X_out, y_out : array-like
-            Records like them that were not in it.
+            Non-members from the same population.
 
         Returns
         -------
         AttackResult
-            With the scores of both.
+            The scores of both samples.
 
         Raises
         ------
         ValueError
-            If one of them was.
+            If a record was given to ``fit``.
         """
         result = super().evaluate(X_in, y_in, X_out, y_out)
         seen = sum(int(np.isin(fingerprints(X), self._prints).sum()) for X in (X_in, X_out))
         if seen:
             raise ValueError(
-                f"{seen} of the records were given to fit, with their membership; expected others "
-                "as X_in and X_out. Keep a part of the members and non-members, and all copies of "
-                "a record on one side."
+                f"X_in and X_out hold {seen} records that were given to fit with their membership. "
+                "Evaluate on other members and non-members, and keep all copies of a record on one "
+                "side."
             )
         return result
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         if member is None:
             raise ValueError(
-                "member=None must be one bool for each record: this attack learns from records of "
-                "known membership. Call fit(X, y, member)."
+                "member=None must be one bool for each record, because this attack learns from "
+                "records of known membership. Call fit(X, y, member)."
             )
-        base = self.attack_model
-        if base is None:
-            base = _usual_model()
+        base = _default_model() if self.attack_model is None else self.attack_model
         self._prints = np.unique(fingerprints(X))
         self._model = clone(base).fit(self._view(X, y), member)
 
@@ -135,11 +134,8 @@ class SupervisedAttack(MembershipAttack):
         return np.column_stack([*signals, highest, proba, label])
 
 
-def _usual_model() -> Any:
-    """Return the attack model that is used if none is given.
-
-    A linear one does best where little can be learned, a forest where there is much.
-    """
+def _default_model() -> Any:
+    """Return a linear model, best where members are few, averaged with a forest, best with many."""
     linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
     forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
     return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")

@@ -1,9 +1,8 @@
-"""Synthetic records for an attacker who has none, for attacks that train shadow models.
+"""Synthetic records for attackers without data, to train shadow models (Shokri et al. 2017, V-C).
 
-These are the three attackers of Shokri et al. 2017, section V-C. :func:`from_model` searches for
-records of high confidence and needs to know only the features' values. :func:`from_marginals` needs
-the marginal distribution of each feature. :func:`noisy` needs real records, some of whose features
-may be wrong.
+:func:`from_model` searches for records of high confidence and needs only the possible values of the
+features. :func:`from_marginals` needs the marginal distribution of each feature. :func:`noisy`
+needs real records, some of whose features may be wrong.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ def from_model(
     least_changed: int = 4,
     random_state: Any = None,
 ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Synthesise records the target is confident about (Algorithm 1 of Shokri et al. 2017).
+    """Synthesise records the target is confident about (Shokri et al. 2017, Algorithm 1).
 
-    All searches run together, with one query for all of them in each round: random features are
-    redrawn, fewer after ``patience`` rejections in a row, and kept if the class becomes more
-    probable.
+    All searches run together, with one query for all searches in each round. A round redraws random
+    features of each record, and keeps the change if the class becomes more probable. After
+    ``patience`` rejections in a row, fewer features are redrawn.
 
     Parameters
     ----------
@@ -51,8 +50,8 @@ def from_model(
         Number of searches for each class. Fewer records are returned for classes that are hard to
         reach.
     confidence : float, default=0.2
-        A record may be accepted if its class is the predicted one with a probability above this;
-        it is then accepted with that probability.
+        A record may be accepted if its class is predicted, with a probability above this value. It
+        is then accepted with that probability.
     max_queries : int, default=1000
         Number of rounds after which a search is abandoned.
     patience : int, default=10
@@ -60,14 +59,14 @@ def from_model(
     least_changed : int, default=4
         Minimum number of features redrawn.
     random_state : int, RandomState instance or None, default=None
-        Of the searches.
+        Seed of the searches.
 
     Returns
     -------
     X : ndarray of shape (n_records, n_features)
-        The records that were accepted.
+        The accepted records.
     y : ndarray of shape (n_records,)
-        The class that each was searched for.
+        The class of each record's search.
 
     Examples
     --------
@@ -86,7 +85,7 @@ def from_model(
     classes = np.asarray(target.classes_)
     goal = np.repeat(np.arange(len(classes)), n_per_class)
     n_features = len(choices)
-    best = _draw(choices, len(goal), rng)  # Algorithm 1, line 2
+    best = _draw_features(choices, len(goal), rng)  # Algorithm 1, line 2
     reached = np.full(len(goal), -1.0)
     changed = np.full(len(goal), n_features)
     rejected = np.zeros(len(goal), dtype=int)
@@ -100,7 +99,7 @@ def from_model(
         of_goal = proba[np.arange(len(here)), goal[here]]
         better = of_goal >= reached[here]
         up, down = here[better], here[~better]
-        # Algorithm 1, lines 14 to 16: keep what is no worse
+        # Algorithm 1, lines 14 to 16: keep the record if it is not worse
         best[up], reached[up], rejected[up] = trial[up], of_goal[better], 0
         # Algorithm 1, lines 9 to 11: accept with the probability of the class
         sure = better & (of_goal > confidence) & (proba.argmax(axis=1) == goal[here])
@@ -112,14 +111,14 @@ def from_model(
         # Algorithm 1, lines 19 to 21: redraw half as many features, rounded up
         changed[stuck], rejected[stuck] = np.maximum((changed[stuck] + 1) // 2, floor), 0
         # Algorithm 1, line 24: redraw some features of the best record so far
-        trial[here] = _redraw(best[here], changed[here], choices, rng)
+        trial[here] = _redraw_features(best[here], changed[here], choices, rng)
     return best[accepted], classes[goal[accepted]]
 
 
 def from_marginals(
     X: Any, y: ArrayLike, n_per_class: int, *, random_state: Any = None
 ) -> tuple[Any, NDArray[Any]]:
-    """Draw every feature independently from its distribution within the class.
+    """Draw every feature independently from its marginal distribution within the class.
 
     Parameters
     ----------
@@ -130,14 +129,14 @@ def from_marginals(
     n_per_class : int
         Number of records to draw for each class.
     random_state : int, RandomState instance or None, default=None
-        Of the draws.
+        Seed of the draws.
 
     Returns
     -------
     X : {ndarray, DataFrame} of shape (n_classes * n_per_class, n_features)
-        Of the same type as the input.
+        Records, in the same container as the input.
     y : ndarray of shape (n_classes * n_per_class,)
-        Their classes, in groups.
+        Their classes, sorted.
 
     Examples
     --------
@@ -154,13 +153,13 @@ def from_marginals(
     for c in classes:
         rows = np.flatnonzero(labels == c)
         parts.append(rows[rng.randint(len(rows), size=(n_per_class, known.shape[1]))])
-    return _gather(known, np.concatenate(parts)), np.repeat(classes, n_per_class)
+    return _gather_features(known, np.concatenate(parts)), np.repeat(classes, n_per_class)
 
 
 def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
-    """Replace a share of the features of every record by values of other records.
+    """Replace a share of every record's features by values of other records.
 
-    Binary features are flipped, as in the paper; others take the value of a random record.
+    Binary features are flipped, as in the paper. Other features take the value of a random record.
 
     Parameters
     ----------
@@ -169,12 +168,12 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
     share : float, default=0.1
         Share of features replaced, in [0, 1]; the paper uses 0.1 and 0.2.
     random_state : int, RandomState instance or None, default=None
-        Of which features are replaced, and by whose.
+        Seed of the choice of features and of replacement records.
 
     Returns
     -------
     {ndarray, DataFrame} of shape (n_records, n_features)
-        A changed copy, of the same type as the input.
+        A perturbed copy, in the same container as the input.
 
     Examples
     --------
@@ -196,13 +195,13 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
     for i in range(n_features):
         column = known.iloc[:, i] if isinstance(known, pd.DataFrame) else known[:, i]
         codes, values = pd.factorize(column, use_na_sentinel=False)
-        if len(values) == 2:  # a record that has the other value
+        if len(values) == 2:  # flip: take the value of a record with the other value
             other[:, i] = np.array([codes.argmax(), codes.argmin()])[codes]
-    return _gather(known, np.where(replaced, other, np.arange(n_records)[:, None]))
+    return _gather_features(known, np.where(replaced, other, np.arange(n_records)[:, None]))
 
 
-def _gather(known: Any, rows: NDArray[np.intp]) -> Any:
-    """Return records whose features are taken from the records that ``rows`` indexes."""
+def _gather_features(known: Any, rows: NDArray[np.intp]) -> Any:
+    """Return records whose feature j comes from record ``rows[i, j]``."""
     if not isinstance(known, pd.DataFrame):
         return np.take_along_axis(known, rows, axis=0)
     columns = [
@@ -211,13 +210,13 @@ def _gather(known: Any, rows: NDArray[np.intp]) -> Any:
     return pd.concat(columns, axis=1)
 
 
-def _draw(choices: list[NDArray[Any]], n: int, rng: Any) -> NDArray[np.float64]:
+def _draw_features(choices: list[NDArray[Any]], n: int, rng: Any) -> NDArray[np.float64]:
     return np.column_stack([choice[rng.randint(len(choice), size=n)] for choice in choices])
 
 
-def _redraw(
+def _redraw_features(
     best: NDArray[np.float64], changed: NDArray[np.intp], choices: list[Any], rng: Any
 ) -> NDArray[np.float64]:
     """Redraw ``changed`` random features of each record."""
     order = rng.uniform(size=best.shape).argsort(axis=1)
-    return np.where(order < changed[:, None], _draw(choices, len(best), rng), best)
+    return np.where(order < changed[:, None], _draw_features(choices, len(best), rng), best)

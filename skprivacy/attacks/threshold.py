@@ -1,4 +1,4 @@
-"""Thresholds on a signal: one for all records, one for each class, or one for each record."""
+"""Thresholds on a signal: for all records, per class (Attack-P) or per record (Attack-R)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._sklearn import StrOptions
 from . import scores
 from ._shadowed import ShadowedAttack
@@ -15,25 +16,24 @@ from .membership import MembershipAttack
 __all__ = ["ReferenceThreshold", "SignalThreshold"]
 
 
+@fill_docs
 class SignalThreshold(MembershipAttack):
     """Call a record a member if a signal of the target's prediction is high.
 
-    With ``per_class=True`` this is Attack-P of Ye et al. 2022 with a threshold for each class: a
-    signal counts by its rank among population records of the same class.
+    With ``per_class=True`` this is Attack-P of Ye et al. 2022 with a threshold for each class: the
+    score is the rank of the signal among population records of the same class.
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     signal : str, default="modified_entropy"
         One of ``skprivacy.attacks.scores.SIGNALS``: "loss" (Yeom et al. 2018), "correctness"
         (the gap attack), "confidence", "max_confidence", "entropy", "modified_entropy" (Song &
         Mittal 2021), "logit", "margin".
     per_class : bool, default=False
-        Rank the signal among the records of the same class that were given to ``fit``. Records of
-        classes without such records are ranked among all of them.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        Whether to rank the signal among the records of the same class given to ``fit``. Records of
+        other classes are ranked among all records given to ``fit``.
+    %(attack_fpr)s
 
     References
     ----------
@@ -93,25 +93,18 @@ class SignalThreshold(MembershipAttack):
         return rank
 
 
+@fill_docs
 class ReferenceThreshold(ShadowedAttack):
-    """Attack-R of Ye et al. 2022: rank the target among models not trained on the record.
+    """Rank the target's signal among models not trained on the record: Attack-R (Ye et al. 2022).
 
     Parameters
     ----------
-    target : fitted classifier with ``predict_proba``, default=None
-        The target model. None makes a template for ``clone`` and ``set_params``.
+    %(target_classifier)s
     n_shadows : int, default=16
         Number of shadow models to train if ``pool`` is None; even. The score has this many steps,
-        so low false positive rates need many.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is, an unfitted one is cloned and
-        trained on the records given to ``fit``. None clones the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+        so low false positive rates need many models.
+    %(shadow_pool)s
+    %(attack_fpr)s
 
     References
     ----------
@@ -150,8 +143,9 @@ class ReferenceThreshold(ShadowedAttack):
         self.fpr = fpr
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        said = self.pool_._says_of(X, y)
-        signal, shadow, out = self._target_logit(X, y), said.logits, said.out
+        shadows = self.pool_._says_of(X, y)
+        signal, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
+        # Ye et al. 2022, Attack-R: percentile of the target's loss among reference models
         lower = (np.sign(signal - shadow) + 1) / 2
         share = np.mean(lower, axis=0, where=out)
         above_mean = signal - np.mean(shadow, axis=0, where=out)
@@ -161,8 +155,8 @@ class ReferenceThreshold(ShadowedAttack):
 def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the share of ``ordered`` below each value, counting ties half.
 
-    The mean is then 0.5 whether or not a value is itself in ``ordered``: being known to the
-    attacker must not distinguish members from non-members.
+    The mean share is then 0.5 whether or not the values are in ``ordered``, so a record's presence
+    among the attacker's records does not distinguish members from non-members.
     """
     below = np.searchsorted(ordered, values, side="left")
     upto = np.searchsorted(ordered, values, side="right")

@@ -1,4 +1,4 @@
-"""Attribute inference from the updates of a training that exchanges weights."""
+"""Attribute inference from the updates of federated training (Melis et al. 2019)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = ["UpdatesAttributeInference"]
 
 
 class UpdatesAttributeInference(AttributeInference):
-    """Infer one attribute of a record from the others, its class and model updates.
+    """Infer one attribute of a record from its other attributes, its class and model updates.
 
-    Each value of the attribute is tried in turn: the record with the value that went into the
-    updates is the one whose gradient they lean towards. Values are weighted by how probable they
-    are without the updates, which these must then improve upon.
+    Each value of the attribute is tried in turn. With the true value, the gradient of a training
+    record agrees best with the updates. Values are weighted by their probability without the
+    updates, so the updates must improve on imputation.
 
     Parameters
     ----------
     target : Updates, default=None
-        What the attacker has seen.
+        The updates that the attacker has seen.
     attribute : int or str, default=0
         Column of the attribute; a name if records are DataFrames.
     prior : {"imputation", "marginal", "uniform"}, default="imputation"
-        The attacker's belief about the attribute before seeing the updates.
+        Prior probabilities of the attribute, before seeing the updates.
     imputer : classifier with ``predict_proba``, default=None
         Learns the attribute from the other columns and the class. None: a random forest.
     n_reference : int, default=1000
-        At most so many of the attacker's records tell what gradients are like.
+        Maximum number of the attacker's records that estimate the distribution of gradients.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class UpdatesAttributeInference(AttributeInference):
         attack._check_target(X, np.empty(0))
         return attack._target_classes(X)
 
-    def _meet(self, X: Any, y: NDArray[Any]) -> None:
+    def _prepare_likelihoods(self, X: Any, y: NDArray[Any]) -> None:
         self.attack_ = UpdatesAttack(self.target, n_reference=self.n_reference).fit(X, y)
 
     def _likelihoods(self, filled: list[Any], y: Any) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Property inference from the updates of a training that exchanges weights."""
+"""Property inference from the updates of federated training (Melis et al. 2019, passive)."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ Float64Array = NDArray[np.float64]
 
 
 class UpdatesPropertyInference(PropertyAttack):
-    """Infer from a party's updates how many of its records belong to a group.
+    """Infer from a party's updates the share of its records in a group (Melis et al. 2019).
 
-    The attacker draws shadow sets from his own records, with and without the property, and
-    computes the updates that they would have given at the weights he has seen. For each round, an
-    attack model learns to tell the two kinds apart; the log-odds of the rounds add up (Melis et
-    al. 2019, passive).
+    The attacker draws shadow sets with and without the property from his own records, and computes
+    their updates at the weights he has seen. For each round, an attack model learns to distinguish
+    the two kinds of updates. The log-odds of the rounds are added. The attack is passive.
 
     Parameters
     ----------
     target : Updates
-        Of the training that is attacked: the weights before each round count, whosever the
-        updates are.
+        Updates of the attacked training. Only the weights before each round are used, so the
+        updates may be those of any party.
     train : callable, default=None
-        What a party does in a round: takes weights, records, classes and a seed, and returns the
-        weights that it sends back, with all its clipping, noise and compression. None: one step on
-        the mean of (clipped) gradients, and the noise of the target.
+        One round of a party: takes weights, records, classes and a seed, and returns the weights
+        that the party sends back, including its clipping, noise and compression. None: one step on
+        the mean of (clipped) gradients, with the noise of the target.
     n_shadows : int, default=40
-        Number of shadow sets, two at least; every second one has the property.
+        Number of shadow sets, at least 2; every second one has the property.
     n_train : int, default=None
-        Number of records in each. None: as many as in the target.
+        Number of records in each shadow set. None: as many as in the target.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled updates.
     n_jobs : int, default=None
-        Number of shadow sets worked on in parallel, as in scikit-learn; it does not change the
+        Number of shadow sets processed in parallel, as in scikit-learn; it does not change the
         result.
     random_state : int, RandomState instance or None, default=None
-        Of the shadow sets and the noise.
+        Seed of the shadow sets and the noise.
 
     Attributes
     ----------
@@ -102,22 +101,22 @@ class UpdatesPropertyInference(PropertyAttack):
         self.random_state = random_state
 
     def decision_function(self, target: Updates) -> float:
-        """Return the log-odds that the records behind a party's updates had the property.
+        """Return the log-odds that the records of a party have the property.
 
         Parameters
         ----------
         target : Updates
-            Of the rounds that ``fit`` was given, in the same order.
+            Updates of one party, from the same rounds as in ``fit`` and in the same order.
 
         Returns
         -------
         float
-            Above 0 if they probably had.
+            Above 0 if they probably have it.
 
         Raises
         ------
         ValueError
-            If the rounds began with other weights than those that ``fit`` has seen.
+            If the rounds began with other weights than in ``fit``.
         """
         check_is_fitted(self, "attack_models_")
         if not isinstance(target, Updates):
@@ -127,15 +126,15 @@ class UpdatesPropertyInference(PropertyAttack):
             or (target.before != self.target.before).any()
         ):
             raise ValueError(
-                "target began its rounds with other weights than those that fit was given; "
-                "expected the same rounds in the same order. Fit an attack on these rounds."
+                "target has other weights before its rounds than in fit; expected the same rounds "
+                "in the same order. Fit an attack on these rounds."
             )
         views = target.after - target.before
         return sum(map(self._log_odds, self.attack_models_, views))
 
     def _check_parameters(self) -> None:
         if not isinstance(self.target, Updates):
-            raise TypeError(f"target={self.target!r} must be Updates, what the attacker has seen.")
+            raise TypeError(f"target={self.target!r} must be Updates.")
         if self.train is not None and not callable(self.train):
             raise TypeError(f"train={self.train!r} must be a function, or None.")
 
@@ -151,11 +150,11 @@ class UpdatesPropertyInference(PropertyAttack):
             )
         )
         self.attack_models_ = [
-            self._taught(views[:, t], has_property) for t in range(self.target.n_rounds)
+            self._fit_attack_model(views[:, t], has_property) for t in range(self.target.n_rounds)
         ]
 
     def _shadow_view(self, X: Any, y: NDArray[Any], seed: int) -> Float64Array:
-        """Return the updates that a party with these records would have sent."""
+        """Return the updates that a party with these records would send."""
         if self.train is not None:
             return np.array([trained(self.train, w, X, y, seed) - w for w in self.target.before])
         seen, label = self.target, labels_as_columns(self.target.model, y)

@@ -1,4 +1,4 @@
-"""What an attacker sees of a training that exchanges weights."""
+"""Updates of federated training as seen by passive and active attackers (Nasr et al. 2019)."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ __all__ = [
 ]
 
 Float64Array = NDArray[np.float64]
-ARRAYS = (np.ndarray, list, tuple)  # what holds weights as they are, beside networks
+ARRAYS = (np.ndarray, list, tuple)  # containers of weights; anything else is a network
 
 
 @dataclass(frozen=True, eq=False)
 class Updates:
-    """What an attacker sees of a training that exchanges weights: round by round, before and after.
+    """Weights before and after each round of federated training, as an attacker sees them.
 
-    A server sees this of each party, a party sees it of the sum of the others, and whoever gets
-    every version of a model sees it of the whole training. It is the target of
+    A server sees the updates of each party. A party sees the sum of the others' updates. A reader
+    of every version of a model sees the updates of the whole training. ``Updates`` is the target of
     :class:`UpdatesAttack`, :class:`UpdatesAttributeInference` and
     :class:`UpdatesPropertyInference`.
 
     Parameters
     ----------
     model : fitted network
-        Says what is computed with the weights; its own weights are not used. A torch module, a
-        classifier that has one as ``module_``, an ``MLPClassifier`` or a linear classifier, alone
-        or at the end of a pipeline.
+        Network architecture; its own weights are not used. A torch module, a classifier that has
+        one as ``module_``, an ``MLPClassifier`` or a linear classifier, alone or at the end of a
+        pipeline.
     before : sequence of networks or array-like of shape (n_rounds, n_weights)
-        The weights that each round began with, in the order of time: networks like ``model``, or
-        vectors in the order of :meth:`weights_of`.
+        The weights before each round, in chronological order: networks like ``model``, or vectors
+        in the order of :meth:`weights_of`.
     after : sequence of networks or array-like of shape (n_rounds, n_weights)
-        The weights that came back, of one party or the mean over several.
+        The weights that came back, from one party or as the mean over several.
     step : float or array-like of shape (n_rounds,)
-        How far a round goes along the mean gradient of its records: the learning rate times the
-        number of steps that a party makes in a round.
+        Step along the mean gradient in a round: the learning rate times the number of a party's
+        steps in a round.
     n_records : int
-        Number of records that the update is a mean over.
+        Number of records over which the update is a mean.
     max_grad_norm : float, default=None
         L2 norm to which each record's gradient was clipped. None: not clipped.
     noise : float, default=0.0
@@ -101,11 +101,11 @@ class Updates:
         object.__setattr__(self, "_as_inputs", as_inputs)
         n_weights = len(weights_of(self.model))
         for name in ("before", "after"):
-            object.__setattr__(self, name, _vectors(name, getattr(self, name), n_weights))
+            object.__setattr__(self, name, _check_weights(name, getattr(self, name), n_weights))
         if len(self.before) != len(self.after):
             raise ValueError(
-                f"before has {len(self.before)} rounds and after {len(self.after)}; expected one "
-                "of each for every round."
+                f"before has {len(self.before)} rounds and after {len(self.after)}; expected "
+                "equally many."
             )
         steps = as_numbers("step", self.step, "one number, or one for each round")
         if (
@@ -113,7 +113,8 @@ class Updates:
             or not (np.isfinite(steps) & (steps > 0)).all()
         ):
             raise ValueError(
-                f"step={self.step!r} must be a positive number, or {self.n_rounds} of them."
+                f"step={self.step!r} must be a positive number, or one for each of the "
+                f"{self.n_rounds} rounds."
             )
         object.__setattr__(self, "step", np.broadcast_to(steps, self.n_rounds))
         _check_party(self.n_records, self.max_grad_norm, self.noise)
@@ -134,24 +135,24 @@ class Updates:
         Returns
         -------
         ndarray of shape (n_weights,)
-            Those of a module in the order of ``parameters()``; otherwise each layer's matrix, as
-            scikit-learn keeps it, and its intercepts.
+            Weights of a module in the order of ``parameters()``; otherwise each layer's matrix, in
+            scikit-learn's layout, and its intercepts.
         """
         return weights_of(model)
 
     @classmethod
     def averaged(cls, updates: Sequence[Updates]) -> Updates:
-        """Return what is left for an attacker who sees but the mean over several parties.
+        """Return the mean over several parties, the view of an attacker under secure aggregation.
 
         Parameters
         ----------
         updates : sequence of Updates
-            Of the same rounds; parties count by their records.
+            Updates of each party in the same rounds; parties are weighted by their records.
 
         Returns
         -------
         Updates
-            Their mean, as secure aggregation shows it.
+            The mean of the updates.
 
         Raises
         ------
@@ -160,16 +161,16 @@ class Updates:
         """
         given = sequence("updates", updates)
         if not given or not all(isinstance(one, Updates) for one in given):
-            raise ValueError("updates must be a non-empty sequence of Updates, one of each party.")
+            raise ValueError("updates must be a non-empty sequence of Updates, one per party.")
         first = given[0]
         for one in given:
             if one.before.shape != first.before.shape or (one.before != first.before).any():
                 raise ValueError(
-                    "updates are of different rounds: before differs. Pass the parties' updates of "
-                    "the same rounds, in the same order."
+                    "updates must have equal weights before each round. Pass the parties' updates "
+                    "of the same rounds, in the same order."
                 )
         if len({one.max_grad_norm for one in given}) > 1:
-            raise ValueError("updates have different max_grad_norm. Average those that agree.")
+            raise ValueError("updates must have the same max_grad_norm. Average those that agree.")
         total = sum(one.n_records for one in given)
         share = np.array([one.n_records / total for one in given])
         noises = share * [one.noise for one in given]
@@ -193,13 +194,13 @@ class Updates:
         return network_at(self._network, weights)
 
     def _gradients(self, t: int, X: Any, label: NDArray[np.intp]) -> RecordGradients:
-        """Return the records' gradients as they went into round ``t``."""
+        """Return the records' gradients at the weights before round ``t``, clipped if required."""
         inputs = self._as_inputs(X)
         found = record_gradients(self._network_at(self.before[t]), inputs, label)
         return found if self.max_grad_norm is None else found.clipped(self.max_grad_norm)
 
     def _descent(self, t: int) -> Float64Array:
-        """Return the mean gradient that the update of round ``t`` shows."""
+        """Return the mean gradient implied by the update of round ``t``."""
         return (self.before[t] - self.after[t]) / self.step[t]
 
 
@@ -216,41 +217,41 @@ def gradient_ascent(
     max_grad_norm: float | None = None,
     noise: float = 0.0,
 ) -> Updates:
-    """Run rounds as an active attacker, who raises the loss of the records he asks about.
+    """Run rounds as an active attacker by gradient ascent on target records (Nasr et al. 2019).
 
-    Before each round the weights are moved up the gradient of these records' loss. A party that
-    was given some of them pulls their loss back; those it does not hold stay where they are
-    (Nasr et al. 2019). What it sends back is then judged by :class:`UpdatesAttack`.
+    Before each round, the weights move up the gradient of the target records' loss. A party that
+    trains on some of these records reduces their loss again, while the loss of other records stays
+    high. :class:`UpdatesAttack` then attacks the weights that come back.
 
     Parameters
     ----------
     model : fitted network
         The model that the first round begins with, as in :class:`Updates`.
     train : callable
-        One round of the others: takes a vector of weights and returns the weights that come back,
-        as a vector or a network. A server isolates a party by asking it alone.
+        One round of the other parties: takes a vector of weights and returns the weights that come
+        back, as a vector or a network. A server isolates a party by asking only this party.
     X : {array-like, DataFrame} of shape (n_targets, n_features)
-        The records asked about.
+        The target records.
     y : array-like of shape (n_targets,)
         Their classes.
     ascent : float
-        How far the weights move along the sum of the records' gradients before each round; 0 for
-        an attacker who only isolates.
+        Step along the sum of the target records' gradients before each round; 0 for an attacker
+        who only isolates a party.
     n_rounds : int
         Number of rounds.
     step : float
-        How far a round goes along the mean gradient: the learning rate times the number of steps.
+        Step along the mean gradient in a round: the learning rate times the number of steps.
     n_records : int
-        Number of records behind ``train``, of one party or several.
+        Number of records that ``train`` uses, of one party or several.
     max_grad_norm : float, default=None
         L2 norm to which each record's gradient is clipped. None: not clipped.
     noise : float, default=0.0
-        Standard deviation of the noise in each weight of what comes back.
+        Standard deviation of the noise in each weight that comes back.
 
     Returns
     -------
     Updates
-        What came back, with the weights that were sent.
+        The weights that were sent and those that came back.
 
     References
     ----------
@@ -285,11 +286,12 @@ def gradient_ascent(
     X = some_records(X, "X")
     inputs, label = as_inputs(X), labels_as_columns(model, y)
     if len(label) != num_samples(X):
-        raise ValueError(f"y has {len(label)} labels; expected one for each record of X.")
+        raise ValueError(f"y has {len(label)} labels; expected {num_samples(X)}, one per record.")
     weights = weights_of(model)
     before, after = [], []
     for _ in range(n_rounds):
         found = record_gradients(network_at(network, weights), inputs, label)
+        # Nasr et al. 2019, active attack: gradient ascent on the target records
         weights = weights + ascent * num_samples(X) * found.mean(len(weights))
         before.append(weights)
         weights = trained(train, weights)
@@ -298,24 +300,24 @@ def gradient_ascent(
 
 
 def trained(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
-    """Return what comes back for a vector of weights, and for what else ``train`` is given."""
+    """Call ``train`` on a copy of the weights and return the resulting vector of weights."""
     try:
         return as_weights(train(weights.copy(), *given))
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"train={train!r} must take a vector of {len(weights)} weights and return such a "
-            f"vector, or a network. It failed: {without_values(error)}"
+            f"train={train!r} must take a vector of {len(weights)} weights and return a vector or "
+            f"a network. It failed: {without_values(error)}"
         ) from None
 
 
 def labels_as_columns(model: Any, y: Any) -> NDArray[np.intp]:
-    """Return the network's output of each label; a module's outputs are numbered from 0."""
+    """Return the index of the network's output for each label; labels of modules are indices."""
     known = getattr(model, "classes_", None)
     return nearest_columns(model, y) if known is None else label_columns(y, known)
 
 
 def nearest_columns(model: Any, y: Any) -> NDArray[np.intp]:
-    """Return the network's output of each label, and any output for one that it does not know."""
+    """Return the index of the network's output for each label, any output for unknown labels."""
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"y has shape {y.shape}; expected one label for each record.")
@@ -325,11 +327,11 @@ def nearest_columns(model: Any, y: Any) -> NDArray[np.intp]:
             return y.astype(np.intp)
         return np.minimum(np.searchsorted(known, y), len(known) - 1)
     except (TypeError, ValueError):
-        raise TypeError("y holds labels of another type than the model's.") from None
+        raise TypeError("y must hold labels of the same type as the model's classes.") from None
 
 
 def as_weights(given: Any) -> Float64Array:
-    """Return weights as a vector, be they one already or those of a network."""
+    """Return weights as a vector, from an array or a network."""
     return np.array(given, dtype=float) if isinstance(given, ARRAYS) else weights_of(given)
 
 
@@ -341,16 +343,16 @@ def _check_party(n_records: Any, max_grad_norm: Any, noise: Any) -> None:
         raise ValueError(f"noise={noise!r} must be a standard deviation of 0 or more.")
 
 
-def _vectors(name: str, given: Any, n_weights: int) -> Float64Array:
+def _check_weights(name: str, given: Any, n_weights: int) -> Float64Array:
     rows = given
     if not isinstance(given, np.ndarray):
         rows = [as_weights(one) for one in sequence(name, given)]
     matrix = as_numbers(name, rows, "one vector of weights for each round")
     if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != n_weights:
         raise ValueError(
-            f"{name} has shape {matrix.shape}; expected (n_rounds, {n_weights}): the model has "
-            f"{n_weights} weights."
+            f"{name} has shape {matrix.shape}; expected (n_rounds, {n_weights}), where {n_weights} "
+            "is the number of the model's weights."
         )
     if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} has NaN or infinity. Leave out rounds that diverged.")
+        raise ValueError(f"{name} holds NaN or infinity. Leave out rounds that diverged.")
     return matrix

@@ -1,4 +1,4 @@
-"""White-box membership inference from everything that a network computes for a record."""
+"""White-box membership inference from gradients and activations (Nasr et al. 2019, passive)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from .._torch import torch_is_named
 from .._validation import Interval, check_random_state
 from ._networks import Layer, open_network
@@ -25,14 +26,15 @@ Float64Array = NDArray[np.float64]
 N_FOLDS = 5
 
 
+@fill_docs
 class WhiteBoxAttack(MembershipAttack):
-    """Nasr et al. 2019, passive: an attack network that sees gradients and activations.
+    """Train an attack network on gradients and activations (Nasr et al. 2019, passive attack).
 
-    The attacker has the network itself. For each record, the attack network takes every layer's
-    loss gradients and activations, the loss and the true class. If ``fit`` is given ``member``, it
-    learns to tell members from non-members. Otherwise an autoencoder compresses what it sees into
-    one number, from which the loss, the entropy of the prediction, the norms of the gradients and
-    other figures are restored, and records are ranked by this number.
+    The attacker has the network itself. For each record, the inputs of the attack network are every
+    layer's loss gradients and activations, the loss and the true class. If ``fit`` is given
+    ``member``, it learns to distinguish members from non-members. Otherwise an autoencoder
+    compresses its inputs into one number, from which it restores the loss, the entropy of the
+    prediction, the norms of the gradients and other figures. Records are ranked by this number.
 
     Parameters
     ----------
@@ -40,28 +42,28 @@ class WhiteBoxAttack(MembershipAttack):
         ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
         layers and returns logits; alone or at the end of a pipeline.
     epochs : int, default=15
-        Passes over the attacker's records when the attack network is trained. With ``member``, five
-        networks are trained and averaged; each is kept as it was after the pass that is best on
-        another fifth of these records.
+        Number of epochs in which the attack network is trained. With ``member``, five networks are
+        trained and averaged, each from the epoch that is best on another fifth of the records.
     random_state : int, RandomState instance or None, default=None
         Seed of the attack network.
-    fpr : float, default=0.05
-        False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.
+    %(attack_fpr)s
 
     Notes
     -----
     Requires torch. With ``member``, every record is scored by an attack network that was not
-    trained on it (5 folds, assigned by fingerprint): otherwise the attack network's overfitting
-    would be mistaken for the target's.
+    trained on it (5 folds, assigned by fingerprint). Otherwise the attack network's overfitting
+    would look like the target's.
 
     The gradient of a linear layer's weights is the outer product of its inputs and of the gradient
     at its outputs. The paper's convolution, with kernels as wide as the layer, is computed from
-    both without forming it. The paper had tens of thousands of known members. With fewer, such a
-    network overfits, so it is smaller here, sees rescaled gradients and corrects a linear model
-    instead of starting from nothing. This takes the figures of :class:`GradientNormAttack`, and how
-    far the gradient of each layer's weights points along these weights, which so few members could
-    not teach a network. The paper's unsupervised attack ends with a spectral clustering of the
-    numbers into two; here they are ranked.
+    both factors without forming the product.
+
+    The paper had tens of thousands of known members. With fewer, its network overfits. The network
+    here is therefore smaller, uses rescaled gradients, and corrects the scores of a linear model.
+    The linear model takes the figures of :class:`GradientNormAttack`, and the alignment of each
+    layer's gradient with its weights, which few members are not enough to teach a network. The
+    paper's unsupervised attack ends with a spectral clustering of the numbers into two clusters;
+    here they are ranked.
 
     References
     ----------
@@ -147,11 +149,11 @@ class WhiteBoxAttack(MembershipAttack):
 
 
 def alignments(layers: Sequence[Layer]) -> Float64Array:
-    """Return how far each record's gradient by a layer's weights points along these weights.
+    """Return the projection of each layer's weights on each record's normalised gradient.
 
-    Each step of training moved the weights against the gradients of its records, so these are made
-    of members' gradients. For the outer product of ``d`` and ``x``, the product with the weights
-    ``W`` is ``d W x``; ``d W`` is the gradient at the layer's inputs.
+    Each training step moved the weights against the gradients of its records, so the weights are
+    made of members' gradients. The gradient is the outer product of ``d`` and ``x``. Its inner
+    product with the weights ``W`` is ``d W x``, and ``d W`` is the gradient at the layer's inputs.
     """
     columns = []
     for inputs, gradient, at_inputs in layers:

@@ -109,7 +109,7 @@ def test_mistakes_are_named(change, word):
 def test_one_value_is_refused():
     X, y = people(0, 90)
     X[:, 0] = 1
-    with pytest.raises(ValueError, match="nothing to infer"):
+    with pytest.raises(ValueError, match="at least two values"):
         AttributeInference(LogisticRegression().fit(X, y)).fit(X, y)
 
 

@@ -79,7 +79,7 @@ def test_inversion_mistakes():
         invert_class(model, "low", [[1, 0]] * 5)
     with pytest.raises(ValueError, match="label='none' must be one of"):
         invert_class(model, "none", [[0, 1]] * 5)
-    with pytest.raises(ValueError, match="3 pairs; target takes 5 features"):
+    with pytest.raises(ValueError, match="3 pairs; expected 5, one for each feature"):
         invert_class(model, "low", [[0, 1]] * 3)
 
 

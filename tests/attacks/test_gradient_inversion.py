@@ -173,7 +173,7 @@ def test_the_first_layer_gives_most_records_away_exactly(table, norm):
     for gradient, (X, _) in zip(sent[:4], pairs, strict=False):
         rows, confidence = attack.reconstruct(gradient, 8)
         assert np.isnan(rows[confidence == 0]).all()
-        true = RowLayout.of(table.own[0], SCHEMA).exact(X, rows[confidence == 1])
+        true = RowLayout.from_columns(table.own[0], SCHEMA).exact(X, rows[confidence == 1])
         assert true.mean() > 0.8
 
 
@@ -185,14 +185,14 @@ def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
     sent = [party_gradient(model, *pair) for pair in pairs]
     all_found = attack.evaluate(sent, pairs).exact_share
     seen = []
-    alone = _first_layer._alone
+    alone = _first_layer._single_record_quotients
 
     def once(gradients, layer, rest, floor, n_records, labels):
         repeated, seen[:] = bool(seen), [*seen, 1]
         rows, label = alone(gradients, layer, rest, floor, n_records, labels)
         return (rows[:0], label[:0]) if repeated else (rows, label)
 
-    monkeypatch.setattr(_first_layer, "_alone", once)
+    monkeypatch.setattr(_first_layer, "_single_record_quotients", once)
     at_once = []
     for pair, gradient in zip(pairs, sent, strict=True):
         seen.clear()
@@ -221,7 +221,7 @@ def test_without_zeros_or_with_noise_no_mixture_is_called_a_record(table):
     model = network(table.X.shape[1])
     sent = party_gradient(model, X, y, random_state=0, **noisy)
     found, _ = FirstLayerInversion(model, **noisy).fit(*table.own).reconstruct(sent, 4)
-    layout = RowLayout.of(table.own[0], SCHEMA)
+    layout = RowLayout.from_columns(table.own[0], SCHEMA)
     assert not layout.exact(found, X).any()
 
 
@@ -388,7 +388,7 @@ def test_null_models_are_matched_as_the_attack_is(table):
     attack = RandomRows(model, columns=SCHEMA, random_state=0).fit(*table.own)
     result = attack.evaluate(sent, pairs)
     assert np.array_equal(result.recovered, result.nulls["random rows"])
-    unmatched = RowLayout.of(table.own[0], SCHEMA).equal(table.X[:80], table.X[400:480])
+    unmatched = RowLayout.from_columns(table.own[0], SCHEMA).equal(table.X[:80], table.X[400:480])
     assert result.share > np.einsum("iij->ij", unmatched).mean() + 0.15
 
 
@@ -428,7 +428,7 @@ def test_what_does_not_fit_is_refused(table):
             attack.reconstruct(sent, n)
     with pytest.raises(ValueError, match="labels has shape"):
         attack.reconstruct(sent, 1, labels=[0, 1])
-    with pytest.raises(ValueError, match="1 gradients and 2 batches"):
+    with pytest.raises(ValueError, match="gradients has 1 items and batches 2"):
         attack.evaluate([sent], [(X[:1], y[:1])] * 2)
     with pytest.raises(ValueError, match=r"batches\[1\] has shape"):
         attack.evaluate([sent] * 2, [(X[:1], y[:1]), (X[:2], y[:2])])
@@ -442,7 +442,7 @@ def test_targets_and_settings_without_sense_are_refused(table, make):
         make().fit(X, y)
     with pytest.raises(TypeError, match="must be a torch module"):
         make(object()).fit(X, y)
-    with pytest.raises(ValueError, match="units of max_grad_norm"):
+    with pytest.raises(ValueError, match="needs max_grad_norm, its unit"):
         make(network(X.shape[1]), noise_multiplier=1.0).fit(X, y)
     with pytest.raises(ValueError, match="noise_multiplier"):
         make(network(X.shape[1]), noise_multiplier=-1.0, max_grad_norm=1.0).fit(X, y)
@@ -457,9 +457,9 @@ def test_targets_and_settings_without_sense_are_refused(table, make):
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([torch.nn.Linear(13, 4, bias=False), torch.nn.Linear(4, 2)], "no bias"),
-        ([torch.nn.LayerNorm(13), torch.nn.Linear(13, 2)], "is a LayerNorm; expected a Linear"),
-        ([torch.nn.Linear(9, 2)], "takes 9 numbers; records have 13"),
+        ([torch.nn.Linear(13, 4, bias=False), torch.nn.Linear(4, 2)], "must have a trained bias"),
+        ([torch.nn.LayerNorm(13), torch.nn.Linear(13, 2)], "is a LayerNorm; expected Linear"),
+        ([torch.nn.Linear(9, 2)], "takes 9 features; X has 13"),
     ],
 )
 def test_a_first_layer_without_quotients_is_refused(table, layers, message):
@@ -489,7 +489,7 @@ def test_models_trained_by_another_loss_must_say_so(table):
         party_gradient(likely, X[:1], y[:1])
     likely.criterion_ = torch.nn.CrossEntropyLoss(reduction="none")
     party_gradient(likely, X[:1], y[:1])
-    with pytest.raises(ValueError, match="numbers of its outputs"):
+    with pytest.raises(ValueError, match="indices of the outputs"):
         party_gradient(network(X.shape[1]), X[:1], ["yes"])
 
 

@@ -100,6 +100,6 @@ def test_one_attack_model_for_all_classes_knows_the_true_one(view):
 
 
 def test_planted_attack_model_without_the_class_is_caught(monkeypatch):
-    monkeypatch.setattr(ShokriAttack, "_labelled", lambda self, features, label: features)
+    monkeypatch.setattr(ShokriAttack, "_append_class", lambda self, features, label: features)
     with pytest.raises(AssertionError):
         test_one_attack_model_for_all_classes_knows_the_true_one("confidence")

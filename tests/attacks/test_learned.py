@@ -130,10 +130,10 @@ def test_records_of_every_kind(kind):
 def test_no_record_is_its_own_neighbour_nor_a_copy_of_it():
     X = np.random.default_rng(0).normal(size=(40, 3))
     near = Surroundings(X, 39)
-    assert (np.sort(near.of(X)) == [np.delete(np.arange(40), i) for i in range(40)]).all()
-    assert near.of(X[[7, 7]])[:, 0].tolist() == [_nearest(X, 7)] * 2
+    assert (np.sort(near.find_nearest(X)) == [np.delete(np.arange(40), i) for i in range(40)]).all()
+    assert near.find_nearest(X[[7, 7]])[:, 0].tolist() == [_nearest(X, 7)] * 2
     new = X[[7]] + 1e-9
-    assert near.of(new)[0, 0] == 7
+    assert near.find_nearest(new)[0, 0] == 7
 
 
 def _nearest(X, i):

@@ -377,7 +377,7 @@ def test_other_mistakes_are_named(leaky):
 def test_broken_probabilities_are_refused(value, leaky):
     target = Constant().fit(leaky.X, leaky.y)
     target.predict_proba = lambda X: np.full((len(X), 3), value)
-    with pytest.raises(ValueError, match="broken, not private"):
+    with pytest.raises(ValueError, match="not finite or lie outside"):
         LossThreshold(target).fit(leaky.X, leaky.y)
 
 

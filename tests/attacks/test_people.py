@@ -63,7 +63,7 @@ def test_people_who_share_a_row_are_in_one_half():
 
 def test_records_that_all_hang_together_cannot_be_halved():
     X, y, patient = visits()
-    with pytest.raises(ValueError, match="hang together by equal rows of different values"):
+    with pytest.raises(ValueError, match="are connected by equal rows of different values"):
         ShadowPool(GaussianNB(), n_shadows=2).fit(np.round(X), y, groups=patient)
     few = np.flatnonzero(patient < 103)
     with pytest.raises(ValueError, match="3 values of patient"):
@@ -118,9 +118,13 @@ def test_joined_scores_do_not_count_records():
 
 def test_nobody_is_a_member_and_none():
     result = AttackResult([1.0, 2.0], [0.0, 1.0])
-    with pytest.raises(ValueError, match="1 values of group are among members and non-members"):
+    with pytest.raises(
+        ValueError, match="1 values of group are among both members and non-members"
+    ):
         result.joined(["a", "b"], ["b", "c"])
-    with pytest.raises(ValueError, match="1 values of group are among members and non-members"):
+    with pytest.raises(
+        ValueError, match="1 values of group are among both members and non-members"
+    ):
         result.joined([1, 2], ["2", "3"])  # of two files, of which one was read as text
     with pytest.raises(ValueError, match="how="):
         result.joined([1, 2], [3, 4], how="mean")

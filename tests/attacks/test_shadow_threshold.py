@@ -53,5 +53,5 @@ def test_a_class_that_no_shadow_model_had_takes_the_threshold_for_all(setting):
 
 def test_records_that_the_pool_does_not_know_are_refused(setting):
     X, y, target, pool = setting
-    with pytest.raises(ValueError, match="None of the records"):
+    with pytest.raises(ValueError, match="X holds no record that the pool was trained on"):
         ShadowThreshold(target, pool=pool).fit(X[:400], y[:400])

@@ -74,7 +74,7 @@ def test_power_is_the_share_of_members_found():
     halves = [rng.permuted(np.arange(5000) < 2500) for _ in range(4)]
     trained = np.concatenate([[half, ~half] for half in halves])
     said = logit(np.where(trained, 0.9, 0.6))
-    found = _rehearsal.Rehearsal.of(said, trained).powers(
+    found = _rehearsal.Rehearsal.from_pool(said, trained).powers(
         _rehearsal.Variant([view.__name__], view, lambda target, shadow, out: [target])
         for view in (np.asarray, np.negative, np.zeros_like)
     )
@@ -140,7 +140,7 @@ class Guess(LiRA):
     def _tune(self, known):
         self.power_ = float(np.random.default_rng(self.random_state).random())
 
-    def _meet(self, said, X, y):
+    def _learn_population(self, said, X, y):
         pass
 
     def _score(self, X, y):

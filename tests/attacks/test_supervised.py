@@ -75,7 +75,7 @@ def test_records_of_known_membership_do_not_judge_it(leaky):
     with pytest.raises(ValueError, match="member=None must be"):
         attack.fit(leaky.X, leaky.y)
     attack.fit(leaky.X, leaky.y, member)
-    with pytest.raises(ValueError, match="600 of the records were given to fit"):
+    with pytest.raises(ValueError, match="X_in and X_out hold 600 records that were given to fit"):
         attack.evaluate(*leaky.split)
 
 

@@ -192,14 +192,14 @@ def test_rules_of_the_loss_without_known_members():
 @pytest.mark.parametrize(
     ("model", "truth", "error", "words"),
     [
-        (LossThreshold(DBSCAN().fit(X)), None, TypeError, "score of single records; got DBSCAN"),
+        (LossThreshold(DBSCAN().fit(X)), None, TypeError, "DBSCAN must score single records"),
         (LossThreshold(LinearRegression()), y, NotFittedError, "not fitted"),
         (LossThreshold(LinearRegression().fit(X, y)), None, ValueError, "y=None must be what Lin"),
         (LossThreshold(TREE.fit(X, y)), None, ValueError, "y=None must be what DecisionTree"),
-        (SignalThreshold(LinearRegression().fit(X, y)), y, TypeError, "gives residuals, or y"),
-        (SignalThreshold(PCA().fit(X)), None, TypeError, "gives log-densities"),
-        (VulnerableRecordsAttack(KMeans().fit(X)), None, TypeError, "gives distances"),
-        (SignalThreshold(MLPClassifier(max_iter=2)), LABELS, TypeError, "gives label probabilit"),
+        (SignalThreshold(LinearRegression().fit(X, y)), y, TypeError, "returns residuals, or y"),
+        (SignalThreshold(PCA().fit(X)), None, TypeError, "returns log-densities"),
+        (VulnerableRecordsAttack(KMeans().fit(X)), None, TypeError, "returns distances"),
+        (SignalThreshold(MLPClassifier(max_iter=2)), LABELS, TypeError, "returns label probabilit"),
         (LossThreshold(LinearRegression().fit(X, LABELS)), y, ValueError, "y has 1 values for"),
         (LossThreshold(TREE.fit(X, y)), y[:, None], ValueError, "one column for each label of y"),
         (LossThreshold(SVC().fit(X, y)), LABELS, ValueError, "decision_function returned shape"),
@@ -207,7 +207,7 @@ def test_rules_of_the_loss_without_known_members():
             LossThreshold(VotingClassifier([("tree", TREE)]).fit(X, y)),
             y,
             TypeError,
-            "no predict_proba and no decision_function",
+            "must have predict_proba or decision_function",
         ),
         (
             LossThreshold(SVC(decision_function_shape="ovo").fit(X, np.arange(2 * N) % 5)),

@@ -162,7 +162,7 @@ def test_nobody_is_on_both_sides():
     model = Whispering().fit(*records[:2])
     moved = groups[1].copy()
     moved.iloc[0] = 0
-    with pytest.raises(ValueError, match="1 values of patient are among members and non-members"):
+    with pytest.raises(ValueError, match="1 values of patient are among both members"):
         audit(model, *records, groups=(groups[0], moved))
     for bad in (groups[0], (groups[0], groups[1][1:]), "patient"):
         with pytest.raises(ValueError, match="groups must be a pair"):
@@ -286,7 +286,7 @@ def test_coins_of_people_flip_all_of_their_labels_or_none():
     flipped = (canaries.labels != y).reshape(50, 4)
     assert (flipped.all(axis=1) | ~flipped.any(axis=1)).all()
     assert flipped.any(axis=1).sum() == (~canaries.kept).sum()
-    np.testing.assert_array_equal(canaries._joined(np.ones(80)), np.full(20, 4.0))
+    np.testing.assert_array_equal(canaries._sum_by_canary(np.ones(80)), np.full(20, 4.0))
     with pytest.raises(ValueError, match="number of values of group, 50"):
         LabelCanaries.drawn(y, 51, groups=whose)
 

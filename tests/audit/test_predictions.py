@@ -73,7 +73,7 @@ def test_without_shadow_models_nothing_is_printed_as_measured_that_was_not():
     for text in (repr(report), report.to_html(), json.dumps(report.to_dict())):
         assert "Not measured: StrongestAttack" in text
         assert "need none and are weaker" in text
-        assert "cannot show what a model learns" not in text
+        assert "shadow models return the same answers" not in text
     with pytest.raises(ValueError, match="holds LiRA, which needs shadow models"):
         audit_predictions(*TABLES, attacks=[LiRA()])
 
@@ -221,7 +221,7 @@ def test_the_least_alpha_is_enough_for_all_who_share_it():
 
 def test_records_that_the_table_does_not_hold_are_refused():
     pool = ShadowPool.from_predictions(X, SHADOW_PROBAS, TRAINED, [0, 1, 2])
-    with pytest.raises(ValueError, match="X holds 600 records of which the table has no"):
+    with pytest.raises(ValueError, match="X holds 600 records without stored predictions"):
         pool.logits(X + 1, y)
 
 

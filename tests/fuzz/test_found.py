@@ -454,7 +454,7 @@ def test_records_that_are_far_from_all_have_scores(attack):
 
 @pytest.mark.parametrize(("call", "words"), [
     (lambda: attacks.StolenMemoriesAttack(NETWORK, random_state=None).fit(X[:12], y[:12]),
-     "too few to train proxies"),
+     "expected dozens"),
     (lambda: attacks.PropertyInference(TARGET, n_train=6).fit(X, y, np.arange(24) < 4, (0.5, 1.0)),
      "share=1 of n_train=6"),
     (lambda: of_updates().fit(X, y, np.arange(24) < 4, (0.5, 1.0)), "share=1 of n_train=6"),
