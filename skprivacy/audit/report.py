@@ -76,6 +76,8 @@ class AuditReport:
         What members are: "record", or the name of the ``groups`` that the audit was given.
     copied : str
         Why the records are no independent ones; empty if nothing shows it.
+    ledger_caveats : tuple of str
+        What the ledger of the model's budget does not show: an older copy that was restored.
     """
 
     model: str
@@ -98,6 +100,7 @@ class AuditReport:
     exposures: tuple[GroupExposure, ...] = ()
     attacked: str = "record"
     copied: str = ""
+    ledger_caveats: tuple[str, ...] = ()
 
     of_labels: ClassVar[bool] = False  # whether labels are guessed, and not membership
 
