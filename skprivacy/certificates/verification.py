@@ -125,7 +125,7 @@ class Verification:
             )
         failed = next((check for check in self.checks if check.status == FAILED), None)
         why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
-        return f"REFUSED: {why}."
+        return f"REFUSED: {why.rstrip('.')}."
 
 
 def _one_line(text: str) -> str:

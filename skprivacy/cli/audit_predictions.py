@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..attacks._tables import check_table
-from ..preprocessing.columns import category_key
+from ..preprocessing._values import category_key, column_numbers
 from . import _report, _tables
 from ._console import UserError, say, show
 from .audit import exit_code
@@ -127,28 +127,26 @@ def _read(name: str, args: argparse.Namespace) -> _Table:
     UserError
         If it cannot be read, lacks a column, or holds what is no probability, label or membership.
     """
-    if not Path(name).is_file():
-        raise UserError(f"there is no file {name}.")
     frame = _tables.read(Path(name), args, (MEMBER, LABEL), {})
     if frame.columns[0] in ("", "Unnamed: 0"):
         say(f"{name}: the first column has no name, as R writes names of rows, and is left out.")
         frame = frame.iloc[:, 1:]
     if missing := [column for column in (MEMBER, LABEL) if column not in frame]:
-        raise UserError(
-            f"{name} lacks the column {missing[0]!r}; it has {', '.join(map(str, frame))}. The "
-            "help lists the columns of a table."
-        )
+        told = _tables.no_such_column(name, missing[0], frame)
+        raise UserError(f"{told} The help lists the columns of a table.")
     classes = [str(column) for column in frame if column not in (MEMBER, LABEL)]
     known = {_key(column): column for column in classes}
     labels = [known.get(_key(str(label))) for label in frame[LABEL]]
     if None in labels:
         raise UserError(
-            f"{name} holds the label {frame[LABEL].iloc[labels.index(None)]!r} without a column; "
-            f"the columns of classes are {', '.join(classes)}. Name each column like its class."
+            f"{name} has no column for the label in row {labels.index(None) + 1}; the columns of "
+            f"classes are {', '.join(classes)}. Name each column like its class."
         )
     member = frame[MEMBER].astype(str).str.strip().str.lower()
     if len(wrong := member[~member.isin(_TRUE | _FALSE)]):
-        raise UserError(f"{name} has {wrong.iloc[0]!r} in column {MEMBER!r}; expected 1 or 0.")
+        raise UserError(
+            f"row {wrong.index[0] + 1} of column {MEMBER!r} in {name} is neither 1 nor 0."
+        )
     try:
         proba = check_table(name, np.column_stack([_numbers(frame[c], name) for c in classes]))
     except ValueError as error:
@@ -157,12 +155,12 @@ def _read(name: str, args: argparse.Namespace) -> _Table:
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
+    found = column_numbers(column)
     if np.isnan(found).any():
         row = int(np.isnan(found).argmax())
         raise UserError(
-            f"{name} holds {str(column.iloc[row])!r} in row {row + 1} of column {column.name!r}, "
-            "which is no probability. Correct it, or leave the record out of all tables."
+            f"{name} holds no probability in row {row + 1} of column {column.name!r}. Correct it, "
+            "or leave the record out of all tables."
         )
     return found
 

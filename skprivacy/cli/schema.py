@@ -101,8 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _table(args: argparse.Namespace) -> Path:
     path = Path(args.data)
-    if not path.is_file():
-        raise UserError(f"there is no table {path}. Check the path.")
+    _tables.check_file(path)
     return path
 
 
@@ -112,10 +111,7 @@ def _draft(args: argparse.Namespace) -> int:
         raise UserError(f"{args.out} exists, perhaps reviewed. Pass another name to --out.")
     frame = _tables.read(_table(args), args)
     if args.target is not None and args.target not in frame:
-        raise UserError(
-            f"{args.data} has no column {args.target!r}; it has {', '.join(map(str, frame))}. "
-            "Check --target."
-        )
+        raise UserError(_tables.no_such_column(args.data, args.target, frame))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)  # said below, in the words of a shell
         draft = draft_schema(frame, args.target)

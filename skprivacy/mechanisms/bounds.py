@@ -50,7 +50,7 @@ def checked_bounds(
         raise two_readings(name, bounds)
     try:
         lower, upper = (_spread(bound, size) for bound in bounds)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _wrong_bounds(name, bounds, size) from None
     for bound in (lower, upper):
         if not (np.abs(bound) <= _LARGEST).all():

@@ -47,13 +47,13 @@ def check_columns_are_described(columns: Mapping[Any, Any]) -> None:
 def read_json(source: str | PathLike[str]) -> Any:
     """Return what a JSON file says, or JSON text, which starts with a brace."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
+    text = str(source) if is_text else read_file(as_path("source", source))
     try:
-        text = str(source) if is_text else read_file(as_path("source", source))
         return parse_json(text, allow_constants=True)
     except ValueError as error:
         origin = "the given text" if is_text else str(source)
         raise ValueError(
-            f"Schema: {origin} is not valid JSON: {error}. Correct it at that position."
+            f"Schema: {origin} is not valid JSON: {str(error).rstrip('.')}. Correct it."
         ) from error
 
 
