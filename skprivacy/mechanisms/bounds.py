@@ -79,7 +79,7 @@ def could_be_pairs(bounds: Any, size: int) -> bool:
     """
     try:
         pairs = np.asarray(bounds, np.float64)
-    except (TypeError, ValueError):  # ragged, or no numbers
+    except (TypeError, ValueError, OverflowError):  # ragged, or no numbers
         return False
     if pairs.shape != (size, 2) or np.array_equal(pairs, pairs.T):
         return False
