@@ -98,6 +98,11 @@ def named_failure(model: Any, what: str) -> Iterator[None]:
     except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise_alone(kind(f"{type(model).__name__} cannot be {what}: {without_values(error)}"))
+    except MemoryError as error:
+        if Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_HERE):
+            raise  # of a GPU: its text says what to do
+        told = "there is not enough memory. Pass fewer values"
+        raise_alone(ValueError(f"{type(model).__name__} cannot be {what}: {told}."))
 
 
 def asked(model: Any, method: str, X: Any) -> Any:

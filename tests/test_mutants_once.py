@@ -12,7 +12,7 @@ import torch
 from skprivacy.accounting import Composed
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import GNMax, LNMax
-from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening
+from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     ObjectivePerturbationClassifier,
@@ -215,6 +215,10 @@ def whitened_by_private_records(original):
     return records
 
 
+def encoded_together(original):
+    return features.encode_together
+
+
 def keeps_exact_weights(original):
     def released(self, *args):
         with mock.patch.object(Mechanism, "release", lambda mechanism, value, random: value):
@@ -407,6 +411,9 @@ MUTANTS = {
     "whitened by private records": (
         ALMFineTuner, "_records", whitened_by_private_records, REPLAY,
         "ALMFineTuner-least-squares",
+    ),
+    "private records encoded together": (
+        features, "encode_each", encoded_together, REPLAY, "ALMFineTuner-rounded",
     ),
     "exact weights kept": (
         ALMFineTuner, "_released", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from ..accounting import LedgerError, PrivacyBudget
 from .claims import NO_CLAIM
 
-__all__ = ["caveats_of"]
+__all__ = ["caveats_of", "ledger_caveats"]
+
+
+def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:
+    """Return what the ledgers of the budgets of some models do not show, each sentence once."""
+    found: dict[str, None] = {}
+    for model in models:
+        params = model.get_params() if hasattr(model, "get_params") else {}
+        for budget in params.values():
+            if isinstance(budget, PrivacyBudget):
+                try:
+                    if budget.witness is None:
+                        found[budget.rollback_notice] = None
+                except LedgerError:  # of a model that was loaded without its ledger
+                    found["The ledger of the model's budget cannot be read."] = None
+    return tuple(found)
 
 
 def caveats_of(report: Any) -> list[str]:
@@ -42,7 +59,7 @@ def caveats_of(report: Any) -> list[str]:
             f"member. If they are the same {report._members}, the attacks look weaker than they "
             "are."
         )
-    found += [*report._suspicious(), *report._too_few()]
+    found += [*report.ledger_caveats, *report._suspicious(), *report._too_few()]
     refused: dict[float, str] = {}  # one per rate, from the attack with the most records
     for point in (point for finding in report.findings for point in finding.points):
         if point["refused"]:

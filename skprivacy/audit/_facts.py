@@ -9,6 +9,7 @@ import numpy as np
 from .._clones import asked
 from .._sklearn import num_samples
 from ..attacks._answers import one_label, targets_of
+from ._caveats import ledger_caveats
 from ._people import People
 from .claims import Claim
 
@@ -30,6 +31,7 @@ def facts_of(
         "train_accuracy": _accuracy(model, X_train, y_train),
         "test_accuracy": _accuracy(model, X_test, y_test),
         "majority_share": _majority_share(model, y_test),
+        "ledger_caveats": ledger_caveats([model]),
     }
 
 

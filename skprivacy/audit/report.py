@@ -77,6 +77,8 @@ class AuditReport:
         Unit of membership: "record", or the name of the ``groups`` passed to the audit.
     copied : str
         Why the records are not independent of each other; empty if nothing suggests it.
+    ledger_caveats : tuple of str
+        Limits of the ledger of the model's budget: whether a restored older copy is noticed.
     """
 
     model: str
@@ -99,6 +101,7 @@ class AuditReport:
     exposures: tuple[GroupExposure, ...] = ()
     attacked: str = "record"
     copied: str = ""
+    ledger_caveats: tuple[str, ...] = ()
 
     of_labels: ClassVar[bool] = False  # whether attacks guess labels instead of membership
 

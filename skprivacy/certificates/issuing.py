@@ -172,6 +172,7 @@ def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any
     return {
         "scope": scope,
         "digest": last,
+        "witness": budget.witness,
         "epsilon": _plain(spent.epsilon()),
         "delta": spent.at_delta or 0.0,
         "lines": lines,

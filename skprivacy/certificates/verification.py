@@ -29,6 +29,15 @@ __all__ = ["Check", "Verification", "verify_certificate"]
 HOLDS, FAILED, OPEN = "holds", "FAILED", "not checked"
 VERIFIED, UNKNOWN_KEY, REFUSED = "verified", "unknown key", "refused"
 
+# What would have noticed an older copy of the ledger, and what is assumed of it nevertheless.
+_WITNESSES = {
+    "counter": "the ledger and its counter were not restored together from older copies",
+    "digest": "no charge was lost with an older copy of the ledger after the line whose digest the "
+    "issuer compared",
+    None: "the ledger was not restored from an older copy: a rollback of it could not be noticed, "
+    "because it has no counter and the issuer compared no digest",
+}
+
 _SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the model"
 
 
@@ -118,7 +127,7 @@ class Verification:
             )
         failed = next((check for check in self.checks if check.status == FAILED), None)
         why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
-        return f"REFUSED: {why}."
+        return f"REFUSED: {why.rstrip('.')}."
 
 
 def _one_line(text: str) -> str:
@@ -328,6 +337,10 @@ def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
         f"{lines} lines, each consistent with its digest, within every cap; all releases of the "
         f"model are {word}charged in it",
     )  # fmt: skip
+    if ledger["witness"] not in _WITNESSES:
+        yield Check(name, FAILED, f"its witness {ledger['witness']!r} is unknown")
+    elif (ledger["witness"] == "counter") != (statement.counter is not None):
+        yield Check(name, FAILED, "its first line contradicts what is said of a counter")
     if ledger["delta"] != (spent.at_delta or 0.0):
         yield Check(name, FAILED, f"its charges are stated at delta {spent.at_delta!r}")
     yield from _epsilon("epsilon of all charges", ledger["epsilon"], ledger["delta"], spent)
@@ -374,6 +387,8 @@ def _describe_certificate(
         "vouches for it",
         *map(str, claim["guarantee"]["assumptions"]),
     )
+    if sections["ledger"] is not None:
+        assumed += (_WITNESSES[sections["ledger"]["witness"]],)
     measured = tuple(
         f"{found['attack']}: AUC {found['auc']:.3f}, epsilon at least "
         f"{found['epsilon_lower_bound']:.3g}"

@@ -65,6 +65,11 @@ class Records:
         """Split the records at random into two parts; no group is in both."""
         rows, classes = np.arange(len(self.y)), self.y if self.classifies else None
         if self.groups is None:
+            if classes is not None and np.unique(classes, return_counts=True)[1].min() < 2:
+                raise UserError(
+                    f"the rarest class of {self.name} has a single record; each class needs one on "
+                    "either side of the split. Remove it."
+                )
             own, new = train_test_split(
                 rows, test_size=test_size, stratify=classes, random_state=seed
             )
@@ -146,7 +151,7 @@ def _load_file(path: Path, args: argparse.Namespace) -> Records:
         raise UserError(f"{path} has no known target. Give the column to predict by --target NAME.")
     frame = described(path, args, schema, target, args.groups)
     if target not in frame:
-        raise UserError(f"{path} has no column {target!r}; it has {', '.join(map(str, frame))}.")
+        raise UserError(_tables.no_such_column(path, target, frame))
     if frame[target].isna().any():
         raise UserError(
             f"column {target!r} must not have missing values; it has "
@@ -180,8 +185,7 @@ def take_out_groups(
     if name is None:
         return None
     if name not in frame:
-        known = ", ".join(map(str, frame))
-        raise UserError(f"--groups {name!r} is not a column of the table. The columns are {known}.")
+        raise UserError(f"--groups: {_tables.no_such_column('the table', name, frame)}")
     if name == target or (schema is not None and name in schema):
         what = "the target" if name == target else "a feature of the schema"
         raise UserError(f"--groups {name!r} is also {what}. Use another column for one of them.")
@@ -266,10 +270,9 @@ def _labels(column: pd.Series, schema: Schema) -> np.ndarray:
     known = {category_key(label): label for label in schema.classes}
     found = [known.get(category_key(label)) for label in column]
     if None in found:
-        unknown = column.iloc[found.index(None)]
         raise UserError(
-            f"column {column.name!r} holds {unknown!r}, which is not one of the schema's classes "
-            f"{list(schema.classes)}. Correct the column or the schema."
+            f"row {found.index(None) + 1} of column {column.name!r} is not one of the schema's "
+            f"classes {list(schema.classes)}. Correct the column or the schema."
         )
     return np.array(found)
 
@@ -277,9 +280,9 @@ def _labels(column: pd.Series, schema: Schema) -> np.ndarray:
 def _numbers(column: pd.Series) -> np.ndarray:
     values = column_numbers(column)
     if not np.isfinite(values).all():
-        wrong = column[~np.isfinite(values)].iloc[0]
+        row = int(np.isfinite(values).argmin()) + 1
         raise UserError(
-            f"column {column.name!r} holds {wrong!r}, but the schema declares numbers "
-            "(target_bounds). Correct the column, the schema or --decimal."
+            f"row {row} of column {column.name!r} is not a finite number, and the schema says that "
+            "it is a number (target_bounds). Correct the column, the schema or --decimal."
         )
     return values

@@ -7,6 +7,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from . import _tables
 from ._console import UserError, say
 from ._data import Records, described
 
@@ -41,8 +42,7 @@ def given_to_fit(args: argparse.Namespace, model: Any, records: Records) -> dict
             "PATEClassifier, or leave --public out."
         )
     path = Path(args.public)
-    if not path.exists():
-        raise UserError(f"there is no table {path}. Check --public.")
+    _tables.check_file(path)
     table = described(path, args, records.schema, None)
     if absent := [name for name in records.schema if name not in table]:
         raise UserError(

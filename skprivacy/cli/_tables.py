@@ -6,6 +6,7 @@ import argparse
 import bz2
 import codecs
 import csv
+import difflib
 import gzip
 import lzma
 import re
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pandas as pd
 
 from ._console import UserError, say
 
-__all__ = ["MISSING", "add_arguments", "read"]
+__all__ = ["MISSING", "add_arguments", "check_file", "no_such_column", "read"]
 
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
@@ -68,6 +70,26 @@ def add_arguments(group: Any) -> None:
     )
 
 
+def check_file(name: str | Path) -> None:
+    """Raise UserError unless there is a regular file: a pipe would be waited for."""
+    path = Path(name)
+    if not path.exists():
+        raise UserError(f"there is no file {path}. Check the path.")
+    if not path.is_file():
+        raise UserError(f"{path} is a folder, a device or a pipe. Pass a regular file.")
+
+
+def no_such_column(path: str | Path, wanted: str, frame: pd.DataFrame) -> str:
+    """Return the text of an error about a missing column.
+
+    The other names are left out: without a header line, they are the values of the first record.
+    """
+    names = [str(name) for name in frame]
+    near = difflib.get_close_matches(wanted, names, n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else " Does it have a header line?"
+    return f"{path} has no column {wanted!r} among its {len(names)}.{meant}"
+
+
 def read(
     path: Path,
     args: argparse.Namespace,
@@ -81,6 +103,7 @@ def read(
     ``missing`` lists the missing values of each column of a CSV file; None takes the defaults of
     pandas.
     """
+    check_file(path)
     kind = path.suffix.lower()
     reader = {
         ".parquet": _parquet, ".pq": _parquet, ".feather": _arrow, ".arrow": _arrow,
@@ -96,8 +119,11 @@ def read(
     else:
         frame = _csv(path, args, texts, missing)
     frame.columns = [str(name).strip() for name in frame.columns]
-    if twice := sorted({name for name in frame.columns if list(frame.columns).count(name) > 1}):
-        raise UserError(f"{path} has several columns named {twice[0]!r}. Rename one.")
+    twice = np.flatnonzero(frame.columns.duplicated())
+    if len(twice):
+        raise UserError(
+            f"{path} has another column of the same name as column {twice[0] + 1}. Rename one."
+        )
     if not len(frame):
         raise UserError(f"{path} must have at least one row; it has none.")
     return frame
@@ -126,8 +152,9 @@ def _read_with_library(path: Path, library: str, extra: str, load: Any) -> pd.Da
             f"{path} needs {library}, which is missing or too old: pip install -U "
             f"'skprivacy[{extra}]' ({error})."
         ) from error
-    except Exception as error:  # each library has its own errors
-        raise UserError(f"{path} cannot be read as {extra}: {error}. Is it damaged?") from error
+    except Exception as error:  # each library has errors of its own
+        why = _reason(error)
+        raise UserError(f"{path} cannot be read as {extra}: {why}. Is it damaged?") from None
     return frame
 
 
@@ -149,12 +176,19 @@ def _csv(
         raise UserError(
             f"{path} cannot be read as a CSV table: it is not {_encoding_of(error)}. Pass "
             "--encoding."
-        ) from error
+        ) from None
     except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(
-            f"{path} cannot be read as a CSV table: {error}. Check --sep, --encoding and --decimal."
-        ) from error
+            f"{path} cannot be read as a CSV table: {_reason(error)}. Are --sep, --encoding and "
+            "--decimal right?"
+        ) from None
     return frame
+
+
+def _reason(error: Exception) -> str:
+    """Return the text of an error that quotes no cell, and the kind of any other."""
+    quotes_nothing = (pd.errors.ParserError, pd.errors.EmptyDataError, OSError, EOFError)
+    return str(error) if isinstance(error, quotes_nothing) else type(error).__name__
 
 
 def _encoding_of(error: UnicodeError) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..attacks._tables import check_table
-from ..preprocessing.columns import category_key
+from ..preprocessing._values import category_key, column_numbers
 from . import _report, _tables
 from ._console import UserError, say, show
 from .audit import exit_code
@@ -122,28 +122,26 @@ def run(args: argparse.Namespace) -> int:
 
 def _read_table(name: str, args: argparse.Namespace) -> _Table:
     """Read a table; raise UserError with its name for a missing column or a wrong value."""
-    if not Path(name).is_file():
-        raise UserError(f"there is no file {name}. Check the path.")
     frame = _tables.read(Path(name), args, (MEMBER, LABEL), {})
     if frame.columns[0] in ("", "Unnamed: 0"):
         say(f"{name}: the first column, which has no name, is ignored (R writes row names there).")
         frame = frame.iloc[:, 1:]
     if missing := [column for column in (MEMBER, LABEL) if column not in frame]:
-        raise UserError(
-            f"{name} lacks the column {missing[0]!r}; it has {', '.join(map(str, frame))}. See "
-            "`skprivacy audit-predictions --help` for the columns."
-        )
+        missing_text = _tables.no_such_column(name, missing[0], frame)
+        raise UserError(f"{missing_text} The help lists the columns of a table.")
     classes = [str(column) for column in frame if column not in (MEMBER, LABEL)]
     known = {_key(column): column for column in classes}
     labels = [known.get(_key(str(label))) for label in frame[LABEL]]
     if None in labels:
         raise UserError(
-            f"{name} holds the label {frame[LABEL].iloc[labels.index(None)]!r}, but no column for "
-            f"it; there are columns for {', '.join(classes)}. Name each column like its class."
+            f"{name} has no column for the label in row {labels.index(None) + 1}; there are "
+            f"columns for {', '.join(classes)}. Name each column like its class."
         )
     member = frame[MEMBER].astype(str).str.strip().str.lower()
     if len(wrong := member[~member.isin(_TRUE | _FALSE)]):
-        raise UserError(f"{name} has {wrong.iloc[0]!r} in column {MEMBER!r}; expected 1 or 0.")
+        raise UserError(
+            f"row {wrong.index[0] + 1} of column {MEMBER!r} in {name} is neither 1 nor 0."
+        )
     try:
         proba = check_table(name, np.column_stack([_numbers(frame[c], name) for c in classes]))
     except ValueError as error:
@@ -152,12 +150,12 @@ def _read_table(name: str, args: argparse.Namespace) -> _Table:
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    found = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
+    found = column_numbers(column)
     if np.isnan(found).any():
         row = int(np.isnan(found).argmax())
         raise UserError(
-            f"{name} holds {str(column.iloc[row])!r} in row {row + 1} of column {column.name!r}, "
-            "which is not a probability. Correct it, or remove the record from all tables."
+            f"{name} has a value that is not a probability in row {row + 1} of column "
+            f"{column.name!r}. Correct it, or remove the record from all tables."
         )
     return found
 

@@ -49,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Predict the rows of a table; return the exit code."""
     check_outputs(args.out)
     for name in (args.model, args.data):
-        if not Path(name).is_file():
-            raise UserError(f"there is no file {name}. Check the path.")
+        _tables.check_file(name)
     model = load_model(args.model)
     schema = _schema_of(model)
     frame = _data.described(Path(args.data), args, schema, None)

@@ -100,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _table(args: argparse.Namespace) -> Path:
     path = Path(args.data)
-    if not path.is_file():
-        raise UserError(f"there is no table {path}. Check the path.")
+    _tables.check_file(path)
     return path
 
 
@@ -111,10 +110,7 @@ def _draft(args: argparse.Namespace) -> int:
         raise UserError(f"{args.out} exists, perhaps reviewed. Pass another name to --out.")
     frame = _tables.read(_table(args), args)
     if args.target is not None and args.target not in frame:
-        raise UserError(
-            f"{args.data} has no column {args.target!r}; it has {', '.join(map(str, frame))}. "
-            "Check --target."
-        )
+        raise UserError(_tables.no_such_column(args.data, args.target, frame))
     with warnings.catch_warnings():
         # The message below says the same in the words of the command line.
         warnings.simplefilter("ignore", PrivacyLeakWarning)

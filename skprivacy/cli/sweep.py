@@ -250,11 +250,15 @@ def _print_groups(sweep: Any) -> None:
 
 
 def _print_cost(sweep: Any, n_models: int) -> None:
+    from ..audit._caveats import ledger_caveats
+    from ..model_selection._checks import checked_models
     from ..model_selection._page import cost_in_words
 
     show(f"\nReleasing these {n_models} models would cost {cost_in_words(sweep)}, assuming:")
     for assumption in sweep.charged_.assumptions:
         show(f"  - {assumption}")
+    for caveat in ledger_caveats(checked_models(sweep.estimator).values()):
+        show(caveat)
     show("The scores are not private.")
 
 
@@ -303,7 +307,9 @@ def _write(
 
 
 def _caveats(sweep: Any, records: Any) -> list[str]:
-    caveats = list(sweep.charged_.assumptions)
+    from ..model_selection._page import caveats_of_sweep
+
+    caveats = caveats_of_sweep(sweep)
     if records.schema.unconfirmed:
         caveats.insert(0, "Bounds and categories were read off the data; no guarantee covers that.")
     return caveats

@@ -50,7 +50,7 @@ def checked_bounds(
         raise two_readings(name, bounds)
     try:
         lower, upper = (_spread(bound, size) for bound in bounds)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _wrong_bounds(name, bounds, size) from None
     for bound in (lower, upper):
         if not (np.abs(bound) <= _LARGEST).all():
@@ -79,7 +79,7 @@ def could_be_pairs(bounds: Any, size: int) -> bool:
     """
     try:
         pairs = np.asarray(bounds, np.float64)
-    except (TypeError, ValueError):  # ragged, or no numbers
+    except (TypeError, ValueError, OverflowError):  # ragged, or no numbers
         return False
     if pairs.shape != (size, 2) or np.array_equal(pairs, pairs.T):
         return False

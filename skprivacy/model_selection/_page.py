@@ -12,18 +12,28 @@ import pandas as pd
 from .._pages import bare, embed, render
 from ..accounting import NonPrivate
 from ..audit._briefing import unit_in_words
+from ..audit._caveats import ledger_caveats
 from ..audit._composition import composed
 from ..audit._html import NARROW
 from ..audit._plain import plain
 from ..audit.about import About
 from ..display import PrivacyUtilityDisplay
+from ._checks import checked_models
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..accounting import PrivacyGuarantee
 
-__all__ = ["cost_in_words", "figure_of", "of_groups_drawn", "page", "table", "told"]
+__all__ = [
+    "caveats_of_sweep",
+    "cost_in_words",
+    "figure_of",
+    "of_groups_drawn",
+    "page",
+    "table",
+    "told",
+]
 
 _MOST_DRAWN = 5
 _MOST_ROWS = 30
@@ -134,6 +144,12 @@ def _narrow(plot: Callable[..., PrivacyUtilityDisplay]) -> Figure:
     entries = [len(ax.get_legend().get_texts()) for ax in display.axes_]
     figure.set_figheight(_HEIGHT + _ENTRY * sum(max(0, n - 3) for n in entries))
     return figure
+
+
+def caveats_of_sweep(sweep: Any) -> list[str]:
+    """Return what the guarantees of a sweep assume, and what its ledgers do not show."""
+    models = checked_models(sweep.estimator).values()
+    return [*sweep.charged_.assumptions, *ledger_caveats(models)]
 
 
 def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:

@@ -293,7 +293,7 @@ class ShownMixin:
             Without any reference to other files. All text is escaped.
         """
         from ..audit.about import known
-        from ._page import figure_of, page
+        from ._page import caveats_of_sweep, figure_of, page
 
         check_is_fitted(self, "cv_results_")
         target = None if path is None else output_path(path, ".html", ".htm")
@@ -301,7 +301,7 @@ class ShownMixin:
             raise TypeError(f"name={name!r} must be a string.")
         stated = known(about)
         stated = replace(stated, data=stated.data or name)
-        shown = page(self, stated, self.charged_.assumptions, figure_of(self))
+        shown = page(self, stated, caveats_of_sweep(self), figure_of(self))
         if target is not None:
             write_file(target, shown)
         return shown

@@ -19,7 +19,10 @@ def category_key(value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, (numbers.Real, np.bool_)):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # an integer of more than 308 digits
+            return str(value)
         if math.isnan(number):
             raise ValueError(
                 "Categories: NaN cannot be a category; a missing value is encoded as zeros. Remove "

@@ -202,6 +202,36 @@ def test_a_section_that_is_missing_or_added_is_noticed(issued, tmp_path, section
     assert not verified(issued, tmp_path, {**original, section: None}).holds
 
 
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        ("counter", "the ledger and its counter were not restored together"),
+        ("digest", "after the line whose digest the issuer compared"),
+        ("nothing", "a rollback of it could not be noticed"),
+    ],
+)
+def test_a_certificate_says_whether_a_rollback_could_be_noticed(issued, tmp_path, kept, words):
+    counter = tmp_path / "counter" if kept == "counter" else None
+    path = tmp_path / "ledger"
+    budget = PrivacyBudget(epsilon=3, delta=1e-4, path=path, counter=counter)
+    model = PrivateStandardScaler(bounds=(-1.0, 1.0), epsilon=1, budget=budget).fit(X)
+    opened = PrivacyBudget.open(path)  # another process, which remembers no line
+    if kept == "digest":
+        opened.verify(budget.digest)
+    (tmp_path / "model").write_bytes(b"")
+    target = tmp_path / "certificate.json"
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        certificate(
+            model, target, key=issued / "key.pem", model_file=tmp_path / "model", budget=opened
+        )
+    assert any("rollback" in str(w.message) for w in warned) == (kept == "nothing")
+    found = verify_certificate(target, key=issued / "key.pem.pub")
+    assert found.holds
+    assert sum(words in assumption for assumption in found.assumptions) == 1
+    assert ("could not be noticed" in repr(found)) == (kept == "nothing")
+
+
 def test_a_certificate_signed_by_somebody_else_is_refused(issued, tmp_path):
     create_key(tmp_path / "other.pem")
     sections = {name: content(issued)[name] for name in SECTIONS}
@@ -236,6 +266,8 @@ LIES = [
     (("ledger", "lines", 2, 6), lambda b: b.replace("2.66", "9.99"), "the ledger"),
     (("ledger", "lines", 2, 3), lambda at: at - 1e6, "the ledger"),
     (("ledger", "scope"), lambda _: "/other/", "the ledger"),
+    (("ledger", "witness"), lambda _: "counter", "the ledger"),
+    (("ledger", "witness"), lambda _: "nonsense", "the ledger"),
     (("audit", "verdict"), lambda _: "VIOLATED", "the audit"),
     (("audit", "claim", "at_delta"), lambda d: d / 10, "the audit"),
     (("about", "schema"), lambda d: d[::-1], "the schema"),

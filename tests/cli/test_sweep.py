@@ -158,6 +158,8 @@ def test_a_sweep_charges_a_budget_and_keeps_one_model(folder, capsys):
     told = json.loads((folder / "s.json").read_text())
     assert told["about"]["ledger_digest"] == budget.digest
     assert f"ledger digest: {budget.digest[:16]}\n" in out
+    assert any("rollback" in assumption for assumption in told["assumptions"])
+    assert "A rollback of the ledger to an older copy cannot be noticed" in out
     code, out, _ = run("verify c.json m.safetensors --key k.pem.pub --schema sold.json", capsys)
     assert code == 0
     assert "epsilon of all charges: 11" in out
@@ -265,3 +267,26 @@ def test_the_rehearsal_reads_what_the_sweep_will_fit(folder, capsys, monkeypatch
     line = f"sweep {CLASSES} --epsilons 1 3 --cv 2 --refit 3 --save m.safetensors"
     assert run(f"{line} --budget b.ledger", capsys)[0] == 0
     assert [stated.event for stated in foreseen] == charged()
+
+
+def test_reports_say_that_a_rollback_cannot_be_noticed(folder, capsys):
+    notice = "A rollback of the ledger to an older copy cannot be noticed"
+    run("budget create b.ledger --epsilon 12", capsys)
+    run("budget create counted.ledger --epsilon 12 --counter counter", capsys)
+    digest = PrivacyBudget.open("b.ledger").digest
+    line = f"audit {CLASSES} --epsilon 1 --attack loss --rows 200"
+    for ledger, noticed in (
+        ("b.ledger", False), (f"b.ledger --expect {digest}", True), ("counted.ledger", True)
+    ):  # fmt: skip
+        code, out, _ = run(f"{line} --budget {ledger} --out report.html", capsys)
+        assert code == 0
+        assert (notice in out) != noticed
+        assert (notice in (folder / "report.html").read_text()) != noticed
+        code, out, _ = run(f"{line} --budget {ledger} --out report.json", capsys)
+        told = json.loads((folder / "report.json").read_text())["caveats"]
+        assert any(notice in caveat for caveat in told) != noticed
+        line_of_sweep = f"sweep {CLASSES} --epsilons 1 --cv 2 --budget {ledger} --out sweep.html"
+        code, out, _ = run(line_of_sweep, capsys)
+        assert code == 0
+        assert (notice in out) != noticed
+        assert (notice in (folder / "sweep.html").read_text()) != noticed

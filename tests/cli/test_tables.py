@@ -100,7 +100,7 @@ def test_other_kinds(name, write, needs, tmp_path, monkeypatch):
         ("t.csv", b"a,b\n1,\xff\n", {"encoding": "utf-8"}, "it is not utf-8. Pass --encoding"),
         ("t.csv", b"a,b\n1,2\n1,2,3,4\n", {}, "--sep, --encoding and --decimal"),
         ("t.csv", b"a,a\n", {}, "at least one row"),
-        ("t.csv", b"a, a \n1,2\n", {}, "several columns named 'a'"),
+        ("t.csv", b"a, a \n1,2\n", {}, "another column of the same name as column 2"),
         ("t.csv.gz", b"nothing", {}, r"t\.csv\.gz cannot be read"),
         ("t.zip", b"PK", {}, "has an unsupported format. Save it as CSV"),
         ("t.xls", b"", {}, "has an unsupported format"),

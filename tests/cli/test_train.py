@@ -359,7 +359,7 @@ def test_votes_on_public_records(folder, capsys):
     ("line", "words"),
     [
         ("--public agreed.csv", "DPSGDClassifier is not one. Pass --model PATEClassifier"),
-        ("--model PATEClassifier --public none.csv", "there is no table none.csv"),
+        ("--model PATEClassifier --public none.csv", "there is no file none.csv"),
         ("--model PATEClassifier --public agreed.csv", "columns of the private records: age"),
         ("--model PrivateKNNClassifier", "measures distances between numbers, but smokes"),
     ],
@@ -437,7 +437,7 @@ def test_a_draft_overwrites_no_schema(folder, capsys):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("schema draft nowhere.csv", "there is no table nowhere.csv"),
+        ("schema draft nowhere.csv", "there is no file nowhere.csv"),
         ("schema draft patients.csv --target sick", "no column 'sick'"),
         ("schema check none.json patients.csv", "no schema file none.json"),
         ("predict none.safetensors patients.csv", "there is no file none.safetensors"),

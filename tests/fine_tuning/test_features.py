@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
@@ -20,6 +19,7 @@ from skprivacy.fine_tuning.whitening import unit_rows
 from skprivacy.mechanisms import bounds
 
 from ..contracts import Tape, recording, replaying
+from ..private_estimators import RoundedByPlace
 
 RNG = np.random.default_rng(0)
 N, WIDTH = 70, 20
@@ -27,26 +27,6 @@ X, Y = RNG.normal(size=(N, WIDTH)), RNG.integers(2, size=N)
 PUBLIC, NEW = RNG.normal(size=(200, WIDTH)), RNG.normal(size=(1, WIDTH))
 WEIGHTS = np.vstack([1e-6 * RNG.normal(size=(WIDTH, 16)), np.ones(16)]).astype(np.float32)
 PLACES = pytest.mark.parametrize("place", [0, N // 2, N], ids=["first", "middle", "last"])
-
-
-class RoundedByPlace(TransformerMixin, BaseEstimator):
-    """Small differences beside an offset, in single precision, rounded by a record's place.
-
-    It stands for a product of matrices, whose rounding differs between processors.
-    """
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
-
-    def fit(self, X, y=None):
-        return self
-
-    def transform(self, X):
-        found = (1 + 1e-6 * np.asarray(X)).astype(np.float32)
-        even = np.arange(len(X))[:, None] % 2 == 0
-        return np.where(even, found, np.nextafter(found, np.float32(2)))
 
 
 def blas_product(X):

@@ -80,7 +80,7 @@ class Statement(Handle):
         """
         terms = self._current
         assumptions = ["events settled before any answer was seen"]
-        if self._may_be_older_copy():
+        if self.witness is None:
             assumptions.append("the ledger was not restored from an older copy")
         return PrivacyGuarantee(
             together(self._charges()),
@@ -101,15 +101,20 @@ class Statement(Handle):
         """
         return charge_table(self._ledger.records(), self._scope, self._current)
 
-    def _may_be_older_copy(self) -> bool:
-        return self.counter is None and not self._ledger.is_witnessed
+    @property
+    def witness(self) -> str | None:
+        """What notices an older copy of the ledger: ``"counter"``, ``"digest"`` or ``None``."""
+        if self.counter is not None:
+            return "counter"
+        return "digest" if self._ledger.is_witnessed else None
 
     @property
     def rollback_notice(self) -> str:
         """Sentence on whether a ledger restored from an older copy is noticed."""
-        if self.counter is not None:
+        witness = self.witness
+        if witness == "counter":
             return f"A rollback of the ledger is noticed by its counter {self.counter}."
-        if self._ledger.is_witnessed:
+        if witness == "digest":
             return "A rollback of the ledger is noticed by the digest that this budget knows."
         return (
             "A rollback of the ledger to an older copy cannot be noticed: it has no counter, and "
@@ -157,7 +162,7 @@ class Statement(Handle):
         log = self._ledger.read()
         check_terms(records, self._terms, log.settled())
         check_caps(log, self._settled(log))
-        if self._may_be_older_copy():
+        if self.witness is None:
             warn_caller(
                 f"{self.rollback_notice} Pass a digest that was stored elsewhere to verify() (in "
                 "a shell by --expect), or create the budget with a counter.",
