@@ -64,6 +64,17 @@ groups : array-like of shape (n_samples,), default=None
     "fit_returns": """\
 self : object
     The fitted estimator.""",
+    "radius": """\
+radius : float, default=None
+    L2 norm above which a record is scaled down, once every feature is scaled to [-1, 1]. Must not
+    be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
+    "bounds_": """\
+bounds_ : tuple of two ndarrays of shape (n_features,)
+    The bounds used. ``predict`` replaces a missing value by their middle.""",
+    "label_epsilon": """\
+epsilon : float, default=1.0
+    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits to the true labels
+    **without any guarantee**, for comparison.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import named_failure
 from .._data_validation import ClassifierMixin, check_readable, check_y
+from .._docs import fill_docs
 from .._sklearn import HasMethods
 from ..base import undone_on_error
 
@@ -24,6 +25,7 @@ Self = TypeVar("Self", bound="OutputDefence")
 CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_proba"])]}
 
 
+@fill_docs
 class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
     """What output defences share. A subclass implements ``_disguised`` and perhaps ``_learn``.
 
@@ -56,8 +58,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
 
         Returns
         -------
-        object
-            Itself, fitted.
+        %(fit_returns)s
         """
         self._validate_params()
         with undone_on_error(self):  # a model that was fitted before stays as it was

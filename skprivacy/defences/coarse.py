@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from .._docs import fill_docs
 from .._validation import Interval
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
 
 __all__ = ["RoundedClassifier", "TemperatureClassifier", "TopKClassifier"]
 
 
+@fill_docs
 class TemperatureClassifier(OutputDefence):
     """A classifier whose probabilities are softened. It proves nothing.
 
@@ -27,8 +29,7 @@ class TemperatureClassifier(OutputDefence):
     ----------
     estimator_ : classifier
         The fitted clone. Whoever holds the object holds it too: share predictions only.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(classes_)s
 
     Notes
     -----
@@ -67,6 +68,7 @@ class TemperatureClassifier(OutputDefence):
         return np.asarray(softer / softer.sum(axis=1, keepdims=True))
 
 
+@fill_docs
 class TopKClassifier(OutputDefence):
     """A classifier that shows the probabilities of the likeliest classes only. It proves nothing.
 
@@ -81,8 +83,7 @@ class TopKClassifier(OutputDefence):
     ----------
     estimator_ : classifier
         The fitted clone. Whoever holds the object holds it too: share predictions only.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(classes_)s
 
     Notes
     -----
@@ -126,6 +127,7 @@ class TopKClassifier(OutputDefence):
         return shown
 
 
+@fill_docs
 class RoundedClassifier(OutputDefence):
     """A classifier whose probabilities are rounded. It proves nothing.
 
@@ -140,8 +142,7 @@ class RoundedClassifier(OutputDefence):
     ----------
     estimator_ : classifier
         The fitted clone. Whoever holds the object holds it too: share predictions only.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(classes_)s
 
     Notes
     -----

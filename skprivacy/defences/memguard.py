@@ -17,6 +17,7 @@ from sklearn.neural_network import MLPClassifier
 
 from .._clones import named_failure
 from .._data_validation import check_y, column_or_1d, indexable
+from .._docs import fill_docs
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
@@ -30,6 +31,7 @@ _FLOOR = 1e-12
 _DIGITS = 6  # of a prediction, by which its noise is chosen
 
 
+@fill_docs
 class MemGuardClassifier(OutputDefence):
     """A classifier that adds noise to its probabilities against one kind of attack.
 
@@ -58,8 +60,7 @@ class MemGuardClassifier(OutputDefence):
         The fitted clone. Whoever holds the object holds it too: share predictions only.
     attack_ : MLPClassifier
         The defender's attack.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(classes_)s
 
     Notes
     -----

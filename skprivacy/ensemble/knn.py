@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_numbers, check_random_state
@@ -34,6 +35,7 @@ __all__ = ["PrivateKNNClassifier"]
 _MOVED = math.sqrt(2.0)  # a record that leaves lets the next one in: one vote more, one less
 
 
+@fill_docs
 class PrivateKNNClassifier(TaughtByVotes):
     """Private k nearest neighbours: no teachers, but the records themselves vote.
 
@@ -54,44 +56,30 @@ class PrivateKNNClassifier(TaughtByVotes):
         Public records whose labels are asked for; each costs. At most as many as there are.
     relation : {"add_remove", "zero_out"}, default="add_remove"
         What neighbouring data sets are.
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+    %(epsilon)s
     delta : float, default=1e-5
         In (0, 1).
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     schema : Schema, default=None
         As in :class:`PATEClassifier`.
     keep_labels : bool, default=False
         Whether the noisy labels are kept as ``labels_``. They are released anyway.
     random_state : int, RandomState instance or None, default=None
         Drives the choice of queries and the student's seeds, never the sampling or the noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     student_ : classifier
         The fitted student. It predicts indices of ``classes_``.
     noise_ : float
         Standard deviation of the noise on each count, in votes.
     labels_ : ndarray of shape (n_public,)
         With ``keep_labels``: indices of classes, -1 for records that were not asked for.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
@@ -188,14 +176,11 @@ class PrivateKNNClassifier(TaughtByVotes):
             Their labels, each one of ``classes``.
         X_public : array-like or PublicRecords of shape (n_public, n_features), default=None
             As in :meth:`PATEClassifier.fit`.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        PrivateKNNClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------

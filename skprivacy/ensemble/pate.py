@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
+from .._docs import fill_docs
 from .._groups import Groups, check_order, protected
 from .._jobs import N_JOBS
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
@@ -28,6 +29,7 @@ from .teachers import count_votes, try_teacher
 __all__ = ["PATEClassifier"]
 
 
+@fill_docs
 class PATEClassifier(TaughtByVotes):
     """Private aggregation of teacher ensembles: any classifier, made private by votes.
 
@@ -66,13 +68,10 @@ class PATEClassifier(TaughtByVotes):
         What neighbouring data sets are. ``None`` means "add_remove" for "hash" and "zero_out" for
         "index". "add_remove" needs "hash". Under "hash", "replace_one" changes two teachers and
         costs accordingly.
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+    %(epsilon)s
     delta : float, default=1e-5
         In (0, 1).
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     schema : Schema, default=None
         Public ranges and categories of the columns, from which records are drawn where ``fit`` gets
         none.
@@ -90,31 +89,20 @@ class PATEClassifier(TaughtByVotes):
     random_state : int, RandomState instance or None, default=None
         Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
         noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     student_ : classifier
         The fitted student. It predicts indices of ``classes_``.
     aggregator_ : Aggregator
         The aggregator with the noise that was used.
     labels_ : ndarray of shape (n_public,)
         With ``keep_labels``: indices of classes, -1 for records without an answer.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
@@ -242,8 +230,7 @@ class PATEClassifier(TaughtByVotes):
 
         Returns
         -------
-        PATEClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------

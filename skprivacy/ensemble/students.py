@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._blas import one_thread
 from .._data_validation import ClassifierMixin, validate_data
+from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_one_type
 from ..base import undone_if_refused
@@ -29,6 +30,7 @@ __all__ = ["PropagationStudent"]
 _SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
 
 
+@fill_docs
 class PropagationStudent(ClassifierMixin, BaseEstimator):
     """Spread few labels over a graph of all records, and teach them to a ridge classifier.
 
@@ -120,8 +122,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        PropagationStudent
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._data_validation import validate_data
+from .._docs import fill_docs
 from .._groups import Groups
 from .._sklearn import StrOptions
 from .._validation import Interval
@@ -33,6 +34,7 @@ _SIZE = [Interval(Integral, 1, None, closed="left"), _AUTO]
 _LENGTH = [Interval(Real, 0, None, closed="neither"), _AUTO]
 
 
+@fill_docs
 class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     """Logistic regression trained over parties, none of which shows its records to anybody.
 
@@ -89,15 +91,12 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         as public (zero-out). Only where records are protected.
     n_jobs : int, default=None
         How many threads work for the parties. The result is the same.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before training looks at the data. What it cannot afford is refused.
-    noise_seed : int, default=None
-        Makes sampling and noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features; one row for two classes.
     intercept_ : ndarray of shape (1,) or (n_classes,)
@@ -118,10 +117,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         The guaranteed epsilon at ``delta_``.
     delta_ : float
         The delta that ``epsilon_`` holds at.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+    %(feature_attributes)s
 
     Notes
     -----

@@ -21,6 +21,7 @@ from .._data_validation import (
     column_or_1d,
     validate_data,
 )
+from .._docs import fill_docs
 from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions
 from .._validation import (
@@ -44,6 +45,7 @@ from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
 __all__ = ["ALMFineTuner"]
 
 
+@fill_docs
 class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A public encoder with a private head, which is noised once and then answers for ever.
 
@@ -73,26 +75,20 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         ``SampledSensitivity()``, which takes the largest movement among the private records and is
         **an estimate, no guarantee**; with a ``sampler`` of public records it gives random
         differential privacy. Both need ``relation="replace_one"``.
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded; 0 for pure differential privacy.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. Nothing depends on the number of records, so that "add_remove"
         hides it at no cost ("dpsgd" needs a public figure for it); "replace_one" needs about twice
         the noise.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     encoder_ : transformer or None
         The fitted encoder.
     whitening_ : HalfWhitening or None
@@ -102,16 +98,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     weights_ : ndarray of shape (n_features_out + 1, n_classes) or DPSGDClassifier
         The released weights of the features, scaled to norm 1, and of the constant; of "dpsgd"
         the network.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
@@ -226,8 +214,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
 
         Returns
         -------
-        ALMFineTuner
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------

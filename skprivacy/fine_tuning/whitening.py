@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._data_validation import validate_data
+from .._docs import fill_docs
 from ..base import undone_if_refused
 from ..mechanisms.bounds import exact_map, quantize, row_norms
 
@@ -23,6 +24,7 @@ _NOTHING = 1e-12  # share of the largest variance below which a direction does n
 _BITS = 26  # of a centred record of norm 1, so that the product with the components is exact
 
 
+@fill_docs
 class HalfWhitening(TransformerMixin, BaseEstimator):
     """Centre features, whiten them half, and scale each record to norm 1.
 
@@ -75,8 +77,7 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        HalfWhitening
-            Itself, fitted.
+        %(fit_returns)s
         """
         rows = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         self.mean_ = rows.mean(axis=0)

@@ -29,6 +29,7 @@ from .._data_validation import (
     column_or_1d,
     validate_data,
 )
+from .._docs import fill_docs
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, as_frame, check_random_state, raise_alone
@@ -54,6 +55,7 @@ def _can(method: str) -> Any:
     return available_if(has)
 
 
+@fill_docs
 class NoisyLabelClassifier(
     PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
 ):
@@ -112,8 +114,7 @@ class NoisyLabelClassifier(
 
         Returns
         -------
-        object
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 
+from .._docs import fill_docs
 from .._groups import check_order, protected
 from .._jobs import N_JOBS
 from .._sklearn import HasMethods, num_samples, safe_indexing
@@ -29,6 +30,7 @@ __all__ = ["LabelPATEClassifier"]
 _MOVED = 1  # votes: with its features a record stays with its teacher, whatever its label
 
 
+@fill_docs
 class LabelPATEClassifier(TaughtByVotes):
     """Private aggregation of teacher ensembles for labels: no public records are needed.
 
@@ -52,8 +54,7 @@ class LabelPATEClassifier(TaughtByVotes):
         guarantee**, to compare against.
     delta : float, default=1e-5
         In (0, 1).
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     keep_labels : bool, default=False
         Whether the noisy labels are kept as ``labels_``. They are released anyway.
     n_jobs : int, default=None
@@ -65,31 +66,20 @@ class LabelPATEClassifier(TaughtByVotes):
     random_state : int, RandomState instance or None, default=None
         Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
         noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the labels are touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     student_ : classifier
         The fitted student. It predicts indices of ``classes_``.
     aggregator_ : Aggregator
         The aggregator with the noise that was used.
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: indices of classes, -1 for records that were not voted on.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in the relation "label" and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
@@ -185,8 +175,7 @@ class LabelPATEClassifier(TaughtByVotes):
 
         Returns
         -------
-        LabelPATEClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from ..accounting import Event
 from ..mechanisms import RandomizedResponse, SecureRandom
 from ._base import MOST, NoisyLabelClassifier
@@ -15,6 +16,7 @@ from ._learning import first_prior
 __all__ = ["RandomizedResponseClassifier"]
 
 
+@fill_docs
 class RandomizedResponseClassifier(NoisyLabelClassifier):
     """Any classifier, with labels that are private by randomised response.
 
@@ -29,29 +31,23 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
         Is cloned and fitted to indices of classes, with a weight for each class that a record may
         be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
         means logistic regression on features scaled by their largest and least values.
-    epsilon : float, default=1.0
-        Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
-        guarantee**, to compare against.
+    %(label_epsilon)s
     n_rounds : int, default=3
         How often the probabilities of the true labels are worked out. All rounds use the labels
         that were released once; more cost time, not privacy.
     n_folds : int, default=3
         Between rounds, a record's label is judged by a model that was fitted without it.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     keep_labels : bool, default=False
         Whether what was released is kept as ``labels_``.
     random_state : int, RandomState instance or None, default=None
         Drives the folds and the estimator's seeds, never the noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the labels are touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     estimator_ : classifier
         The fitted estimator. It predicts indices of ``classes_``.
     labels_ : ndarray of shape (n_samples,)
@@ -59,16 +55,8 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     labelled_ : ndarray of shape (n_groups,)
         With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
         one of each.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in the relation "label" and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----

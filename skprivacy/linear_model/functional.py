@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._validation import Interval
 from ..accounting import PrivacyBudget
@@ -20,6 +21,7 @@ from .polynomial import PolynomialObjective, multinomial_objective, squared_obje
 __all__ = ["FunctionalMechanismClassifier", "FunctionalMechanismRegressor"]
 
 
+@fill_docs
 class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     """Linear regression by the functional mechanism.
 
@@ -28,22 +30,16 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise), the noise is
         several times smaller; the advantage grows with the number of features.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped. Tighter bounds mean less noise.
+    %(bounds)s
+        Tighter bounds mean less noise.
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target. If nothing can be learned, their middle is predicted; if no
         more than the mean can be, the mean.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(radius)s
         For one-hot features given bounds (-1, 1), the root of the number of categorical columns
         plus that of numeric ones is a better choice.
     fit_intercept : bool, default=True
@@ -56,10 +52,8 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     objective : PolynomialObjective, default=None
         A loss other than the squared loss. It gets the targets clipped to ``target_bounds`` but not
         scaled, and ``predict`` returns the margin.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
@@ -69,20 +63,11 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         The constant.
     polynomial_ : NoisyPolynomial
         The released polynomial.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
+    %(bounds_)s
+    %(guarantee_attributes)s
     target_bounds_ : tuple of float
         Bounds that predictions are clipped to.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(feature_attributes)s
 
     Notes
     -----
@@ -165,14 +150,11 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        FunctionalMechanismRegressor
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -228,6 +210,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         return np.array(coefs), np.array(intercepts)
 
 
+@fill_docs
 class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier):
     """Logistic regression, binary or multinomial, by the functional mechanism.
 
@@ -238,21 +221,14 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise), the noise is
         several times smaller; the advantage grows with the number of features.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped. Tighter bounds mean less noise.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(classes)s
+    %(bounds)s
+        Tighter bounds mean less noise.
+    %(radius)s
         For one-hot features given bounds (-1, 1), the root of the number of categorical columns
         plus that of numeric ones is a better choice.
     fit_intercept : bool, default=True
@@ -265,33 +241,21 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     alpha : float, default=1.0
         Regularisation, relative to the strength that matches the noise, which does not depend on
         the data.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
     polynomial_ : NoisyPolynomial
         The released polynomial.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(bounds_)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
@@ -368,14 +332,11 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
             Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        FunctionalMechanismClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------

@@ -9,6 +9,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._groups import Groups, check_order
 from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
@@ -26,6 +27,7 @@ __all__ = [
 _LAST_STEP = 0.01  # share of epsilon and delta for noise that hides the optimiser's error
 
 
+@fill_docs
 class _PerturbedClassifier(PrivateLinearClassifier):
     _parameter_constraints: dict = {
         **PrivateLinearClassifier._parameter_constraints,
@@ -68,14 +70,11 @@ class _PerturbedClassifier(PrivateLinearClassifier):
             Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        object
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -125,6 +124,7 @@ def _additive(epsilon: float, delta: float, l2: float, size: int) -> Laplace | G
     return Gaussian(multiplier, l2)
 
 
+@fill_docs
 class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
@@ -134,51 +134,31 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy, above 0 for Gaussian noise.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(classes)s
+    %(bounds)s
+    %(radius)s
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius and the regularisation.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. It is never below what the guarantee needs.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(bounds_)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
@@ -245,6 +225,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         return last.release(solution, random)
 
 
+@fill_docs
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 
@@ -253,51 +234,31 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy (Laplace noise), above 0 for Gaussian noise.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(classes)s
+    %(bounds)s
+    %(radius)s
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius and the regularisation.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. Must be above 0.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(bounds_)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----

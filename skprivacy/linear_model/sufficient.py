@@ -8,6 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._validation import Interval
 from ..accounting import PrivacyBudget
@@ -21,6 +22,7 @@ __all__ = ["AdaSSPRegressor"]
 _FAILURE = 0.05  # probability that the ridge is too small, which affects accuracy, not privacy
 
 
+@fill_docs
 class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
@@ -29,28 +31,19 @@ class AdaSSPRegressor(PrivateLinearRegressor):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=1e-6
         Probability with which ``epsilon`` may be exceeded. Must be above 0.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
+    %(bounds)s
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(radius)s
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius and the ridge.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. "replace_one" needs more noise.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
@@ -60,20 +53,11 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         The constant.
     ridge_ : float
         The ridge used, for records in the unit ball.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
+    %(bounds_)s
+    %(guarantee_attributes)s
     target_bounds_ : tuple of float
         Bounds that predictions are clipped to.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(feature_attributes)s
 
     Notes
     -----
@@ -143,14 +127,11 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        AdaSSPRegressor
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
