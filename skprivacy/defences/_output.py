@@ -62,7 +62,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         """
         self._validate_params()
         with undone_on_error(self):  # a model that was fitted before stays as it was
-            self._learn(X, y)
+            self._fit_estimator(X, y)
             self.classes_ = self.estimator_.classes_
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self.estimator_, name):
@@ -82,7 +82,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         ndarray of shape (n_samples, n_classes)
             Each row adds up to 1.
         """
-        return self._disguised(self._told(X))
+        return self._disguise(self._model_probabilities(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest disguised probability.
@@ -100,19 +100,19 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         shown = self.predict_proba(X)
         return np.asarray(self.classes_[shown.argmax(axis=1)])
 
-    def _told(self, X: Any) -> Float64Array:
+    def _model_probabilities(self, X: Any) -> Float64Array:
         """Return the probabilities of the model itself."""
         check_is_fitted(self, "estimator_")
         check_readable(X)
         with named_failure(self.estimator_, "asked about X"):
             return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
 
-    def _learn(self, X: Any, y: Any) -> None:
+    def _fit_estimator(self, X: Any, y: Any) -> None:
         check_readable(X)
         check_y(y)
         with named_failure(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(X, y)
 
     @abstractmethod
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
         """Return what is shown of probabilities of shape (n_samples, n_classes)."""

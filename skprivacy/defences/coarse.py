@@ -62,7 +62,7 @@ class TemperatureClassifier(OutputDefence):
         self.estimator = estimator
         self.temperature = temperature
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
         # relative to the largest, so that no row becomes all zeros
         softer = (proba / proba.max(axis=1, keepdims=True)) ** (1 / self.temperature)
         return np.asarray(softer / softer.sum(axis=1, keepdims=True))
@@ -116,7 +116,7 @@ class TopKClassifier(OutputDefence):
         self.estimator = estimator
         self.k = k
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
         n_hidden = proba.shape[1] - self.k
         if n_hidden <= 0:
             return proba
@@ -175,7 +175,7 @@ class RoundedClassifier(OutputDefence):
         self.estimator = estimator
         self.decimals = decimals
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
         rounded = proba.round(self.decimals)
         empty = rounded.sum(axis=1) == 0
         rounded[empty, proba[empty].argmax(axis=1)] = 1.0

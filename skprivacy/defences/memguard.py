@@ -25,8 +25,8 @@ from ._output import CONSTRAINTS, Float64Array, OutputDefence
 __all__ = ["MemGuardClassifier"]
 
 _STEPS, _STEP = 300, 0.1  # of the search for noise: Jia et al., section 5
-_LABEL_KEPT = 10.0  # weight of the label's constraint
-_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn
+_LABEL_WEIGHT = 10.0  # weight of the label's constraint
+_SIZE_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn
 _FLOOR = 1e-12
 _DIGITS = 6  # of a prediction, by which its noise is chosen
 
@@ -111,7 +111,7 @@ class MemGuardClassifier(OutputDefence):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.random_state = random_state
 
-    def _learn(self, X: Any, y: Any) -> None:
+    def _fit_estimator(self, X: Any, y: Any) -> None:
         if y is None:
             raise ValueError(
                 "MemGuardClassifier requires y to be passed, but the target y is None."
@@ -158,14 +158,14 @@ class MemGuardClassifier(OutputDefence):
         ndarray of shape (n_samples,)
             Of ``classes_``.
         """
-        proba = self._told(X)
+        proba = self._model_probabilities(X)
         label = proba.argmax(axis=1)
         unsure = label != proba.round(_DIGITS).argmax(axis=1)
         if unsure.any():
-            label[unsure] = self._disguised(proba[unsure]).argmax(axis=1)
+            label[unsure] = self._disguise(proba[unsure]).argmax(axis=1)
         return np.asarray(self.classes_[label])
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
         if proba.shape[1] < 2:
             return proba
         # The last digits of a prediction depend on what else is asked for: the noise shall not.
@@ -189,7 +189,7 @@ def _least_noise(proba: Float64Array, attack: MLPClassifier) -> Float64Array:
     wanted = -np.sign(_attack_logit(proba, attack)[0])  # the sign of a wrong guess
     best = proba.copy()
     open_rows = np.arange(len(proba))
-    for weight in _WEIGHTS:
+    for weight in _SIZE_WEIGHTS:
         found = _search(start[open_rows], proba[open_rows], label[open_rows],
                         wanted[open_rows], weight, attack)  # fmt: skip
         solved = _is_solved(found, label[open_rows], wanted[open_rows], attack)
@@ -220,7 +220,7 @@ def _search(
         logit, slope = _attack_logit(shown, attack)
         of_shown = np.sign(logit)[:, None] * slope + weight * np.sign(shown - proba[moving])
         gradient = shown * (of_shown - (of_shown * shown).sum(axis=1, keepdims=True))
-        gradient += _LABEL_KEPT * _slope_of_label(logits[moving], label[moving])
+        gradient += _LABEL_WEIGHT * _slope_of_label(logits[moving], label[moving])
         length = np.linalg.norm(gradient, axis=1, keepdims=True)
         logits[moving] -= _STEP * gradient / np.maximum(length, _FLOOR)
     return _softmax(logits)

@@ -216,7 +216,7 @@ class PrivacyUtilityDisplay:
         drawn = self._private & np.isfinite(bound)
         seen = np.min(bound, where=drawn, initial=np.inf) <= top
         label = "ceiling set by the guarantee" + ("" if seen else ": above this range")
-        for of_model, _, color in self._each("black"):
+        for of_model, _, color in self._iterate_models("black"):
             shown = of_model & self._private
             if np.isfinite(self.attack_auc_bound[shown]).any():
                 ax.plot(
@@ -234,7 +234,7 @@ class PrivacyUtilityDisplay:
     def _private(self) -> np.ndarray:
         return np.isfinite(self.epsilons)
 
-    def _each(self, color: str) -> Iterator[tuple[np.ndarray, str, str]]:
+    def _iterate_models(self, color: str) -> Iterator[tuple[np.ndarray, str, str]]:
         """Yield the candidates, the name and the color of each model; ``color`` if it is alone."""
         names = list(dict.fromkeys(self.models.tolist()))
         colors = [color] if len(names) == 1 else cycle(_MODELS)
@@ -242,7 +242,7 @@ class PrivacyUtilityDisplay:
             yield self.models == name, without_mathtext(name), own
 
     def _curve(self, ax: Any, mean: Any, std: Any, color: str, label: str) -> None:
-        for of_model, name, own in self._each(color):
+        for of_model, name, own in self._iterate_models(color):
             private, free = of_model & self._private, of_model & ~self._private
             if private.any():
                 ax.errorbar(

@@ -16,12 +16,14 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from .._sklearn import num_samples, safe_indexing
 from .._validation import all_numbers
 from .aggregators import UNANSWERED
-from .students import PropagationStudent, taught
+from .students import PropagationStudent, fit_student
 
-__all__ = ["better_student", "default_students"]
+__all__ = ["default_students", "select_student"]
 
 _FOLDS = 5
-_COMPARED = 2000  # records on which students are compared; the graph grows with their square
+_MAX_COMPARED_RECORDS = (
+    2000  # records on which students are compared; the graph grows with their square
+)
 
 
 def default_students(public: Any) -> list[Any]:
@@ -48,7 +50,7 @@ def default_students(public: Any) -> list[Any]:
     ]
 
 
-def better_student(public: Any, labels: NDArray[np.int64]) -> Any:
+def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
     """Return the unfitted default student that better predicts labels that it was not taught.
 
     **Guarantees.** It sees public records and released labels, so that the choice costs nothing.
@@ -59,7 +61,7 @@ def better_student(public: Any, labels: NDArray[np.int64]) -> Any:
     """
     answered = np.flatnonzero(labels != UNANSWERED)
     n = num_samples(public)
-    spread = np.linspace(0, n - 1, min(n, _COMPARED)).astype(np.intp)
+    spread = np.linspace(0, n - 1, min(n, _MAX_COMPARED_RECORDS)).astype(np.intp)
     some = np.union1d(answered, spread)
     records, known = safe_indexing(public, some), labels[some]
     answered = np.flatnonzero(known != UNANSWERED)
@@ -71,5 +73,7 @@ def better_student(public: Any, labels: NDArray[np.int64]) -> Any:
         if len(held) and len(np.unique(rest[rest != UNANSWERED])) > 1:
             asked = safe_indexing(records, held)
             for i, student in enumerate(default_students(records)):
-                right[i] += np.sum(taught(student, records, rest).predict(asked) == known[held])
+                right[i] += np.sum(
+                    fit_student(student, records, rest).predict(asked) == known[held]
+                )
     return default_students(public)[int(right.argmax())]

@@ -9,13 +9,13 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 
-__all__ = ["graph_of", "spread_along"]
+__all__ = ["build_neighbor_graph", "propagate_labels"]
 
 _STEPS = 60
 _DECAY = 4.0
 
 
-def graph_of(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:
+def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:
     """Return weights between records that are alike, normalised by the degrees of both ends.
 
     Records are compared by the angle between their leading principal components, each divided by
@@ -34,7 +34,7 @@ def graph_of(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_a
     k = min(n_neighbors, n - 1)
     if k < 1:
         return sparse.csr_array((n, n))
-    directions = _half_whitened(rows, n_components)
+    directions = _half_whiten(rows, n_components)
     near = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute").fit(directions)
     distance, neighbor = near.kneighbors()  # of each record, itself left out
     furthest = np.maximum(distance[:, -1:], np.finfo(distance.dtype).tiny)
@@ -46,7 +46,7 @@ def graph_of(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_a
     return sparse.csr_array(scale @ graph @ scale)
 
 
-def spread_along(
+def propagate_labels(
     graph: sparse.csr_array, targets: NDArray[np.float64], spread: float
 ) -> NDArray[np.float64]:
     """Return what each record gets of each class: 1 - ``spread`` of its own, the rest from others.
@@ -61,7 +61,7 @@ def spread_along(
     return found
 
 
-def _half_whitened(rows: NDArray, n_components: int) -> NDArray:
+def _half_whiten(rows: NDArray, n_components: int) -> NDArray:
     # The seed starts an iteration that finds the same leading directions from anywhere.
     pca = PCA(min(n_components, *rows.shape), random_state=0)
     components = pca.fit_transform(rows)

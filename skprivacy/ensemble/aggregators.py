@@ -23,7 +23,7 @@ from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
 __all__ = [
-    "MOST_TEACHERS",
+    "MAX_TEACHERS",
     "UNANSWERED",
     "Aggregator",
     "ConfidentGNMax",
@@ -34,7 +34,7 @@ __all__ = [
 
 # So that counts of votes in steps of the noise's grid are whole numbers that float64 holds, with
 # noise of one vote and more: the proof of what winners cost takes ties for that rare.
-MOST_TEACHERS = 1 << 18
+MAX_TEACHERS = 1 << 18
 UNANSWERED = -1  # scikit-learn's mark of a record without a label
 
 Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -170,7 +170,7 @@ def _check_noise(name: str, value: float | None) -> None:
         )
 
 
-def _block(kind: str, noise: float, n_queries: int, moved: int) -> Event:
+def _vote_block_event(kind: str, noise: float, n_queries: int, moved: int) -> Event:
     """Return the event of queries of which nothing but the winners is released."""
     return VoteBlock(kind, noise, n_queries, moved) if noise > 0 else NonPrivate()
 
@@ -218,7 +218,7 @@ class GNMax(Aggregator):
         return replace(self, noise=noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
-        return _block("gnmax", _set(self.noise), n_queries, moved)
+        return _vote_block_event("gnmax", _require_noise(self.noise), n_queries, moved)
 
     def release(
         self,
@@ -227,7 +227,7 @@ class GNMax(Aggregator):
         random: SecureRandom,
         student: Student | None = None,
     ) -> NDArray[np.int64]:
-        return _noisy_winners(votes, _set(self.noise), moved, random)
+        return _noisy_winners(votes, _require_noise(self.noise), moved, random)
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class LNMax(Aggregator):
         return replace(self, noise=noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
-        return _block("lnmax", _set(self.noise), n_queries, moved)
+        return _vote_block_event("lnmax", _require_noise(self.noise), n_queries, moved)
 
     def release(
         self,
@@ -278,7 +278,7 @@ class LNMax(Aggregator):
         student: Student | None = None,
     ) -> NDArray[np.int64]:
         # A vote that moves changes two counts by one each.
-        mechanism = Laplace(_set(self.noise) / (2.0 * moved), 2.0 * moved)
+        mechanism = Laplace(_require_noise(self.noise) / (2.0 * moved), 2.0 * moved)
         return np.array([mechanism.release(counts, random).argmax() for counts in votes])
 
 
@@ -299,7 +299,7 @@ class ThresholdedGNMax(Aggregator):
         _check_noise("noise", self.noise)
         if not (is_number(self.threshold) and math.isfinite(self.threshold)):
             raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
-        check_whole("max_answers", self.max_answers)
+        check_positive_integer("max_answers", self.max_answers)
 
     @property
     def has_noise(self) -> bool:
@@ -311,16 +311,20 @@ class ThresholdedGNMax(Aggregator):
 
     def event(self, n_queries: int, moved: int) -> Event:
         n_answers = min(self.max_answers, n_queries)
-        tests = _block("threshold", self.test_noise, n_queries, moved)
-        answers = _block("gnmax", _set(self.noise), n_answers, moved)
+        tests = _vote_block_event("threshold", self.test_noise, n_queries, moved)
+        answers = _vote_block_event("gnmax", _require_noise(self.noise), n_answers, moved)
         return Composed((tests, answers))
 
     @property
     def test_noise(self) -> float:
         """Standard deviation of the noise of a test, in votes."""
-        return 4.0 * _set(self.noise) if self.threshold_noise is None else self.threshold_noise
+        return (
+            4.0 * _require_noise(self.noise)
+            if self.threshold_noise is None
+            else self.threshold_noise
+        )
 
-    def _passed(
+    def _pass_threshold(
         self, largest: NDArray[np.int64], moved: int, random: SecureRandom
     ) -> NDArray[np.bool_]:
         """Return which of these numbers pass; each changes by at most ``moved``."""
@@ -328,7 +332,7 @@ class ThresholdedGNMax(Aggregator):
         noisy = Gaussian(self.test_noise / spread, spread).release(largest, random)
         return np.asarray(noisy >= self.threshold)
 
-    def _winners(
+    def _release_winners(
         self,
         votes: NDArray[np.int64],
         chosen: NDArray[np.intp],
@@ -342,7 +346,7 @@ class ThresholdedGNMax(Aggregator):
         """
         asked = np.zeros((n_rows, votes.shape[1]), np.int64)
         asked[: len(chosen)] = votes[chosen]
-        return _noisy_winners(asked, _set(self.noise), moved, random)[: len(chosen)]
+        return _noisy_winners(asked, _require_noise(self.noise), moved, random)[: len(chosen)]
 
 
 @dataclass(frozen=True)
@@ -379,22 +383,22 @@ class ConfidentGNMax(ThresholdedGNMax):
         student: Student | None = None,
     ) -> NDArray[np.int64]:
         # Algorithm 1, line 1: is the largest count, plus noise, at least the threshold?
-        passed = np.flatnonzero(self._passed(votes.max(axis=1), moved, random))
+        passed = np.flatnonzero(self._pass_threshold(votes.max(axis=1), moved, random))
         answered = passed[: self.max_answers]
         labels = np.full(len(votes), UNANSWERED, np.int64)  # Algorithm 1, line 4: no answer
         n_rows = min(self.max_answers, len(votes))
         # Algorithm 1, line 2: the noisy arg-max
-        labels[answered] = self._winners(votes, answered, n_rows, moved, random)
+        labels[answered] = self._release_winners(votes, answered, n_rows, moved, random)
         return labels
 
 
-def check_whole(name: str, value: int) -> None:
+def check_positive_integer(name: str, value: int) -> None:
     """Raise ValueError unless the value is a whole number of at least one."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number >= 1.")
 
 
-def _set(noise: float | None) -> float:
+def _require_noise(noise: float | None) -> float:
     if noise is None:
         raise ValueError("noise=None: give the noise, or let the estimator calibrate it.")
     return float(noise)

@@ -19,7 +19,7 @@ from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
 
 __all__ = ["VoteAnalysis", "analyse_votes", "epsilon_of_moments"]
 
-_MOST_MOMENTS = 100_000
+_MAX_MOMENTS = 100_000
 _UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # as numbers, by numpy
 
 CONVERSIONS = ("tight", "classic", "strong")
@@ -239,15 +239,15 @@ def analyse_votes(
     >>> round(analyse_votes(votes, GNMax(40.0)).epsilon(), 2)
     2.64
     """
-    counts = _checked(votes)
+    counts = _check_votes(votes)
     check_delta(delta)
     if delta == 0 or not isinstance(delta, Real):
         raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
     if not isinstance(conversion, str) or conversion not in CONVERSIONS:
         raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
-    if moments is not None and not (is_whole(moments) and 1 <= moments <= _MOST_MOMENTS):
+    if moments is not None and not (is_whole(moments) and 1 <= moments <= _MAX_MOMENTS):
         raise ValueError(
-            f"moments={moments!r} must be a whole number from 1 to {_MOST_MOMENTS}, or None."
+            f"moments={moments!r} must be a whole number from 1 to {_MAX_MOMENTS}, or None."
         )
     if not isinstance(aggregator, Aggregator) or not aggregator.has_noise:
         raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")
@@ -263,12 +263,12 @@ def analyse_votes(
         raise ValueError("answered must be True or False for each query, or None.") from None
     if taken.shape != (len(counts),):
         raise ValueError(f"answered has shape {taken.shape}; expected {(len(counts),)}.")
-    dependent, independent = _costs(counts, aggregator, orders, taken)
+    dependent, independent = _query_costs(counts, aggregator, orders, taken)
     pure = 2 / float(aggregator.noise or 0.0) if isinstance(aggregator, LNMax) else None
     return VoteAnalysis(orders, dependent, independent, float(delta), conversion, pure)
 
 
-def _checked(votes: ArrayLike) -> NDArray[np.float64]:
+def _check_votes(votes: ArrayLike) -> NDArray[np.float64]:
     try:
         counts = np.asarray(votes, np.float64)
     except _UNREADABLE:
@@ -283,39 +283,39 @@ def _checked(votes: ArrayLike) -> NDArray[np.float64]:
     return counts
 
 
-def _costs(
+def _query_costs(
     counts: NDArray[np.float64], aggregator: Any, orders: NDArray, taken: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the data-dependent and the data-independent costs, (n_queries, n_orders) each."""
     if isinstance(aggregator, LNMax):
-        return _lnmax(counts, float(aggregator.noise or 0.0), orders)
+        return _lnmax_costs(counts, float(aggregator.noise or 0.0), orders)
     if isinstance(aggregator, GNMax):
-        return _gnmax(counts, float(aggregator.noise or 0.0), orders)
+        return _gnmax_costs(counts, float(aggregator.noise or 0.0), orders)
     if not isinstance(aggregator, ConfidentGNMax):
         raise ValueError(f"aggregator={aggregator!r}: no data-dependent cost is known.")
-    vote = _gnmax(counts, float(aggregator.noise or 0.0), orders)
-    test = _threshold(counts, aggregator, orders)
+    vote = _gnmax_costs(counts, float(aggregator.noise or 0.0), orders)
+    test = _threshold_costs(counts, aggregator, orders)
     parts = [np.where(taken[:, None], v, 0.0) + t for v, t in zip(vote, test, strict=True)]
     return parts[0], parts[1]
 
 
-def _gaps(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _winner_gaps(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return by how much the winner is ahead of each other class, (n_queries, n_classes - 1)."""
     ordered = np.sort(counts, axis=1)
     gaps: NDArray[np.float64] = ordered[:, -1:] - ordered[:, :-1]
     return gaps
 
 
-def _gnmax(
+def _gnmax_costs(
     counts: NDArray[np.float64], sigma: float, orders: NDArray
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    log_q = logsumexp(log_ndtr(-_gaps(counts) / (math.sqrt(2) * sigma)), axis=1)
+    log_q = logsumexp(log_ndtr(-_winner_gaps(counts) / (math.sqrt(2) * sigma)), axis=1)
     log_q = np.minimum(log_q, math.log1p(-1 / counts.shape[1]))
     dependent = gnmax_rdp(log_q[:, None], sigma, orders)
     return dependent, np.broadcast_to(orders / sigma**2, dependent.shape)
 
 
-def _threshold(
+def _threshold_costs(
     counts: NDArray[np.float64], aggregator: ConfidentGNMax, orders: NDArray
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     noise = aggregator.test_noise
@@ -324,12 +324,12 @@ def _threshold(
     return dependent, np.broadcast_to(orders / (2 * noise**2), dependent.shape)
 
 
-def _lnmax(
+def _lnmax_costs(
     counts: NDArray[np.float64], scale: float, orders: NDArray
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     pure = 2 / scale
     plain = np.minimum(orders * pure**2 / 2, pure)
-    gaps = _gaps(counts) / scale
+    gaps = _winner_gaps(counts) / scale
     q = ((2 + gaps) / (4 * np.exp(gaps))).sum(axis=1)[:, None]
     holds = (q > 0) & (q <= 1 / (math.exp(pure) + 1))
     with np.errstate(all="ignore"):  # what is undefined is not taken

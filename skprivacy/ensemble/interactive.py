@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._validation import is_number
 from ..mechanisms import SecureRandom
-from .aggregators import UNANSWERED, Student, ThresholdedGNMax, check_whole
+from .aggregators import UNANSWERED, Student, ThresholdedGNMax, check_positive_integer
 
 __all__ = ["InteractiveGNMax"]
 
@@ -83,7 +83,7 @@ class InteractiveGNMax(ThresholdedGNMax):
         super().__post_init__()
         if not (is_number(self.reinforce) and 0 < self.reinforce <= 1):
             raise ValueError(f"reinforce={self.reinforce!r} must be a probability in (0, 1].")
-        check_whole("n_rounds", self.n_rounds)
+        check_positive_integer("n_rounds", self.n_rounds)
 
     def release(
         self,
@@ -100,13 +100,13 @@ class InteractiveGNMax(ThresholdedGNMax):
             # Algorithm 2, line 1: ask the student
             expected = student(labels.copy())[asked]
             excess = (votes[asked] - np.rint(expected).astype(np.int64)).max(axis=1)
-            passed = self._passed(excess, moved, random)  # Algorithm 2, line 2
+            passed = self._pass_threshold(excess, moved, random)  # Algorithm 2, line 2
             # Algorithm 2, lines 4 to 7: the student's own label where it is sure enough
             labels[asked] = np.where(passed, UNANSWERED, self._own_labels(expected))
             # As many rows as there are queries: how many are answered is told by their labels.
             answered = asked[passed][:left]
             # Algorithm 2, line 3: the noisy arg-max
-            labels[answered] = self._winners(votes, answered, len(asked), moved, random)
+            labels[answered] = self._release_winners(votes, answered, len(asked), moved, random)
             left -= len(answered)
         return labels
 

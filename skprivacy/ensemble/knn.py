@@ -26,17 +26,19 @@ from ..accounting import (
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
-from ._taught import TaughtByVotes
+from ._taught import StudentClassifier
 from .aggregators import UNANSWERED
-from .public_records import check_others, chosen_queries
+from .public_records import check_not_private, choose_queries
 
 __all__ = ["PrivateKNNClassifier"]
 
-_MOVED = math.sqrt(2.0)  # a record that leaves lets the next one in: one vote more, one less
+_L2_SENSITIVITY = math.sqrt(
+    2.0
+)  # a record that leaves lets the next one in: one vote more, one less
 
 
 @fill_docs
-class PrivateKNNClassifier(TaughtByVotes):
+class PrivateKNNClassifier(StudentClassifier):
     """Private k nearest neighbours: no teachers, but the records themselves vote.
 
     For each of a few public records a Poisson sample of the private ones is drawn. The nearest of
@@ -190,9 +192,9 @@ class PrivateKNNClassifier(TaughtByVotes):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            check_others(X_public, X)
+            check_not_private(X_public, X)
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             self._assume_schemas(fit)
             check_numbers(X)
             rows = np.asarray(X, dtype=np.float64)
@@ -201,12 +203,12 @@ class PrivateKNNClassifier(TaughtByVotes):
                 check_delta(self.delta, who.n)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            public = self._public(fit, X, X_public, random)
-            queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            public = self._check_public(fit, X, X_public, random)
+            queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
             self._try_student(public, queries)
             asked = np.asarray(safe_indexing(public, queries), dtype=np.float64)
-            self.noise_ = self._calibrated(len(queries))
-            event = self._event(self.noise_ / _MOVED, len(queries))
+            self.noise_ = self._calibrate_noise(len(queries))
+            event = self._event(self.noise_ / _L2_SENSITIVITY, len(queries))
             with fit.charged(
                 event,
                 relation=self.relation,
@@ -216,10 +218,10 @@ class PrivateKNNClassifier(TaughtByVotes):
             ):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
-                answers = self._answers(rows, codes, drawn, asked, noise)
+                answers = self._answer_queries(rows, codes, drawn, asked, noise)
             labels = np.full(num_samples(public), UNANSWERED, np.int64)
             labels[queries] = answers
-            self.student_ = self._taught(public, labels)
+            self.student_ = self._fit_student(public, labels)
             if self.keep_labels:
                 self.labels_ = labels
         return self
@@ -230,14 +232,14 @@ class PrivateKNNClassifier(TaughtByVotes):
         sampled = PoissonSampled(float(self.sampling_rate), GaussianEvent(noise_multiplier))
         return Repeated(sampled, n_queries)
 
-    def _calibrated(self, n_queries: int) -> float:
+    def _calibrate_noise(self, n_queries: int) -> float:
         if math.isinf(self.epsilon):
             return 0.0
-        return _MOVED * calibrate_noise_multiplier(
+        return _L2_SENSITIVITY * calibrate_noise_multiplier(
             lambda z: self._event(z, n_queries), self.epsilon, self.delta, self.relation
         )
 
-    def _answers(
+    def _answer_queries(
         self,
         rows: NDArray,
         codes: NDArray,
@@ -246,16 +248,18 @@ class PrivateKNNClassifier(TaughtByVotes):
         random: SecureRandom,
     ) -> NDArray[np.int64]:
         sampler = PoissonSampler(float(self.sampling_rate))
-        mechanism = Gaussian(self.noise_ / _MOVED, _MOVED)
+        mechanism = Gaussian(self.noise_ / _L2_SENSITIVITY, _L2_SENSITIVITY)
         found = []
         for query in asked:
             drawn = taking_part[sampler.draw(len(taking_part), random)]
-            votes = _votes(rows[drawn], codes[drawn], query, self.n_neighbors, len(self.classes_))
+            votes = _count_neighbor_votes(
+                rows[drawn], codes[drawn], query, self.n_neighbors, len(self.classes_)
+            )
             found.append(int(np.argmax(mechanism.release(votes, random))))
         return np.array(found, np.int64)
 
 
-def _votes(
+def _count_neighbor_votes(
     rows: NDArray, codes: NDArray, query: NDArray, n_neighbors: int, n_classes: int
 ) -> NDArray[np.int64]:
     """Return the labels of the nearest records as counts.

@@ -85,7 +85,7 @@ class Marginals:
         """
         tables = []
         for column, fact in described_columns(self.schema, X):
-            cells = _cells(plain(column), fact)
+            cells = _cell_indices(plain(column), fact)
             known = cells != _MISSING
             places = cells[known] * self.n_classes + codes[known]
             size = _n_cells(fact) * self.n_classes
@@ -117,7 +117,9 @@ class Marginals:
             cells = np.empty(n, np.int64)
             for code in range(self.n_classes):
                 own = np.flatnonzero(classes == code)
-                cells[own] = random.choice(len(table), len(own), p=_shares(table[:, code]))
+                cells[own] = random.choice(
+                    len(table), len(own), p=_project_to_simplex(table[:, code])
+                )
             if isinstance(fact, Bounded):
                 columns[name] = fact.from_unit((cells + random.uniform(size=n)) / _BINS)
             elif isinstance(fact, Categories):
@@ -129,7 +131,7 @@ def _n_cells(fact: Column) -> int:
     return len(fact.values) if isinstance(fact, Categories) else _BINS
 
 
-def _cells(column: pd.Series, fact: Column) -> NDArray[np.int64]:
+def _cell_indices(column: pd.Series, fact: Column) -> NDArray[np.int64]:
     """Return the bin or category of each value, by that value alone."""
     if isinstance(fact, Categories):
         return category_codes(column, fact.values).astype(np.int64)
@@ -139,7 +141,7 @@ def _cells(column: pd.Series, fact: Column) -> NDArray[np.int64]:
     return np.where(np.isnan(values), _MISSING, bins)
 
 
-def _shares(noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+def _project_to_simplex(noisy: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the shares nearest to noisy counts: these less a constant, and none below 0.
 
     Clipping alone would give many empty cells a share that is nothing but noise.

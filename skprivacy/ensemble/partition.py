@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from .._groups import Groups
 from .._sklearn import num_samples
 
-__all__ = ["MOVED_VOTES", "PARTITIONS", "parts_by_group", "parts_by_hash", "parts_by_index"]
+__all__ = [
+    "MOVED_VOTES",
+    "PARTITIONS",
+    "partition_by_group",
+    "partition_by_hash",
+    "partition_by_index",
+]
 
 # By partition and relation: how many teachers a neighbour changes, hence how many votes it moves.
 MOVED_VOTES = {
@@ -33,11 +39,11 @@ MOVED_VOTES = {
     ("hash", "replace_one"): 2,
 }
 PARTITIONS = ("hash", "index")
-_ROWS = 4096  # that are hashed at a time
-_EXACT = 2.0**53  # up to which floats hold all integers
+_ROWS_PER_SLICE = 4096  # that are hashed at a time
+_LARGEST_EXACT_INTEGER = 2.0**53  # up to which floats hold all integers
 
 
-def parts_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
+def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
     """Return the teacher of each of ``n`` records: parts as equal in size as can be.
 
     Parameters
@@ -57,7 +63,7 @@ def parts_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> ND
     return teachers
 
 
-def parts_by_hash(
+def partition_by_hash(
     X: Any, y: Any, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Return the teacher of each record, drawn by a keyed hash of the record alone.
@@ -78,13 +84,13 @@ def parts_by_hash(
     key = random.bytes(32)
     parts = [X] if y is None else [X, y]
     digests = b"".join(
-        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _all_contents(parts)
+        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _iterate_row_bytes(parts)
     )
     # The bias of a remainder of 64 random bits is below n_teachers / 2**64.
     return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
 
 
-def parts_by_group(
+def partition_by_group(
     groups: Groups, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Return the teacher of each record, drawn by a keyed hash of what its group is called.
@@ -106,22 +112,22 @@ def parts_by_group(
     alone: its number would depend on the others. Of equal names one is hashed, for equal ones, such
     as one moment in two time zones, may be written in two ways.
     """
-    return parts_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
+    return partition_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
 
 
-def _all_contents(parts: list[Any]) -> Iterator[bytes]:
-    for start in range(0, num_samples(parts[0]), _ROWS):
-        yield from _contents([_frame(part, start) for part in parts])
+def _iterate_row_bytes(parts: list[Any]) -> Iterator[bytes]:
+    for start in range(0, num_samples(parts[0]), _ROWS_PER_SLICE):
+        yield from _row_bytes([_slice_rows(part, start) for part in parts])
 
 
-def _frame(values: Any, start: int) -> pd.DataFrame:
+def _slice_rows(values: Any, start: int) -> pd.DataFrame:
     """Return some rows as a frame."""
     if isinstance(values, (pd.DataFrame, pd.Series)):
-        return pd.DataFrame(values.iloc[start : start + _ROWS]).reset_index(drop=True)
-    return pd.DataFrame(np.asarray(values)[start : start + _ROWS])
+        return pd.DataFrame(values.iloc[start : start + _ROWS_PER_SLICE]).reset_index(drop=True)
+    return pd.DataFrame(np.asarray(values)[start : start + _ROWS_PER_SLICE])
 
 
-def _contents(frames: list[pd.DataFrame]) -> Iterator[bytes]:
+def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
     """Yield each row as bytes, the same for equal values of any numeric type.
 
     **Guarantees.** They depend on the row alone: a column that one record turns from numbers into
@@ -136,7 +142,7 @@ def _contents(frames: list[pd.DataFrame]) -> Iterator[bytes]:
     for j, (_, column) in enumerate(frame.items()):
         if not plain[j] or _may_exceed_floats(column):
             for i, value in enumerate(column.to_numpy(object)):
-                numbers[i, j], rest = _split(value)
+                numbers[i, j], rest = _split_number(value)
                 if rest:
                     texts[i].append(f"{j}:{rest}")
     numbers += 0.0  # no -0.0
@@ -154,10 +160,10 @@ def _may_exceed_floats(column: pd.Series) -> bool:
     """Return whether some number of a column has more digits than a float holds."""
     if not pd.api.types.is_integer_dtype(column.dtype):
         return False
-    return bool(((column >= _EXACT) | (column <= -_EXACT)).any())
+    return bool(((column >= _LARGEST_EXACT_INTEGER) | (column <= -_LARGEST_EXACT_INTEGER)).any())
 
 
-def _split(value: Any) -> tuple[float, str]:
+def _split_number(value: Any) -> tuple[float, str]:
     """Return a value as a float, if it is a number, and the rest of it as text."""
     value = value.item() if isinstance(value, np.generic) else value
     value = value.real if isinstance(value, complex) and value.imag == 0 else value

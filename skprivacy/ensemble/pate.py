@@ -19,18 +19,30 @@ from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
-from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
-from .aggregators import MOST_TEACHERS, Aggregator
+from ._taught import (
+    N_DRAWN,
+    StudentClassifier,
+    compose_with_marginals,
+    scatter_labels,
+    to_container_of,
+)
+from .aggregators import MAX_TEACHERS, Aggregator
 from .marginals import Marginals
-from .partition import MOVED_VOTES, PARTITIONS, parts_by_group, parts_by_hash, parts_by_index
-from .public_records import check_others, chosen_queries, drawn_records, with_public_categories
-from .teachers import count_votes, try_teacher
+from .partition import (
+    MOVED_VOTES,
+    PARTITIONS,
+    partition_by_group,
+    partition_by_hash,
+    partition_by_index,
+)
+from .public_records import check_not_private, choose_queries, draw_records, with_public_categories
+from .teachers import check_teacher, count_votes
 
 __all__ = ["PATEClassifier"]
 
 
 @fill_docs
-class PATEClassifier(TaughtByVotes):
+class PATEClassifier(StudentClassifier):
     """Private aggregation of teacher ensembles: any classifier, made private by votes.
 
     The private records are cut into parts, and a teacher is trained on each. The teachers vote on
@@ -141,14 +153,14 @@ class PATEClassifier(TaughtByVotes):
     True
     """
 
-    _INSTEAD = (
+    _REMEDY = (
         "pass real public records, or marginal_share=0.2, which draws them from noisy counts of "
         "the private ones, paid out of the same epsilon"
     )
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, MOST_TEACHERS, closed="both")],
+        "n_teachers": [Interval(Integral, 2, MAX_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "partition": [StrOptions(set(PARTITIONS))],
@@ -240,27 +252,27 @@ class PATEClassifier(TaughtByVotes):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            check_others(X_public, X)
+            check_not_private(X_public, X)
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             self._assume_schemas(fit)
-            who = self._protected(groups, X)
+            who = self._resolve_groups(groups, X)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            relation, moved = self._relation()
-            public, marginals = self._source(fit, X, X_public, relation, random)
+            relation, moved = self._relation_and_moved_votes()
+            public, marginals = self._choose_public_records(fit, X, X_public, relation, random)
             X = with_public_categories(X, public)
-            queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
             self._check_student()
             teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            try_teacher(teacher, public, self.classes_, self.device)
+            check_teacher(teacher, public, self.classes_, self.device)
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             if relation != "add_remove":
                 check_delta(self.delta, who.n)
             beside = None if marginals is None else marginals.mechanism.event
-            self.aggregator_ = self._aggregator(len(queries), moved, relation, beside)
-            event = together(beside, self.aggregator_.event(len(queries), moved))
+            self.aggregator_ = self._calibrate_aggregator(len(queries), moved, relation, beside)
+            event = compose_with_marginals(beside, self.aggregator_.event(len(queries), moved))
             noisy = [self.aggregator_.arithmetic]
             noisy += [] if marginals is None else [marginals.mechanism.arithmetic]
             with fit.charged(
@@ -274,23 +286,23 @@ class PATEClassifier(TaughtByVotes):
                 if marginals is not None:
                     counts = marginals.counts(X, codes, who.exact_shares())
                     counts = marginals.mechanism.release(counts, noise)
-                    public = like(X, marginals.drawn(counts, N_DRAWN, random))
-                    queries = chosen_queries(public, len(queries), random)
+                    public = to_container_of(X, marginals.drawn(counts, N_DRAWN, random))
+                    queries = choose_queries(public, len(queries), random)
                 votes = count_votes(
-                    teacher, X, y, self._parts(X, y, who, random), self.n_teachers,
+                    teacher, X, y, self._partition(X, y, who, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                     self.device,
                 )  # fmt: skip
                 answers = self.aggregator_.release(
-                    votes, moved, noise, self._expecting(public, queries, self.n_teachers)
+                    votes, moved, noise, self._make_vote_predictor(public, queries, self.n_teachers)
                 )
-            labels = placed(answers, queries, num_samples(public))
-            self.student_ = self._taught(public, labels)
+            labels = scatter_labels(answers, queries, num_samples(public))
+            self.student_ = self._fit_student(public, labels)
             if self.keep_labels:
                 self.labels_ = labels
         return self
 
-    def _source(
+    def _choose_public_records(
         self,
         fit: PrivateFit,
         X: Any,
@@ -300,13 +312,13 @@ class PATEClassifier(TaughtByVotes):
     ) -> tuple[Any, Marginals | None]:
         """Return public records; with marginals, such as stand in until these are paid for."""
         if X_public is not None or self.marginal_share == 0:
-            return self._public(fit, X, X_public, random), None
-        schema = self._described(fit, X)
+            return self._check_public(fit, X, X_public, random), None
+        schema = self._schema_of_records(fit, X)
         target = float(self.marginal_share) * float(self.epsilon), float(self.delta)
         marginals = Marginals(schema, len(self.classes_), *target, relation)
-        return like(X, drawn_records(schema, N_DRAWN, random)), marginals
+        return to_container_of(X, draw_records(schema, N_DRAWN, random)), marginals
 
-    def _protected(self, groups: Any, X: Any) -> Groups:
+    def _resolve_groups(self, groups: Any, X: Any) -> Groups:
         if groups is not None and self.partition != "hash":
             raise ValueError(
                 f"groups are given with partition={self.partition!r}, which would cut them apart. "
@@ -314,7 +326,7 @@ class PATEClassifier(TaughtByVotes):
             )
         return protected(groups, X)
 
-    def _relation(self) -> tuple[str, int]:
+    def _relation_and_moved_votes(self) -> tuple[str, int]:
         """Return the relation, and how many votes a neighbour moves under it."""
         relation = self.relation or ("add_remove" if self.partition == "hash" else "zero_out")
         if (self.partition, relation) not in MOVED_VOTES:
@@ -325,11 +337,11 @@ class PATEClassifier(TaughtByVotes):
             )
         return relation, MOVED_VOTES[self.partition, relation]
 
-    def _parts(
+    def _partition(
         self, X: Any, y: NDArray, who: Groups, random: np.random.RandomState
     ) -> NDArray[np.int64]:
         if self.partition == "index":
-            return parts_by_index(num_samples(X), self.n_teachers, random)
+            return partition_by_index(num_samples(X), self.n_teachers, random)
         if who.unit != "record":
-            return parts_by_group(who, self.n_teachers, random)
-        return parts_by_hash(X, y, self.n_teachers, random)
+            return partition_by_group(who, self.n_teachers, random)
+        return partition_by_hash(X, y, self.n_teachers, random)

@@ -19,9 +19,9 @@ from ..preprocessing.columns import Column
 
 __all__ = [
     "PublicRecords",
-    "check_others",
-    "chosen_queries",
-    "drawn_records",
+    "check_not_private",
+    "choose_queries",
+    "draw_records",
     "with_public_categories",
 ]
 
@@ -87,7 +87,7 @@ class PublicRecords:
         return f"PublicRecords({num_samples(self.X)} records)"
 
 
-def drawn_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
+def draw_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
     """Return records drawn from the ranges and categories of a schema, each column by itself.
 
     Parameters
@@ -101,11 +101,11 @@ def drawn_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.D
     -------
     DataFrame of shape (n, n_columns)
     """
-    columns = {name: _drawn(fact, n, random) for name, fact in schema.items()}
+    columns = {name: _draw_column(fact, n, random) for name, fact in schema.items()}
     return pd.DataFrame(columns)
 
 
-def _drawn(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
+def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
     if isinstance(fact, Bounded):
         return random.uniform(fact.lower, fact.upper, n)
     assert isinstance(fact, Categories)
@@ -142,7 +142,7 @@ def with_public_categories(X: Any, public: Any) -> Any:
     return X
 
 
-def check_others(public: Any, X: Any) -> None:
+def check_not_private(public: Any, X: Any) -> None:
     """Refuse private records that are passed as public ones.
 
     **Guarantees.** The answer depends on which object was passed, not on what is in it.
@@ -156,7 +156,7 @@ def check_others(public: Any, X: Any) -> None:
         )
 
 
-def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
+def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
     """Return which public records to ask about: the ones next to the centres of ``n`` clusters.
 
     Clusters of public records touch no private data, and cover them better than chance does.
@@ -175,7 +175,7 @@ def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
         Distinct positions, in random order.
     """
     n_public = num_samples(X)
-    matrix = _numbers(X)
+    matrix = _as_finite_matrix(X)
     if matrix is None or n >= n_public:
         return random.permutation(n_public)[:n]
     with one_thread(matrix.size):
@@ -186,7 +186,7 @@ def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
     return random.permutation(chosen)
 
 
-def _numbers(X: Any) -> NDArray[np.float64] | None:
+def _as_finite_matrix(X: Any) -> NDArray[np.float64] | None:
     try:
         matrix = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -21,7 +21,7 @@ from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_one_type
 from ..base import undone_if_refused
-from ._graph import graph_of, spread_along
+from ._graph import build_neighbor_graph, propagate_labels
 from .aggregators import UNANSWERED
 
 __all__ = ["PropagationStudent"]
@@ -135,15 +135,18 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         self.classes_ = np.setdiff1d(labels, [UNANSWERED])
         if not len(self.classes_):
             raise ValueError(f"y marks all {len(rows)} records as without a label (-1).")
-        graph = graph_of(rows, self.n_neighbors, self.n_components)
+        graph = build_neighbor_graph(rows, self.n_neighbors, self.n_components)
         ridge = _Ridge(rows, float(self.alpha))
         known = (np.asarray(labels)[:, None] == self.classes_).astype(np.float64)
-        decided = _winners(spread_along(graph, known, self.spread))
+        decided = _one_hot_winners(propagate_labels(graph, known, self.spread))
         for taught in range(1, self.max_rounds + 1):
             self._coef_, self._intercept_ = ridge.taught(decided)
             self.n_rounds_ = taught
             scores = rows @ self._coef_ + self._intercept_
-            before, decided = decided, _winners(spread_along(graph, _winners(scores), self.spread))
+            before, decided = (
+                decided,
+                _one_hot_winners(propagate_labels(graph, _one_hot_winners(scores), self.spread)),
+            )
             died_out = ~decided.any(axis=0)
             if np.array_equal(before, decided) or died_out.any():
                 break  # the last round was learned from all classes, the next would not be
@@ -226,13 +229,13 @@ class _Ridge:
         return coefficients, mean - self._mean @ coefficients
 
 
-def _winners(scores: NDArray) -> NDArray[np.float64]:
+def _one_hot_winners(scores: NDArray) -> NDArray[np.float64]:
     """Return 1 for the class of highest score of each record; all 0 where no score is."""
     won = np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
     return (won & (scores != 0).any(axis=1, keepdims=True)).astype(np.float64)
 
 
-def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
+def fit_student(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
     """Fit a student to the answered records, or to all of them if it can use those without.
 
     Parameters

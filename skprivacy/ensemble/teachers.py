@@ -24,9 +24,9 @@ from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, train_alone, train_apart, usable
 from .._validation import raise_alone
 
-__all__ = ["count_votes", "try_teacher", "votes_of_each"]
+__all__ = ["check_teacher", "collect_votes", "count_votes"]
 
-_TRIED = 200  # public records on which a teacher is tried
+_N_TRIAL_RECORDS = 200  # public records on which a teacher is tried
 
 
 def count_votes(
@@ -68,16 +68,16 @@ def count_votes(
     Notes
     -----
     **Guarantees.** So that a record moves one vote of each query at the most for each part that it
-    changes, see :func:`votes_of_each`.
+    changes, see :func:`collect_votes`.
     """
-    votes = votes_of_each(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
+    votes = collect_votes(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
     counts = np.zeros((num_samples(queries), len(classes)), np.int64)
     for vote in votes:
         counts[np.arange(len(counts)), vote] += 1
     return counts
 
 
-def votes_of_each(
+def collect_votes(
     teacher: Any,
     X: Any,
     y: NDArray[Any],
@@ -101,7 +101,7 @@ def votes_of_each(
     public. Beyond this are a teacher that kills its process or keeps what it learns elsewhere, and
     a linear algebra library that rounds by where in memory an array lies.
     """
-    train = _training(teacher)
+    train = _training_function(teacher)
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
@@ -109,7 +109,7 @@ def votes_of_each(
         own_parts = [(safe_indexing(X, own), y[own]) for own in rows]
         members = train_apart(teacher, own_parts, np.shape(queries)[1], classes, seeds, there)
         return [
-            _vote(partial(_given, member), teacher, *part, queries, classes, int(seed),
+            _vote(partial(_keep_fitted, member), teacher, *part, queries, classes, int(seed),
                   i % len(classes))
             for i, (member, part, seed) in enumerate(zip(members, own_parts, seeds, strict=True))
         ]  # fmt: skip
@@ -125,7 +125,7 @@ def votes_of_each(
     return votes
 
 
-def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
+def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
     """Fit a teacher to public records with made-up labels: what breaks each must show in time.
 
     Later an error may be due to a private record, and is not told: every teacher would vote by a
@@ -151,15 +151,21 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = 
             f"early_stopping=False), got teacher={teacher!r}. Nothing was charged. Use "
             "device='cpu', or transform the records before by public facts."
         )
-    some = safe_indexing(public, np.arange(_TRIED) % num_samples(public))
-    made_up = classes[np.arange(_TRIED) % 2]
-    with _own_chance(0), warnings.catch_warnings(), one_thread(math.prod(np.shape(some))):
+    some = safe_indexing(public, np.arange(_N_TRIAL_RECORDS) % num_samples(public))
+    made_up = classes[np.arange(_N_TRIAL_RECORDS) % 2]
+    with (
+        _seed_shared_generators(0),
+        warnings.catch_warnings(),
+        one_thread(math.prod(np.shape(some))),
+    ):
         warnings.simplefilter("ignore")
         try:
-            train = _training(teacher)
+            train = _training_function(teacher)
             if there is not None:
                 part, width = [(some, made_up)], np.shape(some)[1]
-                train = partial(_given, *train_apart(teacher, part, width, classes, [0], there))
+                train = partial(
+                    _keep_fitted, *train_apart(teacher, part, width, classes, [0], there)
+                )
             answers = train(teacher, some, made_up, classes, 0).predict(some)
         except Exception as error:
             raise_alone(
@@ -169,7 +175,7 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = 
                     "records, for instance a pipeline that begins with SchemaTransformer."
                 )
             )
-    if np.shape(answers) != (_TRIED,) or not np.isin(answers, classes).all():
+    if np.shape(answers) != (_N_TRIAL_RECORDS,) or not np.isin(answers, classes).all():
         raise ValueError(
             f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "
             "record. Nothing was charged. Pass a classifier."
@@ -195,7 +201,7 @@ def _vote(
     if len(present) < 2:
         only = int(np.searchsorted(classes, present[0])) if len(present) else otherwise
         return np.full(n, only, np.int64)
-    with _own_chance(seed), warnings.catch_warnings():
+    with _seed_shared_generators(seed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             answers = np.asarray(train(teacher, X, y, classes, seed).predict(queries))
@@ -208,41 +214,41 @@ def _vote(
     return np.where(classes[known] == answers, known, otherwise).astype(np.int64)
 
 
-def _given(member: Any, *_: Any) -> Any:
+def _keep_fitted(member: Any, *_: Any) -> Any:
     """Return a teacher that is trained already, where it could be."""
     if member is None:
         raise ValueError("This part trains no teacher.")
     return member
 
 
-def _training(teacher: Any) -> Callable[..., Any]:
+def _training_function(teacher: Any) -> Callable[..., Any]:
     """Return how to train such a teacher: ``train(teacher, X, y, classes, seed)``."""
-    return train_alone if is_mlp(teacher) else _train
+    return train_alone if is_mlp(teacher) else _fit_clone
 
 
-def _train(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any:
+def _fit_clone(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any:
     return shadow_clone(teacher, seed).fit(X, y)
 
 
-_one_teacher = threading.RLock()  # is trained at a time in a process
+_teacher_lock = threading.RLock()  # is trained at a time in a process
 
 
-def _unlock() -> None:
+def _renew_lock() -> None:
     """Make a new lock: a forked process has no thread that would release the old one."""
-    global _one_teacher
-    _one_teacher = threading.RLock()
+    global _teacher_lock
+    _teacher_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager
-def _own_chance(seed: int) -> Iterator[None]:
+def _seed_shared_generators(seed: int) -> Iterator[None]:
     """Seed the generators that all teachers share, and put them back.
 
     A teacher may draw from them. How far those before it have drawn depends on their records, and
     so it would with those beside it: in threads, of this fit or another, one waits for the other.
     """
-    with _one_teacher, seeded_globally(seed):
+    with _teacher_lock, seeded_globally(seed):
         yield

@@ -16,7 +16,7 @@ from .._validation import sequence
 from ..mechanisms import PoissonSampler, SecureRandom
 from .plan import FederatedPlan
 
-__all__ = ["check_parties", "train"]
+__all__ = ["check_parties", "train_over_parties"]
 
 
 def check_parties(parties: Any, X: Any, names: Any) -> Groups:
@@ -36,10 +36,10 @@ def check_parties(parties: Any, X: Any, names: Any) -> Groups:
         As :func:`check_groups`, or if there are others than ``names``.
     """
     who = protected(None, X) if parties is None else check_groups(parties, X, "parties")
-    return who if names is None else _among(who, parties, names)
+    return who if names is None else _index_parties(who, parties, names)
 
 
-def _among(who: Groups, parties: Any, names: Any) -> Groups:
+def _index_parties(who: Groups, parties: Any, names: Any) -> Groups:
     if parties is None:
         raise ValueError("party_names is given, but parties is not: pass fit(X, y, parties=...).")
     every = sequence("party_names", names)
@@ -57,7 +57,7 @@ def _among(who: Groups, parties: Any, names: Any) -> Groups:
     return Groups(places[who.codes].astype(np.int64), len(every), who.unit, every)
 
 
-def train(
+def train_over_parties(
     plan: FederatedPlan,
     X: NDArray,
     codes: NDArray[np.int64],
@@ -89,12 +89,12 @@ def train(
     """
     mechanism, sampler = plan.mechanism, PoissonSampler(plan.sampling_rate)
     weights, velocity = plan.start()
-    grouped = _by_party(np.arange(len(X)), parties, plan.n_parties)
+    grouped = _group_by_party(np.arange(len(X)), parties, plan.n_parties)
     with Parallel(n_jobs=n_jobs, prefer="threads") as workers:
         for done in range(plan.n_rounds):
             if not plan.of_parties:
-                grouped = _by_party(sampler.draw(len(X), random), parties, plan.n_parties)
-            added = _contributions(plan, weights, X, codes, grouped, workers)
+                grouped = _group_by_party(sampler.draw(len(X), random), parties, plan.n_parties)
+            added = _party_contributions(plan, weights, X, codes, grouped, workers)
             if plan.n_noises == 1:  # the server sees what parties send, and adds all noise
                 added = added.sum(axis=0, keepdims=True)
             total = mechanism.release(added, random)
@@ -102,7 +102,7 @@ def train(
     return weights
 
 
-def _by_party(
+def _group_by_party(
     rows: NDArray[np.int64], parties: NDArray[np.int64], n: int
 ) -> list[NDArray[np.int64]]:
     """Return which of the ``rows`` are each party's, in their order."""
@@ -111,7 +111,7 @@ def _by_party(
     return [rows[begin:end] for begin, end in pairwise(ends)]
 
 
-def _contributions(
+def _party_contributions(
     plan: FederatedPlan,
     weights: NDArray[np.float64],
     X: NDArray,

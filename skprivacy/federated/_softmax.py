@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-__all__ = ["gradients", "mean_gradient", "usable"]
+__all__ = ["gradient_factors", "mean_gradient", "usable_rows"]
 
 Floats = NDArray[np.float64]
 
 _LARGEST = 1e100  # of a feature: no product of such numbers overflows
 
 
-def usable(X: NDArray) -> NDArray[np.bool_]:
+def usable_rows(X: NDArray) -> NDArray[np.bool_]:
     """Return which rows have finite numbers that may be computed with: the others count as zero."""
     fine: NDArray[np.bool_] = (np.abs(X) <= _LARGEST).all(axis=1)  # false for NaN
     return fine
@@ -29,7 +29,9 @@ def residuals(scores: Floats, codes: NDArray[np.int64]) -> Floats:
     return rest
 
 
-def gradients(weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def gradient_factors(
+    weights: Floats, X: NDArray, codes: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
     """Return the two factors of the gradient of each record.
 
     Parameters
@@ -50,9 +52,9 @@ def gradients(weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> tuple[Fl
     -----
     **Guarantees.** A record's rows depend on nothing but itself and ``weights``, to the last bit:
     each score is a sum of its own, which a kernel of matrix products would order by how many
-    records there are. Rows that are not :func:`usable` have an error of 0.
+    records there are. Rows that are not :func:`usable_rows` have an error of 0.
     """
-    fine = usable(X)
+    fine = usable_rows(X)
     inputs = np.ones((len(X), X.shape[1] + 1))
     inputs[:, :-1] = np.where(fine[:, None], X, 0.0)
     scores = (inputs[:, None, :] * weights).sum(axis=2)

@@ -23,8 +23,8 @@ from ..base import PrivateEstimatorMixin, PrivateFit
 from ..linear_model._base import LinearScores
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from ._auto import chosen
-from ._parties import check_parties, train
+from ._auto import resolve_auto_settings
+from ._parties import check_parties, train_over_parties
 from .plan import FederatedPlan
 
 __all__ = ["DPFederatedClassifier"]
@@ -268,8 +268,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             self._validate_params()
             effective_n_jobs(self.n_jobs)  # which refuses 0
             who = check_parties(parties, X, self.party_names)
-            rows, codes = self._validated(fit, X, y)
-            plan, settings = self._planned(rows.shape[1], who, parties is None)
+            rows, codes = self._check_data(fit, X, y)
+            plan, settings = self._make_plan(rows.shape[1], who, parties is None)
             fit.assume(*self._assumptions(who.n))
             relation = "zero_out" if self.n_records is None else "add_remove"
             unit = who.unit if plan.of_parties else "record"
@@ -281,20 +281,20 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
                 arithmetic=plan.mechanism.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
-                weights = train(plan, rows, codes, who.codes, random, self.n_jobs)
+                weights = train_over_parties(plan, rows, codes, who.codes, random, self.n_jobs)
             self.coef_, self.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()
             self.n_parties_, self.n_rounds_ = plan.n_parties, plan.n_rounds
             self.noise_multiplier_, self.settings_ = plan.noise_multiplier, settings
         return self
 
-    def _validated(
+    def _check_data(
         self, fit: PrivateFit, X: ArrayLike, y: ArrayLike
     ) -> tuple[NDArray, NDArray[np.int64]]:
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         self.classes_, codes = public_classes(fit, labels, self.classes)
         return rows, codes
 
-    def _planned(
+    def _make_plan(
         self, n_features: int, who: Groups, alone: bool
     ) -> tuple[FederatedPlan, dict[str, Any]]:
         """Return what training does, and the settings; refuse what does not fit together."""
@@ -313,7 +313,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
                 f"would count as private. Set a smaller delta."
             )
         names = ("n_rounds", "batch_size", "max_norm", "learning_rate")
-        settings = chosen(
+        settings = resolve_auto_settings(
             {name: getattr(self, name) for name in names},
             n=n, n_features=n_features, epsilon=self.epsilon, delta=self.delta, parties=of_parties,
         )  # fmt: skip

@@ -18,7 +18,7 @@ from ..accounting import (
     calibrate_noise_multiplier,
 )
 from ..mechanisms import DistributedGaussian
-from ._softmax import gradients, mean_gradient, usable
+from ._softmax import gradient_factors, mean_gradient, usable_rows
 
 __all__ = ["FederatedPlan"]
 
@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
 _INWARDS = 1.0 - 2.0**-20  # so that a vector rounded to steps stays within its norm
-_AT_A_TIME = 1 << 20  # numbers of gradients that are held in memory
-_MOST_UNITS = 1 << 24  # of which not even all together overflow a sum
+_MAX_NUMBERS_IN_MEMORY = 1 << 20  # numbers of gradients that are held in memory
+_MAX_UNITS = 1 << 24  # of which not even all together overflow a sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +120,9 @@ class FederatedPlan(PlainNumbers):
             raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum={self.momentum!r} must be in [0, 1).")
-        if self.n_units > _MOST_UNITS:
+        if self.n_units > _MAX_UNITS:
             raise ValueError(
-                f"n_units={self.n_units!r} must be {_MOST_UNITS} at most: sums of more "
+                f"n_units={self.n_units!r} must be {_MAX_UNITS} at most: sums of more "
                 "contributions could overflow 64 bits."
             )
         flag("of_parties", self.of_parties)
@@ -235,26 +235,26 @@ class FederatedPlan(PlainNumbers):
         neither does a party whose own training comes to no finite numbers.
         """
         if self.of_parties:
-            return self._of_party(weights, X, codes)
-        return self._of_records(weights, X, codes)
+            return self._party_contribution(weights, X, codes)
+        return self._record_contribution(weights, X, codes)
 
-    def _of_records(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
+    def _record_contribution(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
         total = np.zeros(weights.size, np.int64)
-        rows = max(1, _AT_A_TIME // weights.size)
+        rows = max(1, _MAX_NUMBERS_IN_MEMORY // weights.size)
         for begin in range(0, len(X), rows):
             part = slice(begin, begin + rows)
             with np.errstate(all="ignore"):  # weights without bounds make scores without
-                errors, inputs = gradients(weights, X[part], codes[part])
+                errors, inputs = gradient_factors(weights, X[part], codes[part])
                 norms = np.sqrt((errors**2).sum(axis=1) * (inputs**2).sum(axis=1))
             errors[~np.isfinite(norms)] = 0.0
             norms[~np.isfinite(norms)] = 0.0
-            errors *= self._factors(norms)[:, None]
+            errors *= self._clipping_factors(norms)[:, None]
             each = np.rint(errors[:, :, None] * inputs[:, None, :])
             total += each.astype(np.int64).sum(axis=0).ravel()
         return total
 
-    def _of_party(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
-        fine = usable(X)
+    def _party_contribution(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
+        fine = usable_rows(X)
         X, codes = X[fine], codes[fine]
         here = weights
         with np.errstate(all="ignore"):  # its own training may overflow
@@ -264,9 +264,9 @@ class FederatedPlan(PlainNumbers):
         if not np.isfinite(moved).all() or np.abs(moved).max() > 1e100:
             return np.zeros(moved.size, np.int64)
         norm = np.sqrt((moved**2).sum())
-        return np.rint(moved * self._factors(norm)).astype(np.int64)
+        return np.rint(moved * self._clipping_factors(norm)).astype(np.int64)
 
-    def _factors(self, norms: NDArray) -> NDArray:
+    def _clipping_factors(self, norms: NDArray) -> NDArray:
         """Return what gradients of such norms are multiplied by, to be clipped and in steps."""
         shortened = _INWARDS * DistributedGaussian.sensitivity
         factors: NDArray = shortened / np.maximum(norms, self.max_norm)

@@ -35,12 +35,12 @@ from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmeti
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from .choice import HEADS, chosen_head
-from .encoding import checked_public, fitted_to_public, shared_by
+from .choice import HEADS, choose_head
+from .encoding import check_public, fit_to_public, shared_encoders
 from .features import head_rows
-from .head import Head, OneRelease, Records, Task
+from .head import Head, HeadInput, OneRelease, Task
 from .release import MECHANISMS, Sensitivity
-from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
+from .sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
 
 __all__ = ["ALMFineTuner"]
 
@@ -224,7 +224,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             If ``budget`` cannot afford the fit. Nothing is released and nothing charged.
         """
         with self._private_fit() as fit:
-            X, labels, who, task = self._public_part(fit, X, y, X_public, groups)
+            X, labels, who, task = self._prepare(fit, X, y, X_public, groups)
             with fit.charged(
                 self.head_.event(task),
                 relation=self.relation,
@@ -232,7 +232,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
                 unit=who.unit,
                 arithmetic=self.head_.arithmetic(task),
             ):
-                self.weights_ = _without_frames(self._released, task, X, labels, who)
+                self.weights_ = _call_without_frames(self._release_weights, task, X, labels, who)
         return self
 
     def noised_copies(
@@ -275,14 +275,14 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         """
         trained: ALMFineTuner = clone(self)
         with trained._private_fit() as fit:
-            X, labels, who, task = trained._public_part(fit, X, y, X_public, groups)
+            X, labels, who, task = trained._prepare(fit, X, y, X_public, groups)
             head = trained.head_
             if not isinstance(head, OneRelease):
                 raise ValueError(
                     f"head={self.head!r} trains with its noise: fit one model for each epsilon, or "
                     "use head='softmax', 'prototypes' or 'least_squares'."
                 )
-            tasks = [replace(task, epsilon=_checked_epsilon(e)) for e in epsilons]
+            tasks = [replace(task, epsilon=_check_epsilon(e)) for e in epsilons]
             if not tasks:
                 raise ValueError("epsilons is empty; expected at least one number above 0.")
             mechanisms = [head.mechanism(each) for each in tasks]
@@ -294,7 +294,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
                 unit=who.unit,
                 arithmetic=weakest_arithmetic(m.arithmetic for m in mechanisms),
             ):
-                weights = _without_frames(trained._released_often, head, tasks, X, labels, who)
+                weights = _call_without_frames(trained._release_copies, head, tasks, X, labels, who)
         copies = []
         for each, mechanism, released in zip(tasks, mechanisms, weights, strict=True):
             copy: ALMFineTuner = clone(self).set_params(head=head, epsilon=each.epsilon)
@@ -308,7 +308,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             copies.append(copy)
         return copies
 
-    def _public_part(
+    def _prepare(
         self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any, groups: Any
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
         """Check everything and do all that needs public facts alone; sets what is public."""
@@ -318,12 +318,12 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
                 "what is learned from them is released as it is. Pass other records."
             )
         check_order(groups, X)
-        X, target = self._validated(X, y)
+        X, target = self._check_data(X, y)
         who = protected(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         self.classes_, labels = public_classes(fit, target, self.classes)
-        public = checked_public(X_public, self.n_features_in_)
+        public = check_public(X_public, self.n_features_in_)
         if public is None and isinstance(X, pd.DataFrame):
             raise ValueError(
                 "X holds columns that are not numbers, and there are no public records to try the "
@@ -331,16 +331,16 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
                 "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
             )
         # Algorithm 1, line 1: train the base encoder, on public records alone
-        self.encoder_, self.whitening_, width = fitted_to_public(
-            self.encoder, public, self.n_features_in_, fit, shared_by(X_public)
+        self.encoder_, self.whitening_, width = fit_to_public(
+            self.encoder, public, self.n_features_in_, fit, shared_encoders(X_public)
         )
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
-            who.n, self.mechanism, given_sensitivity(self.sensitivity, self.relation, fit),
+            who.n, self.mechanism, resolve_sensitivity(self.sensitivity, self.relation, fit),
             self.noise_seed,
         )  # fmt: skip
-        self.head_ = chosen_head(self.head, task).ready(task)
-        sampled = as_sampled(self.sensitivity)
+        self.head_ = choose_head(self.head, task).ready(task)
+        sampled = to_sampled(self.sensitivity)
         if groups is not None and sampled is not None:
             raise ValueError(
                 f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, and "
@@ -352,7 +352,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, who, task
 
-    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
+    def _check_data(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
@@ -366,39 +366,41 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         check_delta_is_small(self.delta)
         return X, target
 
-    def _with_sampled(self, tasks: list[Task], records: Records) -> list[Task]:
+    def _sample_sensitivity(self, tasks: list[Task], records: HeadInput) -> list[Task]:
         """Return the tasks with the sensitivity that the private records show, if that is asked."""
-        sampled = as_sampled(self.sensitivity)
+        sampled = to_sampled(self.sensitivity)
         if sampled is None or sampled.sampler is not None:
             return tasks
         assert isinstance(self.head_, OneRelease)
         random = np.random.default_rng(self.noise_seed)
         return sampled.on(self.head_, tasks, records, random)
 
-    def _public_records(self, X: Any, y: ArrayLike) -> Records:
-        X, labels = checked_public(X, self.n_features_in_), np.asarray(y)
+    def _public_records(self, X: Any, y: ArrayLike) -> HeadInput:
+        X, labels = check_public(X, self.n_features_in_), np.asarray(y)
         if not np.isin(labels, self.classes_).all():
             raise ValueError("sampler holds labels that are none of classes. Leave them out.")
         return self._records(X, np.searchsorted(self.classes_, labels))
 
-    def _records(self, X: Any, labels: NDArray[np.int64], groups: Groups | None = None) -> Records:
+    def _records(
+        self, X: Any, labels: NDArray[np.int64], groups: Groups | None = None
+    ) -> HeadInput:
         rows, found = head_rows(self.encoder_, self.whitening_, X, private=True)
         counts = found.astype(np.float64)
         if groups is not None:
             counts *= groups.exact_shares()
-        return Records(rows, counts, labels, len(self.classes_), groups)
+        return HeadInput(rows, counts, labels, len(self.classes_), groups)
 
-    def _released(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
+    def _release_weights(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
         records = self._records(X, labels, who)  # Algorithm 1, line 2: outputs of the encoder
-        [task] = self._with_sampled([task], records)
+        [task] = self._sample_sensitivity([task], records)
         # Algorithm 1, line 3: train the projection head and add noise to its weights
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
-    def _released_often(
+    def _release_copies(
         self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64], who: Groups
     ) -> list[NDArray[np.float64]]:
         records = self._records(X, labels, who)
-        tasks = self._with_sampled(tasks, records)
+        tasks = self._sample_sensitivity(tasks, records)
         statistic = head.statistic(tasks[0], records)
         random = SecureRandom(self.noise_seed)
         return [head.noised(task, statistic, random) for task in tasks]
@@ -448,13 +450,13 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         return self.classes_[best]
 
 
-def _checked_epsilon(epsilon: float) -> float:
+def _check_epsilon(epsilon: float) -> float:
     if not (is_number(epsilon) and epsilon > 0):
         raise ValueError(f"epsilons hold {epsilon!r}; expected numbers above 0.")
     return float(epsilon)
 
 
-def _without_frames(compute: Any, *arguments: Any) -> Any:
+def _call_without_frames(compute: Any, *arguments: Any) -> Any:
     """Call, and strip an error of the frames below, whose variables are exact weights."""
     try:
         return compute(*arguments)

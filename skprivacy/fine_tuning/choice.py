@@ -9,7 +9,7 @@ from .network import NetworkHead
 from .prototypes import PrototypeHead
 from .softmax import SoftmaxHead
 
-__all__ = ["HEADS", "chosen_head"]
+__all__ = ["HEADS", "choose_head"]
 
 HEADS: dict[str, type[Head]] = {
     "dpsgd": NetworkHead,
@@ -20,7 +20,7 @@ HEADS: dict[str, type[Head]] = {
 }
 
 
-def chosen_head(head: str | Head, task: Task) -> Head:
+def choose_head(head: str | Head, task: Task) -> Head:
     """Return the head of that name; for "auto" the most accurate one for the task.
 
     Raises
@@ -28,7 +28,11 @@ def chosen_head(head: str | Head, task: Task) -> Head:
     ValueError
         If a sensitivity is given for a head whose own is known exactly.
     """
-    found = head if isinstance(head, Head) else HEADS[_best(task) if head == "auto" else head]()
+    found = (
+        head
+        if isinstance(head, Head)
+        else HEADS[_most_accurate_head(task) if head == "auto" else head]()
+    )
     if task.sensitivity is not None and not isinstance(found, SoftmaxHead):
         raise ValueError(
             f"sensitivity={task.sensitivity!r} does not fit head={head!r}, whose sensitivity is "
@@ -37,7 +41,7 @@ def chosen_head(head: str | Head, task: Task) -> Head:
     return found
 
 
-def _best(task: Task) -> str:
+def _most_accurate_head(task: Task) -> str:
     """Return the name of the head that was the most accurate, or within .01 of it.
 
     Gradient descent was at every number of records from 1,500 to 40,000 and every epsilon from .1

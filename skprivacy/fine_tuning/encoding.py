@@ -21,12 +21,12 @@ from ..ensemble import PublicRecords
 from .features import encode_together
 from .whitening import HalfWhitening
 
-__all__ = ["checked_public", "fitted_to_public", "shared_by"]
+__all__ = ["check_public", "fit_to_public", "shared_encoders"]
 
-_TRIED = 8
+_N_TRIAL_RECORDS = 8
 
 
-def checked_public(X_public: Any, n_features: int) -> Any:
+def check_public(X_public: Any, n_features: int) -> Any:
     """Return public records of the width of the private ones; None for None.
 
     Raises
@@ -49,12 +49,12 @@ def checked_public(X_public: Any, n_features: int) -> Any:
     return public
 
 
-def shared_by(X_public: Any) -> PublicRecords | None:
+def shared_encoders(X_public: Any) -> PublicRecords | None:
     """Return what keeps encoders for several fine-tuners, if public records came as that."""
     return X_public if isinstance(X_public, PublicRecords) else None
 
 
-def fitted_to_public(
+def fit_to_public(
     encoder: Any, public: Any, n_features: int, fit: PrivateFit, shared: PublicRecords | None = None
 ) -> tuple[Any, HalfWhitening | None, int]:
     """Return an encoder and a whitening that have seen public records alone.
@@ -85,9 +85,9 @@ def fitted_to_public(
     fitted = public_encoder(encoder, public, n_features, shared)
     if public is not None:
         fit.assume("the public records depend on no private record")
-    if has_a_past(encoder, fitted, public):
+    if may_have_seen_private_data(encoder, fitted, public):
         fit.assume("the encoder depends on no private record")
-    width = try_encoder(fitted, trial_rows(public, n_features))
+    width = check_encoder(fitted, trial_rows(public, n_features))
     if fitted is not None:
         fit.assume(
             "the encoder treats each record by itself (tried on records that are not private)"
@@ -133,7 +133,7 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = N
         return shared.encoder_like(encoder, X_public)
     if X_public is not None:
         return clone(encoder).fit(X_public)
-    fitted = _fitted_to_nothing(encoder, n_features)
+    fitted = _fit_to_zeros(encoder, n_features)
     if not _learns_nothing(fitted):
         raise ValueError(
             f"encoder={encoder!r} is not fitted and there are no public records to fit it to; it "
@@ -143,7 +143,7 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = N
     return fitted
 
 
-def _fitted_to_nothing(encoder: Any, n_features: int) -> Any:
+def _fit_to_zeros(encoder: Any, n_features: int) -> Any:
     """Return a clone fitted to a record of zeros, or None where that cannot be."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -153,7 +153,7 @@ def _fitted_to_nothing(encoder: Any, n_features: int) -> Any:
             return None
 
 
-def has_a_past(given: Any, encoder: Any, X_public: Any) -> bool:
+def may_have_seen_private_data(given: Any, encoder: Any, X_public: Any) -> bool:
     """Return whether an encoder may have learned from records that are not seen here.
 
     Parameters
@@ -185,11 +185,11 @@ def _is_fitted(encoder: Any) -> bool:
 def trial_rows(X_public: Any, n_features: int) -> Any:
     """Return a few public rows to try an encoder on; of random numbers where there are none."""
     if X_public is None:
-        return np.random.RandomState(0).uniform(size=(_TRIED, n_features))
-    return safe_indexing(X_public, np.arange(min(_TRIED, num_samples(X_public))))
+        return np.random.RandomState(0).uniform(size=(_N_TRIAL_RECORDS, n_features))
+    return safe_indexing(X_public, np.arange(min(_N_TRIAL_RECORDS, num_samples(X_public))))
 
 
-def try_encoder(encoder: Any, rows: Any) -> int:
+def check_encoder(encoder: Any, rows: Any) -> int:
     """Return how many features an encoder gives; refuse one that mixes records.
 
     Raises

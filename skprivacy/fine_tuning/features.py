@@ -59,12 +59,12 @@ def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
     An encoder gets zeros in place of a record that is not finite: an error would tell that the
     record is there.
     """
-    X, finite = _made_finite(encoder, X)
+    X, finite = _replace_nonfinite(encoder, X)
     if encoder is None:
         check_numbers(X)
     with named_failure(encoder, "asked about X"):
         found = X if encoder is None else encoder.transform(X)
-    features = _checked(encoder, found, len(finite))
+    features = _as_feature_array(encoder, found, len(finite))
     features[~finite] = np.nan
     return features
 
@@ -84,18 +84,18 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
 
     Encoders that compute each number, or each record, separately get all records in one call.
     """
-    X, finite = _made_finite(encoder, X)
-    first, rest = _split(encoder)
+    X, finite = _replace_nonfinite(encoder, X)
+    first, rest = _split_steps(encoder)
     if encoder is None:
         check_numbers(X)
     if first is not None:
         with named_failure(first, "asked about X"):
             X = first.transform(X)
     if rest is None:
-        features = _checked(encoder, X, len(finite))
+        features = _as_feature_array(encoder, X, len(finite))
     else:
         with named_failure(rest, "asked about X"):
-            features = _one_by_one(rest, X, len(finite))
+            features = _encode_one_by_one(rest, X, len(finite))
     features[~finite] = np.nan
     return features
 
@@ -115,24 +115,24 @@ def head_rows(
         Whether each row must be a function of its own record, to the last bit.
     """
     if not isinstance(X, np.ndarray) or len(X) == 0:
-        return _few_head_rows(encoder, whitening, X, private)
+        return _head_rows_of_slice(encoder, whitening, X, private)
     rows, counts = None, np.empty(len(X), np.bool_)
     for part in few_rows(len(X)):
-        found, counts[part] = _few_head_rows(encoder, whitening, X[part], private)
+        found, counts[part] = _head_rows_of_slice(encoder, whitening, X[part], private)
         rows = np.empty((len(X), found.shape[1])) if rows is None else rows
         rows[part] = found
     assert rows is not None
     return rows, counts
 
 
-def _few_head_rows(
+def _head_rows_of_slice(
     encoder: Any, whitening: HalfWhitening | None, X: Any, private: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     features = encode_each(encoder, X) if private else encode_together(encoder, X)
     return with_constant(features if whitening is None else whitening.scaled(features))
 
 
-def _made_finite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
+def _replace_nonfinite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
     """Return what the encoder takes, and which records are finite."""
     finite: NDArray[np.bool_] = np.ones(num_samples(X), np.bool_)
     if isinstance(X, np.ndarray):
@@ -143,7 +143,7 @@ def _made_finite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
     return X, finite
 
 
-def _checked(encoder: Any, found: Any, n: int) -> NDArray[np.float64]:
+def _as_feature_array(encoder: Any, found: Any, n: int) -> NDArray[np.float64]:
     """Return a new array, one row after the other in memory."""
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
     if found.ndim != 2 or len(found) != n:
@@ -154,7 +154,7 @@ def _checked(encoder: Any, found: Any, n: int) -> NDArray[np.float64]:
     return np.array(found, dtype=np.float64, order="C")
 
 
-def _one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
+def _encode_one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
     record = np.empty((1, X.shape[1]), X.dtype) if isinstance(X, np.ndarray) else None
     features = np.empty((0, 0))
     for i in range(n):
@@ -163,20 +163,20 @@ def _one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
         else:
             record[0] = X[i]
             found = encoder.transform(record)
-        row = _checked(encoder, found, 1)
+        row = _as_feature_array(encoder, found, 1)
         if not i:
             features = np.empty((n, row.shape[1]))
         features[i] = row[0]
     return features
 
 
-def _split(encoder: Any) -> tuple[Any, Any]:
+def _split_steps(encoder: Any) -> tuple[Any, Any]:
     """Return the first steps, which compute each record separately, and the other steps.
 
     ``None`` stands for no steps.
     """
     if type(encoder) is FrozenEstimator:
-        return _split(encoder.estimator)
+        return _split_steps(encoder.estimator)
     if type(encoder) is not Pipeline:
         return (encoder, None) if _computes_apart(encoder) else (None, encoder)
     apart = [_computes_apart(step) for _, step in encoder.steps]

@@ -13,7 +13,7 @@ from .._validation import is_number
 from ..accounting import Event, GaussianEvent, NonPrivate, Repeated
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from ..mechanisms.bounds import GRID_BITS, exact_map, exact_product, quantize, row_norms
-from .head import Head, Records, Task
+from .head import Head, HeadInput, Task
 
 __all__ = ["GradientHead"]
 
@@ -88,7 +88,7 @@ class GradientHead(Head):
             return 0.0
         return math.sqrt(self.steps) * analytic_noise_multiplier(task.epsilon, task.delta)
 
-    def release(self, task: Task, records: Records, random: SecureRandom) -> NDArray[np.float64]:
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
         multiplier = self._multiplier(task)
         mechanism = Gaussian(multiplier, task.moved * self.clip)
         noise = max(multiplier / math.sqrt(self.steps), _LEAST_NOISE)
@@ -104,7 +104,7 @@ class GradientHead(Head):
         return averaged
 
     def _residuals(
-        self, records: Records, targets: NDArray[np.float64], weights: NDArray[np.float64]
+        self, records: HeadInput, targets: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return what each row is multiplied by in the sum of clipped gradients."""
         scores = exact_map(records.rows, weights, GRID_BITS)

@@ -15,9 +15,9 @@ from ..accounting import Event
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
-from .release import Sensitivity, noise_for
+from .release import Sensitivity, least_noise_mechanism
 
-__all__ = ["Head", "OneRelease", "Records", "Task"]
+__all__ = ["Head", "HeadInput", "OneRelease", "Task"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Records:
+class HeadInput:
     """Private records as a head sees them.
 
     Attributes
@@ -168,7 +168,7 @@ class Head(PlainNumbers, ABC):
         return UNSPECIFIED
 
     @abstractmethod
-    def release(self, task: Task, records: Records, random: SecureRandom) -> Any:
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> Any:
         """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes.
 
         Parameters
@@ -219,7 +219,7 @@ class OneRelease(Head):
         """Return how many numbers the statistic has."""
 
     @abstractmethod
-    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
         """Return what is computed from the records: a flat private vector."""
 
     @abstractmethod
@@ -239,7 +239,7 @@ class OneRelease(Head):
         Mechanism
             With the sensitivity of the statistic.
         """
-        return noise_for(
+        return least_noise_mechanism(
             task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
         )
 
@@ -249,7 +249,7 @@ class OneRelease(Head):
     def arithmetic(self, task: Task) -> str:
         return self.mechanism(task).arithmetic
 
-    def release(self, task: Task, records: Records, random: SecureRandom) -> NDArray[np.float64]:
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
         return self.noised(task, self.statistic(task, records), random)
 
     def noised(

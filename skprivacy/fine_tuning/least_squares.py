@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms.bounds import exact_product
-from .head import OneRelease, Records, Task
-from .release import Sensitivity, std_of
+from .head import HeadInput, OneRelease, Task
+from .release import Sensitivity, noise_std
 
 __all__ = ["LeastSquaresHead"]
 
@@ -50,27 +50,27 @@ class LeastSquaresHead(OneRelease):
             return Sensitivity(2.0 * _BALANCE)  # for a balance of sqrt(2) or more
         return Sensitivity(math.sqrt(1.0 + _BALANCE**2))
 
-    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
         rows = records.weighted
         moments = exact_product(rows, rows)
         sums = exact_product(rows, records.indicators)
         upper = np.triu_indices(task.size)
-        parts = [moments[upper] * _scales(upper), _BALANCE * sums.ravel()]
+        parts = [moments[upper] * _triangle_scales(upper), _BALANCE * sums.ravel()]
         return np.concatenate(parts)
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         p, upper = task.size, np.triu_indices(task.size)
         moments = np.zeros((p, p))
-        moments[upper] = noisy[: len(upper[0])] / _scales(upper)
+        moments[upper] = noisy[: len(upper[0])] / _triangle_scales(upper)
         moments += np.triu(moments, 1).T
         sums = noisy[len(upper[0]) :].reshape(p, task.n_classes) / _BALANCE
         # Independent numbers of this size off the diagonal: a norm of about 2 std sqrt(p / 2).
-        spread = std_of(self.mechanism(task), len(noisy)) * math.sqrt(2.0 * p)
+        spread = noise_std(self.mechanism(task), len(noisy)) * math.sqrt(2.0 * p)
         sizes, directions = np.linalg.eigh(moments)
         sizes = np.maximum(sizes, max(spread, _LEAST_FLOOR))
         solution = directions @ ((directions.T @ sums) / sizes[:, None])
         return np.asarray(_SHARPNESS * solution, dtype=np.float64)
 
 
-def _scales(upper: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[np.float64]:
+def _triangle_scales(upper: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[np.float64]:
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))

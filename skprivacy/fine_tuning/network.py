@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .._validation import is_whole, sequence
 from ..accounting import Event
 from ..mechanisms import SecureRandom
-from .head import Head, Records, Task
+from .head import Head, HeadInput, Task
 
 if TYPE_CHECKING:
     from ..neural_network import DPSGDClassifier
@@ -126,7 +126,7 @@ class NetworkHead(Head):
             noise_seed=task.noise_seed,
         )
 
-    def release(self, task: Task, records: Records, random: SecureRandom) -> DPSGDClassifier:
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> DPSGDClassifier:
         rows = np.where(records.counts[:, None] > 0, records.rows, np.nan)
         own = records.groups
         if own is None or own.unit == "record":

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms.bounds import exact_product
-from .head import OneRelease, Records, Task
+from .head import HeadInput, OneRelease, Task
 from .release import Sensitivity
 from .whitening import FEATURE_NORM
 
@@ -41,7 +41,7 @@ class PrototypeHead(OneRelease):
     def sensitivity(self, task: Task) -> Sensitivity:
         return Sensitivity(task.moved * FEATURE_NORM)
 
-    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
         return exact_product(records.weighted[:, :-1], records.indicators).ravel()
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:

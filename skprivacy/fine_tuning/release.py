@@ -10,7 +10,7 @@ from .._validation import is_number
 from ..accounting import LogisticEvent, calibrate_noise_multiplier
 from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism, analytic_noise_multiplier
 
-__all__ = ["MECHANISMS", "Sensitivity", "noise_for", "std_of"]
+__all__ = ["MECHANISMS", "Sensitivity", "least_noise_mechanism", "noise_std"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ MECHANISMS: dict[str, tuple[Make, ...]] = {
 }
 
 
-def noise_for(name: str, epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+def least_noise_mechanism(
+    name: str, epsilon: float, delta: float, moved: Sensitivity, size: int
+) -> Mechanism:
     """Return the mechanism of that name with the least noise for ``epsilon`` and ``delta``.
 
     Parameters
@@ -135,10 +137,10 @@ def noise_for(name: str, epsilon: float, delta: float, moved: Sensitivity, size:
             f"mechanism={name!r} has no pure guarantee, and delta={delta!r}. Use a delta above 0, "
             "such as 1e-6, or mechanism='k_norm'."
         )
-    return min(able, key=lambda mechanism: std_of(mechanism, size))
+    return min(able, key=lambda mechanism: noise_std(mechanism, size))
 
 
-def std_of(mechanism: Mechanism, size: int) -> float:
+def noise_std(mechanism: Mechanism, size: int) -> float:
     """Return the standard deviation of the noise of each of ``size`` numbers."""
     if isinstance(mechanism, KNorm):
         return mechanism.std_of(size)

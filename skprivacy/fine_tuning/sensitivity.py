@@ -15,18 +15,18 @@ from .._sklearn import num_samples, safe_indexing
 from .._validation import is_number, whole
 from ..base import PrivateFit
 from ..mechanisms import Laplace, Logistic
-from .head import OneRelease, Records, Task
-from .left_out import WITHIN, left_out
-from .release import Sensitivity, noise_for
+from .head import HeadInput, OneRelease, Task
+from .left_out import MINIMIZER_TOLERANCE, leave_one_out
+from .release import Sensitivity, least_noise_mechanism
 from .softmax import SoftmaxHead
 
 __all__ = [
     "SampledSensitivity",
-    "as_sampled",
-    "given_sensitivity",
     "random_gamma",
-    "sampled_on",
-    "sampled_over",
+    "resolve_sensitivity",
+    "sample_on_private",
+    "sample_on_public",
+    "to_sampled",
 ]
 
 Sampler = Callable[[int, np.random.Generator], tuple[Any, Any]]
@@ -122,7 +122,7 @@ class SampledSensitivity:
         )
 
     def on(
-        self, head: OneRelease, tasks: list[Task], records: Records, random: np.random.Generator
+        self, head: OneRelease, tasks: list[Task], records: HeadInput, random: np.random.Generator
     ) -> list[Task]:
         """Return tasks with the sensitivity that private records show: an estimate.
 
@@ -142,14 +142,14 @@ class SampledSensitivity:
         list of Task
             Each with a ``sensitivity``.
         """
-        moved = sampled_on(head, tasks[0], records, self.n_pairs, random)
-        return [_with(task, moved, head) for task in tasks]
+        moved = sample_on_private(head, tasks[0], records, self.n_pairs, random)
+        return [_with_sensitivity(task, moved, head) for task in tasks]
 
     def over(
         self,
         head: OneRelease,
         task: Task,
-        as_records: Callable[[Any, Any], Records],
+        as_records: Callable[[Any, Any], HeadInput],
         random: np.random.Generator,
     ) -> Task:
         """Return the task with the sensitivity that the sampler's records show.
@@ -171,18 +171,20 @@ class SampledSensitivity:
             With a ``sensitivity``.
         """
         assert self.sampler is not None
-        drawn = _tables(self.sampler, self.n_pairs, task.n_records + 1, random)
-        return _with(task, sampled_over(head, task, (as_records(X, y) for X, y in drawn)), head)
+        drawn = _public_tables(self.sampler, self.n_pairs, task.n_records + 1, random)
+        return _with_sensitivity(
+            task, sample_on_public(head, task, (as_records(X, y) for X, y in drawn)), head
+        )
 
 
-def as_sampled(given: Any) -> SampledSensitivity | None:
+def to_sampled(given: Any) -> SampledSensitivity | None:
     """Return how a sensitivity is sampled; None if it is proved or a number."""
     if isinstance(given, SampledSensitivity):
         return given
     return SampledSensitivity() if isinstance(given, str) and given == "sampled" else None
 
 
-def given_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity | None:
+def resolve_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity | None:
     """Return the sensitivity that a guarantee assumes, and let it say so; None if it is proved.
 
     Raises
@@ -190,7 +192,7 @@ def given_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity
     ValueError
         If it is sampled, and the relation is not that of the pairs.
     """
-    sampled = as_sampled(given)
+    sampled = to_sampled(given)
     if sampled is not None:
         if relation != "replace_one":
             raise ValueError(
@@ -223,8 +225,8 @@ def random_gamma(n_pairs: int) -> float:
     return min(1.0, rho + math.sqrt(-math.log(rho) / (2.0 * n_pairs)))
 
 
-def sampled_on(
-    head: OneRelease, task: Task, records: Records, n_pairs: int, random: np.random.Generator
+def sample_on_private(
+    head: OneRelease, task: Task, records: HeadInput, n_pairs: int, random: np.random.Generator
 ) -> Sensitivity:
     """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), in L2 and L1.
 
@@ -238,14 +240,14 @@ def sampled_on(
     if len(records.rows) < 2:
         raise ValueError("sensitivity='sampled' needs at least two records.")
     # Algorithm 2, lines 2 and 3: m pairs of records
-    first, second = _pairs(len(records.rows), n_pairs, random)
+    first, second = _draw_pairs(len(records.rows), n_pairs, random)
     # Algorithm 2, lines 4 and 5: heads of the data sets without the first and without the second
-    heads = left_out(head, task, records, np.concatenate([first, second]))
+    heads = leave_one_out(head, task, records, np.concatenate([first, second]))
     # Algorithm 2, lines 6 and 8: the largest distance
-    return _largest(heads[:n_pairs] - heads[n_pairs:])
+    return _largest_movements(heads[:n_pairs] - heads[n_pairs:])
 
 
-def sampled_over(head: OneRelease, task: Task, tables: Iterator[Records]) -> Sensitivity:
+def sample_on_public(head: OneRelease, task: Task, tables: Iterator[HeadInput]) -> Sensitivity:
     """Return the largest movements when the last record of n is replaced, over several tables.
 
     Parameters
@@ -258,12 +260,12 @@ def sampled_over(head: OneRelease, task: Task, tables: Iterator[Records]) -> Sen
     moved = []
     for records in tables:
         last = len(records.rows) - 1
-        without_last, without_other = left_out(head, task, records, np.array([last, last - 1]))
+        without_last, without_other = leave_one_out(head, task, records, np.array([last, last - 1]))
         moved.append(without_last - without_other)
-    return _largest(np.array(moved))
+    return _largest_movements(np.array(moved))
 
 
-def _with(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
+def _with_sensitivity(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
     """Return the task with a sensitivity that leaves the choice of the noise as it is for 1.
 
     Which noise is taken, hence what is charged, must not depend on private records. L2 noise is
@@ -271,15 +273,15 @@ def _with(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
     had been chosen without it.
     """
     length = head.length(task)
-    plan = noise_for(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), length)
+    plan = least_noise_mechanism(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), length)
     in_l1 = isinstance(plan, Laplace) or (isinstance(plan, Logistic) and plan.norm == "l1")
     # What is released is near the minimiser, and so is what was sampled.
-    off = 2.0 * (head.distance + WITHIN) if isinstance(head, SoftmaxHead) else 0.0
+    off = 2.0 * (head.distance + MINIMIZER_TOLERANCE) if isinstance(head, SoftmaxHead) else 0.0
     l2, l1 = moved.l2 + off, moved.in_l1(length) + math.sqrt(length) * off
     return replace(task, sensitivity=Sensitivity(l2, l1) if in_l1 else Sensitivity(l2))
 
 
-def _tables(
+def _public_tables(
     sampler: Sampler | tuple[Any, Any], n_tables: int, size: int, random: np.random.Generator
 ) -> Iterator[tuple[Any, Any]]:
     """Yield public tables of ``size`` records each, no record of which is in two of them.
@@ -318,12 +320,12 @@ def _tables(
         yield X, np.asarray(y)
 
 
-def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[NDArray, NDArray]:
+def _draw_pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[NDArray, NDArray]:
     """Return two different records of n for each pair; the paper's may be the same record."""
     first = random.integers(n, size=n_pairs)
     return first, (first + random.integers(1, n, size=n_pairs)) % n
 
 
-def _largest(moved: NDArray[np.float64]) -> Sensitivity:
+def _largest_movements(moved: NDArray[np.float64]) -> Sensitivity:
     l2, l1 = np.linalg.norm(moved, axis=1).max(), np.abs(moved).sum(axis=1).max()
     return Sensitivity(max(float(l2), _LEAST), max(float(l1), _LEAST))

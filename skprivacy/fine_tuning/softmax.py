@@ -12,8 +12,8 @@ from scipy.linalg import null_space
 from .._validation import positive
 from ..linear_model._logistic import LogisticLoss, minimize
 from ..linear_model.objective import TOLERANCE
-from .head import OneRelease, Records, Task
-from .release import Sensitivity, noise_for, std_of
+from .head import HeadInput, OneRelease, Task
+from .release import Sensitivity, least_noise_mechanism, noise_std
 
 __all__ = ["SoftmaxHead"]
 
@@ -60,8 +60,10 @@ class SoftmaxHead(OneRelease):
         if self.ridge is not None:
             return self
         unit = Sensitivity(_lipschitz(task.n_classes))
-        noise = noise_for(task.mechanism, task.epsilon, task.delta, unit, self.length(task))
-        return replace(self, ridge=max(_RIDGE * std_of(noise, self.length(task)), _LEAST_RIDGE))
+        noise = least_noise_mechanism(
+            task.mechanism, task.epsilon, task.delta, unit, self.length(task)
+        )
+        return replace(self, ridge=max(_RIDGE * noise_std(noise, self.length(task)), _LEAST_RIDGE))
 
     def length(self, task: Task) -> int:
         return task.size * (task.n_classes - 1)
@@ -72,10 +74,10 @@ class SoftmaxHead(OneRelease):
         moved = task.moved * _lipschitz(task.n_classes) + 2.0 * TOLERANCE
         return Sensitivity(moved / _ridge(self))
 
-    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
         return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
 
-    def loss(self, task: Task, records: Records) -> LogisticLoss:
+    def loss(self, task: Task, records: HeadInput) -> LogisticLoss:
         """Return what the weights minimise: for two classes, the log-odds of the second.
 
         Parameters

@@ -20,7 +20,9 @@ __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]
 _CONSTANT = 0.35  # as in the linear models: small, because it adds to the norm and so to the noise
 FEATURE_NORM = 1.0 / math.hypot(1.0, _CONSTANT)  # of the features in a row of the unit ball
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
-_NOTHING = 1e-12  # share of the largest variance below which a direction does not vary in public
+_LEAST_VARIANCE_SHARE = (
+    1e-12  # share of the largest variance below which a direction does not vary in public
+)
 _BITS = 26  # of a centred record of norm 1, so that the product with the components is exact
 
 
@@ -83,7 +85,7 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
         self.mean_ = rows.mean(axis=0)
         centred = rows - self.mean_
         variances, directions = np.linalg.eigh(centred.T @ centred / len(rows))
-        varies = variances > _NOTHING * max(float(variances[-1]), 1e-300)
+        varies = variances > _LEAST_VARIANCE_SHARE * max(float(variances[-1]), 1e-300)
         safe = np.where(varies, variances, 1.0)
         self.components_ = directions * np.where(varies, safe**-0.25, 0.0)
         return self

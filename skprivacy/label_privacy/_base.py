@@ -38,17 +38,17 @@ from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from ._learning import fitted, learned
+from ._learning import fit_on_posterior, fit_on_weights
 
-__all__ = ["MOST", "OF_GROUPS", "NoisyLabelClassifier"]
+__all__ = ["GROUPS_ARE_PUBLIC", "LARGEST_EPSILON", "NoisyLabelClassifier"]
 
-OF_GROUPS = "whose labels they are is public"
+GROUPS_ARE_PUBLIC = "whose labels they are is public"
 
-MOST = 699.0  # the epsilon of responses that are as good as true
-_TRIED = 200  # records on which the estimator is tried
+LARGEST_EPSILON = 699.0  # the epsilon of responses that are as good as true
+_N_TRIAL_RECORDS = 200  # records on which the estimator is tried
 
 
-def _can(method: str) -> Any:
+def _estimator_has(method: str) -> Any:
     def has(self: Any) -> bool:
         return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), method)
 
@@ -125,7 +125,7 @@ class NoisyLabelClassifier(
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             who = protected(groups, X)
             if who.n < 2:
                 raise ValueError(
@@ -136,7 +136,7 @@ class NoisyLabelClassifier(
             random = check_random_state(self.random_state)
             drawn = who.at_most(1, SecureRandom(self.noise_seed))
             if groups is not None:
-                fit.assume(OF_GROUPS)
+                fit.assume(GROUPS_ARE_PUBLIC)
                 X, codes = safe_indexing(X, drawn), codes[drawn]
             self._try_estimator(X)
             k = len(self.classes_)
@@ -149,8 +149,8 @@ class NoisyLabelClassifier(
                 arithmetic=self._arithmetic,
             ):
                 noise = SecureRandom(self.noise_seed)
-                labels, likelihood, prior = self._released(X, codes, random, noise)
-            self.estimator_ = learned(
+                labels, likelihood, prior = self._release_labels(X, codes, random, noise)
+            self.estimator_ = fit_on_posterior(
                 self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
             if self.keep_labels:
@@ -162,7 +162,7 @@ class NoisyLabelClassifier(
         """Return the event of a record's release, which is all that its label takes part in."""
 
     @abstractmethod
-    def _released(
+    def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
         """Release each label once; return what was released, its likelihoods and a prior."""
@@ -174,7 +174,7 @@ class NoisyLabelClassifier(
         scale = MaxAbsScaler() if sparse.issparse(X) else MinMaxScaler()
         return make_pipeline(scale, LogisticRegression(max_iter=1000))
 
-    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
@@ -185,9 +185,9 @@ class NoisyLabelClassifier(
             if len(X) < 2:
                 raise ValueError(f"X has {len(X)} sample(s); at least 2 are needed. Pass more.")
             return X, column_or_1d(y, warn=True)
-        return validate_data(self, X, y, ensure_min_samples=2, **self._takes())
+        return validate_data(self, X, y, ensure_min_samples=2, **self._input_checks())
 
-    def _takes(self) -> dict[str, Any]:
+    def _input_checks(self) -> dict[str, Any]:
         """Return which features are checked for what, by what the estimator takes."""
         tags = self.__sklearn_tags__().input_tags
         return {
@@ -197,12 +197,14 @@ class NoisyLabelClassifier(
 
     def _try_estimator(self, X: Any) -> None:
         """Fit the estimator to made-up labels: what breaks it must show before any are noised."""
-        some = _telling_rows(X)
+        some = _probe_rows(X)
         made_up = np.eye(len(self.classes_))[np.arange(len(some)) % len(self.classes_)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                fitted(self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0))
+                fit_on_weights(
+                    self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0)
+                )
         except Exception as error:
             raise_alone(
                 ValueError(
@@ -218,7 +220,7 @@ class NoisyLabelClassifier(
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=False)
         else:
-            X = validate_data(self, X, reset=False, **self._takes())
+            X = validate_data(self, X, reset=False, **self._input_checks())
         one_class = isinstance(self.estimator_, DummyClassifier)
         return np.zeros((num_samples(X), 1)) if one_class else X
 
@@ -239,7 +241,7 @@ class NoisyLabelClassifier(
         with named_failure(self.estimator_, "asked about X"):
             return self.classes_[self.estimator_.predict(rows)]
 
-    @_can("predict_proba")
+    @_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class; 0 for those that no noisy label names.
 
@@ -268,9 +270,9 @@ class NoisyLabelClassifier(
         return tags
 
 
-def _telling_rows(X: Any) -> NDArray[np.intp]:
+def _probe_rows(X: Any) -> NDArray[np.intp]:
     """Return the first rows, and the first with a missing value of each column that has any."""
-    first = np.arange(min(num_samples(X), _TRIED))
+    first = np.arange(min(num_samples(X), _N_TRIAL_RECORDS))
     if sparse.issparse(X):
         return first
     missing = np.asarray(pd.isna(X))

@@ -22,13 +22,21 @@ from sklearn.utils.validation import has_fit_parameter
 from .._blas import one_thread
 from .._sklearn import num_samples, safe_indexing
 
-__all__ = ["believed", "crossed", "first_prior", "fitted", "heat", "learned", "posterior"]
+__all__ = [
+    "cross_fit_scores",
+    "estimate_first_prior",
+    "fit_inverse_temperature",
+    "fit_on_posterior",
+    "fit_on_weights",
+    "posterior",
+    "scores_to_probabilities",
+]
 
 Floats = NDArray[np.float64]
 
-_LEAST = 1e-3  # of a prior, shared by all classes: no model is certain
+_LEAST_PRIOR = 1e-3  # of a prior, shared by all classes: no model is certain
 _NEGLIGIBLE = 0.05  # weights below this share of a record's largest are left out
-_HEATS = 2.0 ** np.arange(-3.0, 9.0, 0.5)
+_INVERSE_TEMPERATURES = 2.0 ** np.arange(-3.0, 9.0, 0.5)
 
 
 def posterior(likelihood: Floats, prior: Floats) -> Floats:
@@ -37,7 +45,7 @@ def posterior(likelihood: Floats, prior: Floats) -> Floats:
     return joint / joint.sum(axis=1, keepdims=True)
 
 
-def learned(
+def fit_on_posterior(
     estimator: Any,
     X: Any,
     likelihood: Floats,
@@ -69,12 +77,14 @@ def learned(
     """
     for _ in range(n_rounds - 1):
         weights = posterior(likelihood, prior)
-        scores = crossed(estimator, X, weights, n_folds, random)
-        prior = believed(scores, heat(estimator, scores, likelihood))
-    return fitted(estimator, X, posterior(likelihood, prior), random)
+        scores = cross_fit_scores(estimator, X, weights, n_folds, random)
+        prior = scores_to_probabilities(
+            scores, fit_inverse_temperature(estimator, scores, likelihood)
+        )
+    return fit_on_weights(estimator, X, posterior(likelihood, prior), random)
 
 
-def first_prior(
+def estimate_first_prior(
     estimator: Any,
     X: Any,
     named: NDArray[np.int64],
@@ -103,14 +113,16 @@ def first_prior(
         Where the model gives probabilities, they are solved for those of the true classes.
     """
     k = likelihood.shape[1]
-    scores = crossed(estimator, X, np.eye(k)[named], n_folds, random)
+    scores = cross_fit_scores(estimator, X, np.eye(k)[named], n_folds, random)
     if not hasattr(estimator, "predict_proba"):
-        return believed(scores, heat(estimator, scores, likelihood))
+        return scores_to_probabilities(
+            scores, fit_inverse_temperature(estimator, scores, likelihood)
+        )
     other = (1.0 - true) / (k - 1)
-    return _bounded((np.exp(scores) - other) / max(true - other, 1e-9))
+    return _floor_probabilities((np.exp(scores) - other) / max(true - other, 1e-9))
 
 
-def crossed(
+def cross_fit_scores(
     estimator: Any, X: Any, weights: Floats, n_folds: int, random: np.random.RandomState
 ) -> Floats:
     """Return the scores of each record's classes by a model that was fitted without it."""
@@ -119,12 +131,12 @@ def crossed(
     if n_folds < 2:  # a single record has no others that would tell of it
         return np.zeros_like(weights)
     for others, own in KFold(n_folds, shuffle=True, random_state=random).split(weights):
-        model = fitted(estimator, safe_indexing(X, others), weights[others], random)
-        found[own] = scores_of(model, safe_indexing(X, own), weights.shape[1])
+        model = fit_on_weights(estimator, safe_indexing(X, others), weights[others], random)
+        found[own] = class_scores(model, safe_indexing(X, own), weights.shape[1])
     return found
 
 
-def scores_of(model: Any, X: Any, n_classes: int) -> Floats:
+def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
     """Return logarithms of probabilities, or else the values of a decision function.
 
     Where a model gives no number, as some do for records that are far from all others, it tells
@@ -135,7 +147,7 @@ def scores_of(model: Any, X: Any, n_classes: int) -> Floats:
     if hasattr(model, "predict_proba"):
         found = np.zeros((num_samples(X), n_classes))
         found[:, model.classes_] = model.predict_proba(X)
-        return np.log(_bounded(np.nan_to_num(found)))
+        return np.log(_floor_probabilities(np.nan_to_num(found)))
     if hasattr(model, "decision_function"):
         values = np.nan_to_num(np.asarray(model.decision_function(X), np.float64))
         values = np.column_stack([-values, values]) if values.ndim == 1 else values
@@ -145,28 +157,31 @@ def scores_of(model: Any, X: Any, n_classes: int) -> Floats:
     return np.eye(n_classes)[model.predict(X)]
 
 
-def heat(estimator: Any, scores: Floats, likelihood: Floats) -> float:
+def fit_inverse_temperature(estimator: Any, scores: Floats, likelihood: Floats) -> float:
     """Return what scores are multiplied by to be logarithms of probabilities.
 
     1 where they are; otherwise the factor that makes what was released most likely.
     """
     if hasattr(estimator, "predict_proba"):
         return 1.0
-    fits = [np.log((likelihood * believed(scores, t)).sum(axis=1)).sum() for t in _HEATS]
-    return float(_HEATS[int(np.argmax(fits))])
+    fits = [
+        np.log((likelihood * scores_to_probabilities(scores, t)).sum(axis=1)).sum()
+        for t in _INVERSE_TEMPERATURES
+    ]
+    return float(_INVERSE_TEMPERATURES[int(np.argmax(fits))])
 
 
-def believed(scores: Floats, heat: float) -> Floats:
+def scores_to_probabilities(scores: Floats, heat: float) -> Floats:
     """Return the probabilities that scores stand for."""
-    return _bounded(softmax(heat * scores, axis=1))
+    return _floor_probabilities(softmax(heat * scores, axis=1))
 
 
-def fitted(estimator: Any, X: Any, weights: Floats, random: np.random.RandomState) -> Any:
+def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.RandomState) -> Any:
     """Return a clone fitted to each record once a class, with that class's weight.
 
     An estimator without sample weights gets one label a record, drawn by these weights.
     """
-    model, route = _seeded(estimator, random), _weights_of(estimator)
+    model, route = _seed_clone(estimator, random), _weight_parameter(estimator)
     fit_params = {}
     if route is None:
         drawn = (weights.cumsum(axis=1) < random.random_sample((len(weights), 1))).sum(axis=1)
@@ -182,7 +197,7 @@ def fitted(estimator: Any, X: Any, weights: Floats, random: np.random.RandomStat
         return model.fit(X if whole else safe_indexing(X, rows), labels, **fit_params)
 
 
-def _seeded(estimator: Any, random: np.random.RandomState) -> Any:
+def _seed_clone(estimator: Any, random: np.random.RandomState) -> Any:
     """Return a clone whose seeds are drawn, where they are left open."""
     model = clone(estimator)
     seeds = {
@@ -193,15 +208,15 @@ def _seeded(estimator: Any, random: np.random.RandomState) -> Any:
     return model.set_params(**seeds)
 
 
-def _bounded(values: Floats) -> Floats:
-    values = np.maximum(values, _LEAST / values.shape[1])
+def _floor_probabilities(values: Floats) -> Floats:
+    values = np.maximum(values, _LEAST_PRIOR / values.shape[1])
     return values / values.sum(axis=1, keepdims=True)
 
 
-def _weights_of(estimator: Any) -> str | None:
+def _weight_parameter(estimator: Any) -> str | None:
     """Return the name under which ``fit`` takes weights of records; None if it takes none."""
     if isinstance(estimator, Pipeline):
         name, last = estimator.steps[-1]
-        inner = _weights_of(last)
+        inner = _weight_parameter(last)
         return None if inner is None else f"{name}__{inner}"
     return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None

@@ -11,8 +11,8 @@ from scipy import stats
 from .._docs import fill_docs
 from ..accounting import Event
 from ..mechanisms import Laplace, SecureRandom
-from ._base import MOST, NoisyLabelClassifier
-from ._learning import first_prior
+from ._base import LARGEST_EPSILON, NoisyLabelClassifier
+from ._learning import estimate_first_prior
 
 __all__ = ["ALIBIClassifier"]
 
@@ -96,23 +96,23 @@ class ALIBIClassifier(NoisyLabelClassifier):
     def _event(self, n_classes: int) -> Event:
         return Laplace(1.0 / self.epsilon, _SENSITIVITY).event
 
-    def _released(
+    def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-        k, scale = len(self.classes_), _SENSITIVITY / min(self.epsilon, MOST)
+        k, scale = len(self.classes_), _SENSITIVITY / min(self.epsilon, LARGEST_EPSILON)
         mechanism = Laplace(scale / _SENSITIVITY, _SENSITIVITY)
         noisy = mechanism.release(np.eye(k)[codes], noise)
         # Of the density only what depends on the class: one number is a step nearer, the rest stay.
         log_likelihood = (np.abs(noisy) - np.abs(noisy - 1.0)) / scale
         likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-        prior = first_prior(
-            self._base(X), X, noisy.argmax(axis=1), _is_largest(k, scale), likelihood,
+        prior = estimate_first_prior(
+            self._base(X), X, noisy.argmax(axis=1), _truth_probability(k, scale), likelihood,
             self.n_folds, random,
         )  # fmt: skip
         return noisy, likelihood, prior
 
 
-def _is_largest(n_classes: int, scale: float) -> float:
+def _truth_probability(n_classes: int, scale: float) -> float:
     """Return the probability that the indicator of the true class is the largest with noise."""
     law = stats.laplace(scale=scale)
     middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)

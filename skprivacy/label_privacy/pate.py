@@ -16,22 +16,22 @@ from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
-from ..ensemble._taught import TaughtByVotes, placed
-from ..ensemble.aggregators import MOST_TEACHERS
-from ..ensemble.partition import parts_by_index
-from ..ensemble.public_records import chosen_queries
-from ..ensemble.teachers import count_votes, try_teacher
+from ..ensemble._taught import StudentClassifier, scatter_labels
+from ..ensemble.aggregators import MAX_TEACHERS
+from ..ensemble.partition import partition_by_index
+from ..ensemble.public_records import choose_queries
+from ..ensemble.teachers import check_teacher, count_votes
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from ._base import OF_GROUPS
+from ._base import GROUPS_ARE_PUBLIC
 
 __all__ = ["LabelPATEClassifier"]
 
-_MOVED = 1  # votes: with its features a record stays with its teacher, whatever its label
+_MOVED_VOTES = 1  # votes: with its features a record stays with its teacher, whatever its label
 
 
 @fill_docs
-class LabelPATEClassifier(TaughtByVotes):
+class LabelPATEClassifier(StudentClassifier):
     """Private aggregation of teacher ensembles for labels: no public records are needed.
 
     Teachers learn from parts of the records and vote on some of these very records, whose features
@@ -113,7 +113,7 @@ class LabelPATEClassifier(TaughtByVotes):
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, MOST_TEACHERS, closed="both")],
+        "n_teachers": [Interval(Integral, 2, MAX_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -186,21 +186,21 @@ class LabelPATEClassifier(TaughtByVotes):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             n, who = num_samples(X), protected(groups, X)
             check_delta(self.delta, who.n)
             if groups is not None:
-                fit.assume(OF_GROUPS)
+                fit.assume(GROUPS_ARE_PUBLIC)
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            queries = chosen_queries(X, min(self.n_queries, n), random)
+            queries = choose_queries(X, min(self.n_queries, n), random)
             self._check_student()
             teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            try_teacher(teacher, X, self.classes_, self.device)
+            check_teacher(teacher, X, self.classes_, self.device)
             self._try_student(X, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
-            self.aggregator_ = self._aggregator(len(queries), _MOVED, "label")
-            event = self.aggregator_.event(len(queries), _MOVED)
+            self.aggregator_ = self._calibrate_aggregator(len(queries), _MOVED_VOTES, "label")
+            event = self.aggregator_.event(len(queries), _MOVED_VOTES)
             with fit.charged(
                 event,
                 relation="label",
@@ -208,7 +208,7 @@ class LabelPATEClassifier(TaughtByVotes):
                 unit=who.unit,
                 arithmetic=self.aggregator_.arithmetic,
             ):
-                parts = parts_by_index(who.n, self.n_teachers, random)[who.codes]
+                parts = partition_by_index(who.n, self.n_teachers, random)[who.codes]
                 votes = count_votes(
                     teacher, X, y, parts, self.n_teachers,
                     safe_indexing(X, queries), self.classes_, seeds, self.n_jobs,
@@ -216,12 +216,12 @@ class LabelPATEClassifier(TaughtByVotes):
                 )  # fmt: skip
                 answers = self.aggregator_.release(
                     votes,
-                    _MOVED,
+                    _MOVED_VOTES,
                     SecureRandom(self.noise_seed),
-                    self._expecting(X, queries, self.n_teachers),
+                    self._make_vote_predictor(X, queries, self.n_teachers),
                 )
-            labels = placed(answers, queries, n)
-            self.student_ = self._taught(X, labels)
+            labels = scatter_labels(answers, queries, n)
+            self.student_ = self._fit_student(X, labels)
             if self.keep_labels:
                 self.labels_ = labels
         return self

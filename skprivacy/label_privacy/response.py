@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from .._docs import fill_docs
 from ..accounting import Event
 from ..mechanisms import RandomizedResponse, SecureRandom
-from ._base import MOST, NoisyLabelClassifier
-from ._learning import first_prior
+from ._base import LARGEST_EPSILON, NoisyLabelClassifier
+from ._learning import estimate_first_prior
 
 __all__ = ["RandomizedResponseClassifier"]
 
@@ -99,13 +99,15 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     def _event(self, n_classes: int) -> Event:
         return RandomizedResponse(self.epsilon, n_classes).event
 
-    def _released(
+    def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
         k = len(self.classes_)
-        mechanism = RandomizedResponse(min(self.epsilon, MOST), k)
+        mechanism = RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), k)
         reports = mechanism.release(codes, noise)
         true = mechanism.truth_probability
         likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
-        prior = first_prior(self._base(X), X, reports, true, likelihood, self.n_folds, random)
+        prior = estimate_first_prior(
+            self._base(X), X, reports, true, likelihood, self.n_folds, random
+        )
         return self.classes_[reports], likelihood, prior

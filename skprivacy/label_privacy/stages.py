@@ -13,8 +13,16 @@ from .._sklearn import safe_indexing
 from .._validation import Interval
 from ..accounting import ApproxDP, Event, PrivacyBudget, weakest_arithmetic
 from ..mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
-from ._base import MOST, NoisyLabelClassifier
-from ._learning import believed, crossed, first_prior, fitted, heat, posterior, scores_of
+from ._base import LARGEST_EPSILON, NoisyLabelClassifier
+from ._learning import (
+    class_scores,
+    cross_fit_scores,
+    estimate_first_prior,
+    fit_inverse_temperature,
+    fit_on_weights,
+    posterior,
+    scores_to_probabilities,
+)
 
 __all__ = ["LP2STClassifier"]
 
@@ -136,10 +144,12 @@ class LP2STClassifier(NoisyLabelClassifier):
 
     def _event(self, n_classes: int) -> Event:
         # Of all pure mechanisms: records respond among different numbers of candidates.
-        RandomizedResponse(min(self.epsilon, MOST), n_classes)  # refuses what it cannot respond by
+        RandomizedResponse(
+            min(self.epsilon, LARGEST_EPSILON), n_classes
+        )  # refuses what it cannot respond by
         return ApproxDP(float(self.epsilon))
 
-    def _released(
+    def _release_labels(
         self, X: Any, codes: Codes, random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], Floats, Floats]:
         n, k = len(codes), len(self.classes_)
@@ -148,9 +158,9 @@ class LP2STClassifier(NoisyLabelClassifier):
         one, two = np.sort(order[:n_first]), np.sort(order[n_first:])
         reports = np.empty(n, np.int64)
         likelihood, prior = np.empty((n, k)), np.empty((n, k))
-        reports[one], likelihood[one] = _responses(codes[one], k, self.epsilon, noise)
+        reports[one], likelihood[one] = _respond(codes[one], k, self.epsilon, noise)
         prior[one], prior[two] = self._priors(X, one, two, reports[one], likelihood[one], random)
-        reports[two], likelihood[two] = _responses_with_prior(
+        reports[two], likelihood[two] = _respond_with_prior(
             codes[two], prior[two], self.epsilon, noise
         )
         return self.classes_[reports], likelihood, prior
@@ -162,27 +172,27 @@ class LP2STClassifier(NoisyLabelClassifier):
         """Return the probabilities of classes in both parts, by labels of the first alone."""
         base, known = self._base(X), safe_indexing(X, one)
         true = likelihood[0].max() / likelihood[0].sum()
-        prior = first_prior(base, known, reports, true, likelihood, self.n_folds, random)
+        prior = estimate_first_prior(base, known, reports, true, likelihood, self.n_folds, random)
         weights = posterior(likelihood, prior)
-        scores = crossed(base, known, weights, self.n_folds, random)
-        factor = heat(base, scores, likelihood)
-        model = fitted(base, known, weights, random)
-        others = scores_of(model, safe_indexing(X, two), likelihood.shape[1])
-        return believed(scores, factor), believed(others, factor)
+        scores = cross_fit_scores(base, known, weights, self.n_folds, random)
+        factor = fit_inverse_temperature(base, scores, likelihood)
+        model = fit_on_weights(base, known, weights, random)
+        others = class_scores(model, safe_indexing(X, two), likelihood.shape[1])
+        return scores_to_probabilities(scores, factor), scores_to_probabilities(others, factor)
 
 
-def _responses(
+def _respond(
     codes: Codes, n_classes: int, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
     """Return reports among all classes, and their likelihoods."""
-    mechanism = RandomizedResponse(min(epsilon, MOST), n_classes)
+    mechanism = RandomizedResponse(min(epsilon, LARGEST_EPSILON), n_classes)
     reports = mechanism.release(codes, noise)
     true = mechanism.truth_probability
     named = np.eye(n_classes, dtype=bool)[reports]
     return reports, np.where(named, true, (1.0 - true) / (n_classes - 1))
 
 
-def _responses_with_prior(
+def _respond_with_prior(
     codes: Codes, prior: Floats, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
     """Return reports among each record's most probable classes, and their likelihoods.
@@ -190,7 +200,7 @@ def _responses_with_prior(
     Who has one candidate reports it whatever the label: nothing is released, nothing learned.
     """
     ranked = np.argsort(-prior, axis=1, kind="stable")
-    sizes = _best_sizes(np.take_along_axis(prior, ranked, axis=1), epsilon)
+    sizes = _best_candidate_counts(np.take_along_axis(prior, ranked, axis=1), epsilon)
     reports, likelihood = ranked[:, 0].copy(), np.ones_like(prior)
     for size in range(2, prior.shape[1] + 1):
         rows = np.flatnonzero(sizes == size)
@@ -199,7 +209,7 @@ def _responses_with_prior(
         candidates = ranked[rows, :size]
         found = candidates == codes[rows, None]
         positions = np.where(found.any(axis=1), found.argmax(axis=1), -1)
-        mechanism = RandomizedResponseAmong(min(epsilon, MOST), size)
+        mechanism = RandomizedResponseAmong(min(epsilon, LARGEST_EPSILON), size)
         chosen = mechanism.release(positions, noise)
         reports[rows] = candidates[np.arange(len(rows)), chosen]
         true = mechanism.truth_probability
@@ -209,9 +219,9 @@ def _responses_with_prior(
     return reports, likelihood
 
 
-def _best_sizes(ranked: Floats, epsilon: float) -> Codes:
+def _best_candidate_counts(ranked: Floats, epsilon: float) -> Codes:
     """Return how many candidates make a true report most probable; ``ranked`` is descending."""
     sizes = np.arange(1, ranked.shape[1] + 1)
     with np.errstate(over="ignore"):
-        truthful = 1.0 / (1.0 + (sizes - 1) * np.exp(-min(epsilon, MOST)))
+        truthful = 1.0 / (1.0 + (sizes - 1) * np.exp(-min(epsilon, LARGEST_EPSILON)))
     return (ranked.cumsum(axis=1) * truthful).argmax(axis=1) + 1

@@ -36,7 +36,7 @@ __all__ = [
 # The constant column, next to features in [-1, 1]: small, because it adds to the norm and so to the
 # noise, but not so small compared with records of large norm that the ridge suppresses it.
 _CONSTANT = 0.35
-_HUGE = 1e150  # so that no prediction overflows
+_LARGEST_FEATURE = 1e150  # so that no prediction overflows
 
 
 class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
@@ -60,7 +60,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
-    def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
         self._validate_params()
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
@@ -68,14 +68,14 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         check_delta_is_small(self.delta)
         return rows, target
 
-    def _protected(self, groups: ArrayLike | None, X: NDArray) -> Groups:
+    def _resolve_groups(self, groups: ArrayLike | None, X: NDArray) -> Groups:
         """Return whom the guarantee protects; refuse a delta that is too large for so many."""
         who = protected(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         return who
 
-    def _ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
+    def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, from public bounds."""
         d = X.shape[1]
         lower, upper = self.bounds_ = public_bounds(fit, X, self.bounds)
@@ -89,7 +89,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             intercept=constant if self.fit_intercept else 0.0,
         )
 
-    def _noise(self, sensitivity: float) -> Laplace | Gaussian:
+    def _single_mechanism(self, sensitivity: float) -> Laplace | Gaussian:
         """Return the mechanism for a single release that spends all of epsilon and delta."""
         pure = self.delta == 0
         if math.isinf(self.epsilon):
@@ -100,7 +100,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
-    def _charged(
+    def _charge_release(
         self, fit: PrivateFit, event: Event, who: Groups, arithmetic: str
     ) -> AbstractContextManager[None]:
         """State the guarantee and charge the budget for the release made inside."""
@@ -116,7 +116,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
         X = np.where(np.isnan(X), np.add(*self.bounds_) / 2, X)
-        return np.clip(X, -_HUGE, _HUGE) @ self.coef_.T + self.intercept_
+        return np.clip(X, -_LARGEST_FEATURE, _LARGEST_FEATURE) @ self.coef_.T + self.intercept_
 
 
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
@@ -132,8 +132,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
-    def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
-        rows, target = super()._validated(X, y, y_numeric=True, **checks)
+    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+        rows, target = super()._check_data(X, y, y_numeric=True, **checks)
         try:
             return rows, target.astype(np.float64)
         except ValueError:
@@ -149,7 +149,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         half, middle = (upper - lower) / 2, (upper + lower) / 2
         return coef[0] * half, float(intercept[0] * half + middle)
 
-    def _scaled_target(self, y: NDArray) -> NDArray[np.float64]:
+    def _scale_target(self, y: NDArray) -> NDArray[np.float64]:
         """Clip targets to their bounds and scale them to [-1, 1]."""
         lower, upper = self.target_bounds_
         scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0

@@ -14,7 +14,7 @@ from ..mechanisms import SecureRandom
 from ._base import PrivateLinearModel
 from .polynomial import PolynomialObjective
 
-__all__ = ["FunctionalMechanism", "checked_alphas"]
+__all__ = ["FunctionalMechanism", "check_alphas"]
 
 
 class FunctionalMechanism(PrivateLinearModel):
@@ -34,20 +34,20 @@ class FunctionalMechanism(PrivateLinearModel):
         who: Groups,
     ) -> None:
         """Release the noisy polynomial, the only access to the private records."""
-        self._ball_ = self._ball(fit, X)
-        mechanism = self._noise(
+        self._ball_ = self._unit_ball(fit, X)
+        mechanism = self._single_mechanism(
             objective.sensitivity(
                 self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
             )
         )
-        with self._charged(fit, mechanism.event, who, mechanism.arithmetic):
+        with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
             rows, weights = self._ball_.transform(X, who.exact_shares())
             self.polynomial_ = objective.release(
                 rows, weights, target, mechanism, SecureRandom(self.noise_seed)
             )
 
 
-def checked_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
+def check_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
     """Return the regularisation strengths, (n_alphas,), after checking them."""
     try:
         values = np.asarray(alphas, np.float64)

@@ -17,7 +17,7 @@ __all__ = ["LogisticLoss", "minimize"]
 
 _NEWTON_STEPS = 200
 _CG_STEPS = 100
-_MANY = 1 << 23  # numbers of a product with the rows that are worth several threads
+_MIN_THREADED_SIZE = 1 << 23  # numbers of a product with the rows that are worth several threads
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     """
     # The number of records may choose the threads: they change the rounding, which moves the result
     # within the tolerance, and the sensitivity counts two tolerances.
-    with one_blas_thread() if loss.rows.size < _MANY else nullcontext():
-        return _minimum(loss, tolerance)
+    with one_blas_thread() if loss.rows.size < _MIN_THREADED_SIZE else nullcontext():
+        return _newton_minimum(loss, tolerance)
 
 
-def _minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
+def _newton_minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     W = np.zeros_like(loss.tilt)
     inverse = _preconditioner(loss)
     probabilities = loss.probabilities(W)
@@ -98,7 +98,7 @@ def _minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
         norm = np.linalg.norm(gradient)
         if norm <= tolerance:
             return W
-        step = _solve(loss, probabilities, gradient, inverse)
+        step = _solve_newton_step(loss, probabilities, gradient, inverse)
         size = 1.0
         while size > 1e-10:
             trial = W - size * step
@@ -124,7 +124,7 @@ def _preconditioner(loss: LogisticLoss) -> NDArray[Any]:
     return np.linalg.inv(bound)
 
 
-def _solve(loss: LogisticLoss, probabilities, gradient, inverse) -> NDArray[Any]:
+def _solve_newton_step(loss: LogisticLoss, probabilities, gradient, inverse) -> NDArray[Any]:
     """Solve Hessian @ step = gradient, more exactly for smaller gradients."""
     step = np.zeros_like(gradient)
     residual = gradient.copy()

@@ -15,7 +15,7 @@ from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..public_facts import public_classes, public_target_bounds
 from ._base import PrivateLinearClassifier, PrivateLinearRegressor
-from ._functional import FunctionalMechanism, checked_alphas
+from ._functional import FunctionalMechanism, check_alphas
 from .polynomial import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = ["FunctionalMechanismClassifier", "FunctionalMechanismRegressor"]
@@ -163,20 +163,20 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
             if self.objective is None:
-                self._release(fit, X, self._scaled_target(y), squared_objective(), who)
+                self._release(fit, X, self._scale_target(y), squared_objective(), who)
             else:
                 self.objective.check_records_apart(*self.target_bounds_)
                 fit.assume(self.objective.assumption)
                 self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective, who)
                 self.target_bounds_ = (-math.inf, math.inf)
-            self.coef_, self.intercept_ = self._solution(self._minimisers([self.alpha])[0])
+            self.coef_, self.intercept_ = self._solution(self._minimizers([self.alpha])[0])
         return self
 
-    def _minimisers(self, alphas: ArrayLike) -> NDArray[np.float64]:
+    def _minimizers(self, alphas: ArrayLike) -> NDArray[np.float64]:
         """Return the weights of the rows for each strength of regularisation."""
         return self.polynomial_.minimize(alphas, constant=self._ball_.intercept > 0)
 
@@ -205,7 +205,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             Of each alpha.
         """
         check_is_fitted(self, "polynomial_")
-        solutions = [self._solution(s) for s in self._minimisers(checked_alphas(alphas))]
+        solutions = [self._solution(s) for s in self._minimizers(check_alphas(alphas))]
         coefs, intercepts = zip(*solutions, strict=True)
         return np.array(coefs), np.array(intercepts)
 
@@ -345,8 +345,8 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)
             objective = multinomial_objective(len(self.classes_), int(self.order))
             self._release(fit, X, labels, objective, who)
@@ -373,6 +373,6 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
             Of each alpha.
         """
         check_is_fitted(self, "polynomial_")
-        solutions = self.polynomial_.minimize(checked_alphas(alphas))
+        solutions = self.polynomial_.minimize(check_alphas(alphas))
         coefs, intercepts = zip(*map(self._ball_.coefficients, solutions), strict=True)
         return np.array(coefs), np.array(intercepts)

@@ -16,8 +16,8 @@ from ._logistic import LogisticLoss, minimize
 __all__ = ["TOLERANCE", "ObjectivePerturbation"]
 
 TOLERANCE = 1e-6  # largest norm of the gradient at the minimiser, for records of norm 1
-_CURVATURE = 0.1  # largest share of epsilon for the Jacobian of the perturbed problem
-_MAX_CURVATURE = 1.0
+_MAX_JACOBIAN_SHARE = 0.1  # largest share of epsilon for the Jacobian of the perturbed problem
+_MAX_JACOBIAN_EPSILON = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ class ObjectivePerturbation(Mechanism):
         """``ApproxDP(epsilon, delta)``; ``NonPrivate()`` for an infinite epsilon."""
         return NonPrivate() if math.isinf(self.epsilon) else ApproxDP(self.epsilon, self.delta)
 
-    def _jacobian(self, size: int) -> float:
+    def _jacobian_epsilon(self, size: int) -> float:
         """Return the share of epsilon for the Jacobian: no more than the desired ridge needs."""
-        largest = min(_CURVATURE * self.epsilon, _MAX_CURVATURE)
+        largest = min(_MAX_JACOBIAN_SHARE * self.epsilon, _MAX_JACOBIAN_EPSILON)
         # a lower bound on the desired ridge, from the least noise
-        desired = self.alpha * self._entry(self.epsilon, size)
+        desired = self.alpha * self._typical_noise(self.epsilon, size)
         if desired == 0:
             return largest
         trace, rank = self._curvature
@@ -113,21 +113,21 @@ class ObjectivePerturbation(Mechanism):
         share = self.delta / (self.n_classes - 1)
         return self.sensitivity * analytic_noise_multiplier(epsilon, share)
 
-    def _entry(self, epsilon: float, size: int) -> float:
+    def _typical_noise(self, epsilon: float, size: int) -> float:
         """Return the typical noise of one entry of the random term."""
         outputs = 1 if self.n_classes == 2 else self.n_classes
         return self._scale(epsilon) * (1.0 if self.delta else math.sqrt(size * outputs))
 
     def scale(self, size: int) -> float:
         """Return the standard deviation of Gaussian noise; for pure noise, its norm's scale."""
-        return self._scale(self.epsilon - self._jacobian(size))
+        return self._scale(self.epsilon - self._jacobian_epsilon(size))
 
     def ridge(self, size: int) -> float:
         """Return the ridge for rows of ``size`` columns; it depends only on the parameters."""
         trace, rank = self._curvature
-        jacobian = self._jacobian(size)
+        jacobian = self._jacobian_epsilon(size)
         needed = trace / (rank * math.expm1(jacobian / rank))
-        return max(needed, self.alpha * self._entry(self.epsilon - jacobian, size))
+        return max(needed, self.alpha * self._typical_noise(self.epsilon - jacobian, size))
 
     def _release(self, value: Any, random: SecureRandom) -> NDArray[np.float64]:
         rows, targets, weights = value

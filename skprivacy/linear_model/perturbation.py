@@ -24,7 +24,9 @@ __all__ = [
     "OutputPerturbationClassifier",
 ]
 
-_LAST_STEP = 0.01  # share of epsilon and delta for noise that hides the optimiser's error
+_OPTIMISATION_NOISE_SHARE = (
+    0.01  # share of epsilon and delta for noise that hides the optimiser's error
+)
 
 
 @fill_docs
@@ -83,13 +85,13 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)
-            ball = self._ball(fit, X)
+            ball = self._unit_ball(fit, X)
             k = len(self.classes_)
-            with self._charged(fit, self._event(), who, self._arithmetic()):
-                rows, weights = ball.transform(X, self._shares(who))
+            with self._charge_release(fit, self._event(), who, self._arithmetic()):
+                rows, weights = ball.transform(X, self._record_shares(who))
                 targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
                 solution = self._solve(
                     rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
@@ -107,7 +109,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """Return the arithmetic of the noise."""
 
     @abstractmethod
-    def _shares(self, who: Groups) -> NDArray[np.float64]:
+    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
         """Return what each record counts for; those of a group add up to 1 at most."""
 
     @abstractmethod
@@ -115,7 +117,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """Release the weights of the rows, (size, n_outputs)."""
 
 
-def _additive(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
+def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
     """Return the mechanism for a vector of ``size`` numbers and an L2 sensitivity."""
     if delta == 0:
         multiplier = 0.0 if math.isinf(epsilon) else 1.0 / epsilon
@@ -199,29 +201,34 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     def _arithmetic(self) -> str:
         return ObjectivePerturbation.arithmetic
 
-    def _target(self) -> tuple[float, float]:
+    def _add_remove_target(self) -> tuple[float, float]:
         """Return the epsilon and delta under add/remove that give those of ``relation``."""
         epsilon, delta = float(self.epsilon), float(self.delta)
         if self.relation != "replace_one" or math.isinf(epsilon):
             return epsilon, delta
         return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
 
-    def _shares(self, who: Groups) -> NDArray[np.float64]:
+    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
         shares = np.zeros(len(who.codes))
         shares[who.at_most(1, SecureRandom(self.noise_seed))] = 1.0
         return shares
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
-        epsilon, delta = self._target()
+        epsilon, delta = self._add_remove_target()
         mechanism = ObjectivePerturbation(
-            (1.0 - _LAST_STEP) * epsilon,
-            (1.0 - _LAST_STEP) * delta,
+            (1.0 - _OPTIMISATION_NOISE_SHARE) * epsilon,
+            (1.0 - _OPTIMISATION_NOISE_SHARE) * delta,
             len(self.classes_),
             float(self.alpha),
         )
         solution = mechanism.release((rows, targets, weights), random)
         distance = 2.0 * TOLERANCE / mechanism.ridge(rows.shape[1])
-        last = _additive(_LAST_STEP * epsilon, _LAST_STEP * delta, distance, solution.size)
+        last = _additive_mechanism(
+            _OPTIMISATION_NOISE_SHARE * epsilon,
+            _OPTIMISATION_NOISE_SHARE * delta,
+            distance,
+            solution.size,
+        )
         return last.release(solution, random)
 
 
@@ -298,15 +305,15 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     }
 
     def _event(self) -> Event:
-        return self._noise_for(1.0, 1).event if self.delta else super()._event()
+        return self._output_mechanism(1.0, 1).event if self.delta else super()._event()
 
     def _arithmetic(self) -> str:
-        return self._noise_for(1.0, 1).arithmetic
+        return self._output_mechanism(1.0, 1).arithmetic
 
-    def _noise_for(self, l2: float, size: int) -> Laplace | Gaussian:
-        return _additive(float(self.epsilon), float(self.delta), l2, size)
+    def _output_mechanism(self, l2: float, size: int) -> Laplace | Gaussian:
+        return _additive_mechanism(float(self.epsilon), float(self.delta), l2, size)
 
-    def _shares(self, who: Groups) -> NDArray[np.float64]:
+    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
         return who.exact_shares()
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
@@ -314,11 +321,11 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         lipschitz = 1.0 if targets.shape[1] == 1 else math.sqrt(2.0)
         # What the gradient of the sum changes by: a record is one, one for another are two.
         changed = lipschitz * (2.0 if self.relation == "replace_one" else 1.0)
-        noise = self._noise_for(changed, size).std
+        noise = self._output_mechanism(changed, size).std
         # The noise of a weight is noise / ridge; this ridge makes it about 1 / 4 in the unit ball.
         ridge = float(self.alpha) * max(4.0 * noise, 1e-3)
         sensitivity = (changed + 2.0 * TOLERANCE) / ridge
-        mechanism = self._noise_for(sensitivity, size)
+        mechanism = self._output_mechanism(sensitivity, size)
         problem = LogisticLoss(
             rows, targets, weights, ridge, np.zeros((rows.shape[1], targets.shape[1]))
         )

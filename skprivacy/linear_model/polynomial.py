@@ -25,7 +25,7 @@ _DOUBT_AROUND = 0.35
 _DOUBT_CONSTANT = 1.5
 # Number of public targets that a slope is tried on, and the relative tolerance for equal slopes: a
 # function that mixes records differs by far more, rounding by less.
-_TRIED, _AGREE = 100, 2.0**-40
+_N_TRIAL_TARGETS, _SLOPE_TOLERANCE = 100, 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PolynomialObjective:
         **Edge cases.** A function that mixes records only for other numbers, or for more than two
         hundred of them, is not detected, hence :attr:`assumption`.
         """
-        random = np.random.default_rng(0).uniform(lower, upper, _TRIED)
+        random = np.random.default_rng(0).uniform(lower, upper, _N_TRIAL_TARGETS)
         ends = np.array([lower, upper, (lower + upper) / 2])
         # Include whole numbers, many of them twice, for slopes of labels and of counts.
         targets = np.concatenate([random, ends, np.clip(np.round(random), lower, upper)])
@@ -111,7 +111,11 @@ class PolynomialObjective:
             for i, target in enumerate(together):
                 alone = self._slopes(together[i : i + 1])[0]
                 if alone.shape != slopes[i].shape or not np.allclose(
-                    alone, slopes[i], _AGREE, _AGREE * self.slope_l2, equal_nan=True
+                    alone,
+                    slopes[i],
+                    _SLOPE_TOLERANCE,
+                    _SLOPE_TOLERANCE * self.slope_l2,
+                    equal_nan=True,
                 ):
                     raise ValueError(
                         f"objective.slope returns the slope {slopes[i]} for a target of "
@@ -210,7 +214,7 @@ class PolynomialObjective:
         # Algorithm 1, lines 2 to 4: the coefficients of degree 1 and 2, with noise
         linear = exact_product(rows, quantize(slopes))
         quadratic = exact_product(rows, rows)
-        entries = self._entries(p, pure)
+        entries = self._released_entries(p, pure)
         value = np.concatenate([a * linear.ravel(), quadratic[entries]])
         noisy = mechanism.release(value, random)
         quadratic = np.zeros_like(quadratic)
@@ -230,7 +234,7 @@ class PolynomialObjective:
             unit=bound / (2.0 * self.curvature),
         )
 
-    def _entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
+    def _released_entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
         """Return the indices of the released entries of the quadratic part.
 
         Gaussian noise is added to both triangles, whose mean then has half the variance: the
@@ -319,45 +323,47 @@ class NoisyPolynomial:
         predicted. All of this depends on the records only through the released numbers.
         """
         # Algorithm 1, line 6: minimise, with the regularisation and trimming of section 6
-        solve = self._around_the_constant if constant else self._of_all
+        solve = self._solve_around_constant if constant else self._solve_all_columns
         return np.stack([-self.unit * solve(alpha) for alpha in np.asarray(alphas, np.float64)])
 
-    def _of_all(self, alpha: float) -> NDArray[np.float64]:
+    def _solve_all_columns(self, alpha: float) -> NDArray[np.float64]:
         """Return the weights of all columns alike."""
-        return self._regularised(alpha, _DOUBT, float(np.trace(self.quadratic)))
+        return self._solve_regularized(alpha, _DOUBT, float(np.trace(self.quadratic)))
 
-    def _around_the_constant(self, alpha: float) -> NDArray[np.float64]:
+    def _solve_around_constant(self, alpha: float) -> NDArray[np.float64]:
         """Return the weights; those of the features minimise what the constant leaves."""
         cross, count = self.quadratic[:-1, -1:], float(self.quadratic[-1, -1])
         noise = alpha * self.trace_std / math.sqrt(len(self.quadratic))
-        kept = _gains(np.array([count]), _DOUBT_CONSTANT * noise, 0.0)[0]
-        mean = kept * _evidence(count, noise) * self.linear[-1:]
+        kept = _regularized_inverses(np.array([count]), _DOUBT_CONSTANT * noise, 0.0)[0]
+        mean = kept * _evidence_factor(count, noise) * self.linear[-1:]
         features = replace(
             self,
             linear=self.linear[:-1] - cross @ mean,
             quadratic=self.quadratic[:-1, :-1] - kept * cross @ cross.T,
-        )._regularised(alpha, _DOUBT_AROUND, float(np.trace(self.quadratic)))
+        )._solve_regularized(alpha, _DOUBT_AROUND, float(np.trace(self.quadratic)))
         return np.vstack([features, mean - kept * cross.T @ features])
 
-    def _regularised(self, alpha: float, doubt: float, trace: float) -> NDArray[np.float64]:
+    def _solve_regularized(self, alpha: float, doubt: float, trace: float) -> NDArray[np.float64]:
         """Return the weights. ``doubt``: as a share of the noise; ``trace``: of the whole."""
         eigenvalues, vectors = np.linalg.eigh(self.quadratic)
         # Without noise, directions below the rounding of the rows carry no data.
-        gains = _gains(eigenvalues, doubt * alpha * self.quadratic_norm, 2.0**-24 * trace)
+        gains = _regularized_inverses(
+            eigenvalues, doubt * alpha * self.quadratic_norm, 2.0**-24 * trace
+        )
         noise = _STEIN * self.linear.size * (alpha * self.linear_std) ** 2
         gains *= max(0.0, 1.0 - noise / max(float(np.sum(self.linear**2)), 1e-300))
-        gains *= _evidence(trace, alpha * self.trace_std)
+        gains *= _evidence_factor(trace, alpha * self.trace_std)
         return vectors @ (gains[:, None] * (vectors.T @ self.linear))
 
 
-def _gains(eigenvalues: NDArray, doubt: float, floor: float) -> NDArray[np.float64]:
+def _regularized_inverses(eigenvalues: NDArray, doubt: float, floor: float) -> NDArray[np.float64]:
     """Return regularised inverses of noisy eigenvalues; 0 of those that say nothing."""
     trimmed = np.maximum(eigenvalues, 0.0) + _RIDGE * doubt
     power = trimmed**2 + doubt**2
     return np.divide(trimmed, power, out=np.zeros_like(power), where=trimmed > max(floor, 0.0))
 
 
-def _evidence(records: float, noise: float) -> float:
+def _evidence_factor(records: float, noise: float) -> float:
     """Return the factor, from 0 to 1, for a noisy measure of the number of records."""
     return max(0.0, 1.0 - _EVIDENCE * (noise / max(records, 1e-9 * noise, 1e-300)) ** 2)
 

@@ -19,7 +19,9 @@ from ._base import PrivateLinearRegressor
 
 __all__ = ["AdaSSPRegressor"]
 
-_FAILURE = 0.05  # probability that the ridge is too small, which affects accuracy, not privacy
+_FAILURE_PROBABILITY = (
+    0.05  # probability that the ridge is too small, which affects accuracy, not privacy
+)
 
 
 @fill_docs
@@ -140,28 +142,28 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
-            ball = self._ball(fit, X)
+            ball = self._unit_ball(fit, X)
             z = 0.0
             if math.isfinite(self.epsilon):
                 z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
             # Adding a record changes each of the three by at most 1; replacing one changes them by
             # at most sqrt(2), 2 and 1.
             mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
-            with self._charged(fit, mechanism.event, who, mechanism.arithmetic):
-                statistics = self._statistics(ball, X, y, who.exact_shares())
+            with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
+                statistics = self._private_statistics(ball, X, y, who.exact_shares())
                 noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
             self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
         return self
 
-    def _statistics(
+    def _private_statistics(
         self, ball: UnitBall, X: NDArray, y: NDArray, shares: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the smallest eigenvalue, the products with the target, and the second moments."""
         rows, weights = ball.transform(X, shares)
-        target = quantize(self._scaled_target(y) * weights)[:, None]
+        target = quantize(self._scale_target(y) * weights)[:, None]
         square = exact_product(rows, rows)
         smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
         cross = exact_product(rows, target)[:, 0]
@@ -173,8 +175,8 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :]
         moments = moments.reshape(p, p)
         # With probability 1 - _FAILURE, the noise of the moments has a smaller spectral norm.
-        spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
-        margin = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
+        spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE_PROBABILITY) / 2.0)
+        margin = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE_PROBABILITY))
         self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - margin))
         system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
         return self._coefficients(ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0])

@@ -45,7 +45,7 @@ def test_a_sum_is_that_of_its_records_to_the_last_step(n_outputs, monkeypatch):
     order = np.random.RandomState(2).permutation(300)
     assert np.array_equal(each, of.contribution(weights, X, y))
     assert np.array_equal(each, of.contribution(weights, X[order], y[order]))
-    monkeypatch.setattr(plan, "_AT_A_TIME", 64)
+    monkeypatch.setattr(plan, "_MAX_NUMBERS_IN_MEMORY", 64)
     assert np.array_equal(each, of.contribution(weights, X, y))
 
 

@@ -301,7 +301,7 @@ def test_the_traceback_of_a_failure_holds_no_exact_weights(head):
 
 def test_exact_weights_in_a_traceback_are_caught():
     with (
-        mock.patch.object(alm, "_without_frames", lambda compute, *given: compute(*given)),
+        mock.patch.object(alm, "_call_without_frames", lambda compute, *given: compute(*given)),
         pytest.raises(AssertionError, match="holds the exact weights"),
     ):
         check_traceback("softmax")
