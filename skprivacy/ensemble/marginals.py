@@ -29,17 +29,6 @@ class Marginals:
     Columns that are drawn each by itself go together as no real ones do; drawn by class, they go
     together as far as the class explains it.
 
-    Parameters
-    ----------
-    schema : Schema
-        Public facts about the columns: Bounded and Categories alone.
-    n_classes : int
-    epsilon, delta : float
-        What the counts cost by themselves. An infinite epsilon takes no noise.
-    relation : {"add_remove", "zero_out", "replace_one"}
-
-    Notes
-    -----
     **Guarantees.** A unit, which is a record or all records of a group, adds at most 1 to the
     counts of each column: to one of them, or shared out between some by its records. Without the
     unit the counts of a column have changed by at most 1 in L2, and with another in its place by at
@@ -67,22 +56,7 @@ class Marginals:
     def counts(
         self, X: Any, codes: NDArray[np.int64], shares: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the counts, which are private.
-
-        Parameters
-        ----------
-        X : DataFrame or ndarray of shape (n_samples, n_features)
-            With the schema's columns, or as many.
-        codes : ndarray of shape (n_samples,)
-            Index of each record's class.
-        shares : ndarray of shape (n_samples,)
-            What each counts for; those of a unit add up to 1 at most, exactly.
-
-        Returns
-        -------
-        ndarray of shape (n_cells, n_classes)
-            The cells of all columns, one after the other.
-        """
+        """Return the counts, which are private."""
         tables = []
         for column, fact in described_columns(self.schema, X):
             cells = _cell_indices(plain(column), fact)
@@ -95,19 +69,7 @@ class Marginals:
     def drawn(
         self, noisy: NDArray[np.float64], n: int, random: np.random.RandomState
     ) -> pd.DataFrame:
-        """Return records drawn from noisy counts: as many of each class, column by column.
-
-        Parameters
-        ----------
-        noisy : ndarray of shape (n_cells, n_classes)
-        n : int
-        random : RandomState
-
-        Returns
-        -------
-        DataFrame of shape (n, n_columns)
-            Without the class: teachers say what they take a record for.
-        """
+        """Return records drawn from noisy counts: as many of each class, column by column."""
         classes = np.arange(n) % self.n_classes
         columns: dict[str, NDArray[Any]] = {}
         start = 0

@@ -44,20 +44,7 @@ _LARGEST_EXACT_INTEGER = 2.0**53  # up to which floats hold all integers
 
 
 def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
-    """Return the teacher of each of ``n`` records: parts as equal in size as can be.
-
-    Parameters
-    ----------
-    n : int
-        Number of records, which is public.
-    n_teachers : int
-    random : RandomState
-        Shuffles the positions, in case the records are sorted.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
+    """Return the teacher of each of ``n`` records: parts as equal in size as can be."""
     teachers = np.empty(n, np.int64)
     teachers[random.permutation(n)] = np.arange(n) % n_teachers
     return teachers
@@ -66,21 +53,7 @@ def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -
 def partition_by_hash(
     X: Any, y: Any, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of the record alone.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame of shape (n_samples, n_features) or (n_samples,)
-        Equal records have the same teacher.
-    y : array-like of shape (n_samples,) or None
-    n_teachers : int
-    random : RandomState
-        Draws the key of the hash, which must not depend on the data.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-    """
+    """Return the teacher of each record, drawn by a keyed hash of the record alone."""
     key = random.bytes(32)
     parts = [X] if y is None else [X, y]
     digests = b"".join(
@@ -95,19 +68,6 @@ def partition_by_group(
 ) -> NDArray[np.int64]:
     """Return the teacher of each record, drawn by a keyed hash of what its group is called.
 
-    Parameters
-    ----------
-    groups : Groups
-    n_teachers : int
-    random : RandomState
-        Draws the key of the hash, which must not depend on the data.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Notes
-    -----
     **Guarantees.** All records of a group have one teacher, which depends on the group's name
     alone: its number would depend on the others. Of equal names one is hashed, for equal ones, such
     as one moment in two time zones, may be written in two ways.

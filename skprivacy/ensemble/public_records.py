@@ -88,19 +88,7 @@ class PublicRecords:
 
 
 def draw_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
-    """Return records drawn from the ranges and categories of a schema, each column by itself.
-
-    Parameters
-    ----------
-    schema : Schema
-        Of Bounded and Categories alone.
-    n : int
-    random : RandomState
-
-    Returns
-    -------
-    DataFrame of shape (n, n_columns)
-    """
+    """Return records drawn from the ranges and categories of a schema, each column by itself."""
     columns = {name: _draw_column(fact, n, random) for name, fact in schema.items()}
     return pd.DataFrame(columns)
 
@@ -117,15 +105,6 @@ def with_public_categories(X: Any, public: Any) -> Any:
 
     The categories that pandas lists are those of all records: a single one with a category of its
     own would renumber those of the others. Where the public column lists none, nor does this.
-
-    Parameters
-    ----------
-    X, public : array-like or DataFrame of shapes (n_samples, n_features), (n_public, n_features)
-
-    Returns
-    -------
-    array-like or DataFrame of shape (n_samples, n_features)
-        Values that are not among the public categories are missing.
     """
     if not isinstance(X, pd.DataFrame):
         return X
@@ -161,18 +140,6 @@ def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
 
     Clusters of public records touch no private data, and cover them better than chance does.
     Records that are not all numbers are chosen at random.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame of shape (n_public, n_features)
-    n : int
-        At most n_public.
-    random : RandomState
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Distinct positions, in random order.
     """
     n_public = num_samples(X)
     matrix = _as_finite_matrix(X)

@@ -236,22 +236,7 @@ def _one_hot_winners(scores: NDArray) -> NDArray[np.float64]:
 
 
 def fit_student(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
-    """Fit a student to the answered records, or to all of them if it can use those without.
-
-    Parameters
-    ----------
-    student : classifier
-        Unfitted; is fitted here. One of scikit-learn's semi-supervised ones, or one with a true
-        attribute ``semi_supervised``, gets all records.
-    X : public records of shape (n_public, n_features)
-    labels : ndarray of shape (n_public,)
-        Indices of classes; -1 where there is no answer.
-
-    Returns
-    -------
-    classifier
-        The fitted student.
-    """
+    """Fit a student to the answered records, or to all of them if it can use those without."""
     last = student.steps[-1][1] if isinstance(student, Pipeline) else student
     if not (isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False)):
         answered = np.flatnonzero(labels != UNANSWERED)

@@ -43,30 +43,6 @@ def count_votes(
 ) -> NDArray[np.int64]:
     """Return for how many teachers each query has each class.
 
-    Parameters
-    ----------
-    teacher : classifier
-        Is cloned for each part, seeded, and kept from charging a budget of its own. An
-        ``MLPClassifier`` is trained in single precision, with an output for each class.
-    X, y : private records of shape (n_samples, n_features) and labels of shape (n_samples,)
-    parts : ndarray of shape (n_samples,)
-        The teacher of each record.
-    n_teachers : int
-    queries : public records of shape (n_queries, n_features)
-    classes : ndarray of shape (n_classes,)
-        All classes, sorted.
-    seeds : ndarray of shape (n_teachers,)
-    n_jobs : int, default=None
-    device : str, default="cpu"
-        Where networks are trained, all at once if it is no processor.
-
-    Returns
-    -------
-    ndarray of shape (n_queries, n_classes)
-        Each row adds up to ``n_teachers``.
-
-    Notes
-    -----
     **Guarantees.** So that a record moves one vote of each query at the most for each part that it
     changes, see :func:`collect_votes`.
     """
@@ -91,8 +67,6 @@ def collect_votes(
 ) -> list[NDArray[np.int64]]:
     """Return each teacher's class of each query, as an index.
 
-    Notes
-    -----
     **Guarantees.** A teacher's votes depend on its own part and on public facts alone, to the last
     bit of its arithmetic: no part's records, nor how many they are, reach another teacher. A part
     that is empty, has one class or breaks the teacher gives votes too, and nothing is said of it.
@@ -130,19 +104,6 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
 
     Later an error may be due to a private record, and is not told: every teacher would vote by a
     public rule, and nobody would know.
-
-    Parameters
-    ----------
-    teacher : classifier
-    public : public records of shape (n_public, n_features)
-    classes : ndarray of shape (n_classes,)
-    device : str, default="cpu"
-
-    Raises
-    ------
-    ValueError
-        If the teacher cannot be fitted, or its answers are not classes, or the device cannot be
-        used or trains no such teachers.
     """
     there = usable(device)
     if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):

@@ -21,19 +21,6 @@ def resolve_auto_settings(
 ) -> dict[str, Any]:
     """Return a value for each of the settings of ``given`` that is "auto".
 
-    Parameters
-    ----------
-    given : dict
-        ``n_rounds``, ``batch_size``, ``max_norm`` and ``learning_rate``.
-    n : int
-        How many records (or parties) are protected, publicly.
-    n_features : int
-    epsilon, delta : float
-    parties : bool
-        Whether parties are protected.
-
-    Notes
-    -----
     As for DPSGDClassifier: the noise on a mean of clipped gradients, added up over a run, is
     measured by n times the Gaussian-DP parameter, and training lasts as long as that allows.
     """

@@ -20,21 +20,7 @@ __all__ = ["check_parties", "train_over_parties"]
 
 
 def check_parties(parties: Any, X: Any, names: Any) -> Groups:
-    """Return the party of each record.
-
-    Parameters
-    ----------
-    parties : array-like of shape (n_samples,) or None
-        ``None``: each record is a party of its own.
-    X : array-like of shape (n_samples, n_features)
-    names : sequence or None
-        All parties, also those without a record. ``None``: those in ``parties``.
-
-    Raises
-    ------
-    ValueError
-        As :func:`check_groups`, or if there are others than ``names``.
-    """
+    """Return the party of each record."""
     who = protected(None, X) if parties is None else check_groups(parties, X, "parties")
     return who if names is None else _index_parties(who, parties, names)
 
@@ -67,21 +53,6 @@ def train_over_parties(
 ) -> NDArray[np.float64]:
     """Return the weights after all rounds.
 
-    Parameters
-    ----------
-    plan : FederatedPlan
-    X : ndarray of shape (n_samples, n_features)
-    codes : ndarray of shape (n_samples,)
-        Classes, from 0.
-    parties : ndarray of shape (n_samples,)
-        The party of each record, from 0.
-    random : SecureRandom
-        Draws who takes part, and all noise and masks.
-    n_jobs : int, default=None
-        How many threads work for parties.
-
-    Notes
-    -----
     **Guarantees.** Those of ``plan.event``: each round is one release of ``plan.mechanism``, which
     is given the contribution of each party and returns their noisy sum alone. Records take part as
     a Poisson sample; that all are drawn from one stream here, and by each party at home, is the

@@ -34,22 +34,6 @@ def gradient_factors(
 ) -> tuple[Floats, Floats]:
     """Return the two factors of the gradient of each record.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_outputs, n_features + 1)
-        The last column is the intercept.
-    X : ndarray of shape (n_samples, n_features)
-    codes : ndarray of shape (n_samples,)
-        The class of each record, from 0.
-
-    Returns
-    -------
-    errors : ndarray of shape (n_samples, n_outputs)
-    inputs : ndarray of shape (n_samples, n_features + 1)
-        A record's gradient is the outer product of its rows of both.
-
-    Notes
-    -----
     **Guarantees.** A record's rows depend on nothing but itself and ``weights``, to the last bit:
     each score is a sum of its own, which a kernel of matrix products would order by how many
     records there are. Rows that are not :func:`usable_rows` have an error of 0.

@@ -21,13 +21,7 @@ HEADS: dict[str, type[Head]] = {
 
 
 def choose_head(head: str | Head, task: Task) -> Head:
-    """Return the head of that name; for "auto" the most accurate one for the task.
-
-    Raises
-    ------
-    ValueError
-        If a sensitivity is given for a head whose own is known exactly.
-    """
+    """Return the head of that name; for "auto" the most accurate one for the task."""
     found = (
         head
         if isinstance(head, Head)

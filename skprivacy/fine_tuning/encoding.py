@@ -27,13 +27,7 @@ _N_TRIAL_RECORDS = 8
 
 
 def check_public(X_public: Any, n_features: int) -> Any:
-    """Return public records of the width of the private ones; None for None.
-
-    Raises
-    ------
-    ValueError
-        If they are not numbers, or of another width.
-    """
+    """Return public records of the width of the private ones; None for None."""
     public = X_public.X if isinstance(X_public, PublicRecords) else X_public
     if public is None:
         return None
@@ -60,27 +54,6 @@ def fit_to_public(
     """Return an encoder and a whitening that have seen public records alone.
 
     What cannot be known of them becomes an assumption of the guarantee.
-
-    Parameters
-    ----------
-    encoder : transformer or None
-        As it was passed.
-    public : array-like, DataFrame or None
-        Public records, checked.
-    n_features : int
-        Columns of a record.
-    fit : PrivateFit
-        Takes the assumptions.
-    shared : PublicRecords, default=None
-        What ``public`` came as, if that keeps encoders for others who pass the same.
-
-    Returns
-    -------
-    encoder : transformer or None
-    whitening : HalfWhitening or None
-        None without public records.
-    width : int
-        How many features the encoder gives.
     """
     fitted = public_encoder(encoder, public, n_features, shared)
     if public is not None:
@@ -98,25 +71,7 @@ def fit_to_public(
 
 
 def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = None) -> Any:
-    """Return a fitted encoder that has seen public records alone; None for None.
-
-    Parameters
-    ----------
-    encoder : transformer or None
-        Unfitted, then a clone is fitted to ``X_public``; or fitted and frozen, then it is
-        returned as it is; or without anything to learn.
-    X_public : array-like, DataFrame or None
-        Public records.
-    n_features : int
-        Columns of a record.
-    shared : PublicRecords, default=None
-        What ``X_public`` came as, if that keeps encoders for others who pass the same.
-
-    Raises
-    ------
-    ValueError
-        If it is unfitted and there are no public records, or fitted and not frozen.
-    """
+    """Return a fitted encoder that has seen public records alone; None for None."""
     if encoder is None or isinstance(encoder, FrozenEstimator):
         return encoder
     if not get_tags(encoder).requires_fit:  # such as Normalizer
@@ -154,16 +109,7 @@ def _fit_to_zeros(encoder: Any, n_features: int) -> Any:
 
 
 def may_have_seen_private_data(given: Any, encoder: Any, X_public: Any) -> bool:
-    """Return whether an encoder may have learned from records that are not seen here.
-
-    Parameters
-    ----------
-    given : transformer or None
-        As it was passed.
-    encoder : transformer or None
-        What :func:`public_encoder` made of it.
-    X_public : array-like, DataFrame or None
-    """
+    """Return whether an encoder may have learned from records that are not seen here."""
     if encoder is None or _learns_nothing(encoder):
         return False
     fitted_here = X_public is not None and not isinstance(given, FrozenEstimator)
@@ -190,13 +136,7 @@ def trial_rows(X_public: Any, n_features: int) -> Any:
 
 
 def check_encoder(encoder: Any, rows: Any) -> int:
-    """Return how many features an encoder gives; refuse one that mixes records.
-
-    Raises
-    ------
-    ValueError
-        If rows that are encoded together give other features than each by itself.
-    """
+    """Return how many features an encoder gives; refuse one that mixes records."""
     together = encode_together(encoder, rows)
     alone = [encode_together(encoder, safe_indexing(rows, [i])) for i in range(len(together))]
     size = np.abs(together).max(initial=0.0)

@@ -76,8 +76,6 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
     other rows, and by how many there are: in one call for all records, one inserted record would
     change the features of others, and half-whitening multiplies that change.
 
-    Notes
-    -----
     **Guarantees.** The features of a record are a function of that record alone, to the last bit,
     if the encoder keeps no state between calls. Each call has the same shape. An array is copied
     to the same place in memory each time, because some kernels round by alignment.
@@ -103,17 +101,7 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
 def head_rows(
     encoder: Any, whitening: HalfWhitening | None, X: Any, *, private: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return rows in the unit ball, and which records count.
-
-    Parameters
-    ----------
-    encoder : transformer or None
-    whitening : HalfWhitening or None
-    X : array-like or DataFrame
-        Records.
-    private : bool
-        Whether each row must be a function of its own record, to the last bit.
-    """
+    """Return rows in the unit ball, and which records count."""
     if not isinstance(X, np.ndarray) or len(X) == 0:
         return _head_rows_of_slice(encoder, whitening, X, private)
     rows, counts = None, np.empty(len(X), np.bool_)

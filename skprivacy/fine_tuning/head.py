@@ -22,23 +22,7 @@ __all__ = ["Head", "HeadInput", "OneRelease", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """The public facts that a head may be chosen by.
-
-    Attributes
-    ----------
-    size : int
-        Columns of a row, the constant included.
-    n_classes : int
-    epsilon, delta : float
-    relation : str
-    n_records : int
-        How many records there are. Public, and to be looked at, except under "add_remove".
-    mechanism : str
-        Name of the noise.
-    sensitivity : Sensitivity or None
-        That of the head's weights if it was given; None to prove it.
-    noise_seed : int or None
-    """
+    """The public facts that a head may be chosen by."""
 
     size: int
     n_classes: int
@@ -60,20 +44,6 @@ class Task:
 class HeadInput:
     """Private records as a head sees them.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_samples, size)
-        In the unit ball, on a grid of 2**-16; 0 for a record that does not count.
-    counts : ndarray of shape (n_samples,)
-        What the record counts for: 1.0 or its share in its group, 0.0 if it does not count.
-    labels : ndarray of shape (n_samples,)
-        Indices of classes.
-    n_classes : int
-    groups : Groups, default=None
-        Whom each record belongs to, perhaps itself alone.
-
-    Notes
-    -----
     **Guarantees.** Shares of a group add up to 1 at most. A product of ``weighted`` rows with each
     other or with ``indicators`` is, of a record, its share or less of one that a row in the unit
     ball might have: a group adds a convex combination of what single records, and none at all, may

@@ -27,22 +27,7 @@ MINIMIZER_TOLERANCE = 1e-7  # distance to the exact minimiser
 
 
 def leave_one_out(head: OneRelease, task: Task, records: HeadInput, which: NDArray) -> Float64Array:
-    """Return the head's statistic without each of some records.
-
-    Parameters
-    ----------
-    head : OneRelease
-        Ready for the task.
-    task : Task
-    records : Records
-    which : ndarray of shape (m,)
-        Numbers of the records that are left out, one at a time.
-
-    Returns
-    -------
-    ndarray of shape (m, length)
-        Exact, private statistics. A softmax head's are within 1e-7 of the exact minimisers.
-    """
+    """Return the head's statistic without each of some records."""
     if isinstance(head, SoftmaxHead):
         loss = head.loss(task, records)
         if loss.tilt.size <= _MAX_HESSIAN_SIZE:
@@ -52,15 +37,7 @@ def leave_one_out(head: OneRelease, task: Task, records: HeadInput, which: NDArr
 
 
 def leave_one_out_minimizers(loss: LogisticLoss, which: NDArray, tolerance: float) -> Float64Array:
-    """Return the minimisers of a loss without each of some records, (m, size, n_outputs).
-
-    Parameters
-    ----------
-    loss : LogisticLoss
-    which : ndarray of shape (m,)
-    tolerance : float
-        The largest norm of a gradient.
-    """
+    """Return the minimisers of a loss without each of some records, (m, size, n_outputs)."""
     W = minimize(loss, tolerance)
     probabilities = loss.probabilities(W)
     factor = cho_factor(_hessian(loss, probabilities))

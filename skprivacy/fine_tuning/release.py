@@ -106,30 +106,7 @@ MECHANISMS: dict[str, tuple[Make, ...]] = {
 def least_noise_mechanism(
     name: str, epsilon: float, delta: float, moved: Sensitivity, size: int
 ) -> Mechanism:
-    """Return the mechanism of that name with the least noise for ``epsilon`` and ``delta``.
-
-    Parameters
-    ----------
-    name : str
-        One of ``MECHANISMS``.
-    epsilon : float
-        Above 0; infinity for no noise and no guarantee.
-    delta : float
-        0 for a pure guarantee.
-    moved : Sensitivity
-        Of the vector.
-    size : int
-        Length of the vector.
-
-    Returns
-    -------
-    Mechanism
-
-    Raises
-    ------
-    ValueError
-        If the mechanism has no guarantee with this ``delta``.
-    """
+    """Return the mechanism of that name with the least noise for ``epsilon`` and ``delta``."""
     found = [make(epsilon, delta, moved, size) for make in MECHANISMS[name]]
     able = [mechanism for mechanism in found if mechanism is not None]
     if not able:

@@ -185,13 +185,7 @@ def to_sampled(given: Any) -> SampledSensitivity | None:
 
 
 def resolve_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity | None:
-    """Return the sensitivity that a guarantee assumes, and let it say so; None if it is proved.
-
-    Raises
-    ------
-    ValueError
-        If it is sampled, and the relation is not that of the pairs.
-    """
+    """Return the sensitivity that a guarantee assumes, and let it say so; None if it is proved."""
     sampled = to_sampled(given)
     if sampled is not None:
         if relation != "replace_one":
@@ -231,11 +225,6 @@ def sample_on_private(
     """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), in L2 and L1.
 
     An estimate, computed from the records and private as they are.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two records.
     """
     if len(records.rows) < 2:
         raise ValueError("sensitivity='sampled' needs at least two records.")
@@ -248,15 +237,7 @@ def sample_on_private(
 
 
 def sample_on_public(head: OneRelease, task: Task, tables: Iterator[HeadInput]) -> Sensitivity:
-    """Return the largest movements when the last record of n is replaced, over several tables.
-
-    Parameters
-    ----------
-    head : OneRelease
-    task : Task
-    tables : iterator of Records
-        Public, independent of each other, of n + 1 records each.
-    """
+    """Return the largest movements when the last record of n is replaced, over several tables."""
     moved = []
     for records in tables:
         last = len(records.rows) - 1
@@ -284,13 +265,7 @@ def _with_sensitivity(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
 def _public_tables(
     sampler: Sampler | tuple[Any, Any], n_tables: int, size: int, random: np.random.Generator
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield public tables of ``size`` records each, no record of which is in two of them.
-
-    Raises
-    ------
-    ValueError
-        If the public table is too short, or the sampler does not draw a new table of that size.
-    """
+    """Yield public tables of ``size`` records each, no record of which is in two of them."""
     if isinstance(sampler, tuple):
         X, y = sampler[0], np.asarray(sampler[1])
         if num_samples(X) != len(y) or len(y) < n_tables * size:

@@ -54,27 +54,7 @@ def fit_on_posterior(
     n_folds: int,
     random: np.random.RandomState,
 ) -> Any:
-    """Return a clone of ``estimator`` that has learned from noisy labels.
-
-    Parameters
-    ----------
-    estimator : classifier
-        Unfitted.
-    X : records of shape (n_samples, n_features)
-    likelihood : ndarray of shape (n_samples, n_classes)
-    prior : ndarray of shape (n_samples, n_classes)
-        To begin with.
-    n_rounds : int
-        How often the posterior is taken. Each but the last gives a model, and a prior by it.
-    n_folds : int
-        A record's prior comes from a model that has not seen its own noisy label.
-    random : RandomState
-
-    Returns
-    -------
-    classifier
-        It predicts indices of classes.
-    """
+    """Return a clone of ``estimator`` that has learned from noisy labels."""
     for _ in range(n_rounds - 1):
         weights = posterior(likelihood, prior)
         scores = cross_fit_scores(estimator, X, weights, n_folds, random)
@@ -93,25 +73,7 @@ def estimate_first_prior(
     n_folds: int,
     random: np.random.RandomState,
 ) -> Floats:
-    """Return what a model of noisy labels says of the true ones.
-
-    Parameters
-    ----------
-    estimator : classifier
-    X : records of shape (n_samples, n_features)
-    named : ndarray of shape (n_samples,)
-        The class that each noisy label names.
-    true : float
-        Probability that it is the true one; all others are named alike.
-    likelihood : ndarray of shape (n_samples, n_classes)
-    n_folds : int
-    random : RandomState
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_classes)
-        Where the model gives probabilities, they are solved for those of the true classes.
-    """
+    """Return what a model of noisy labels says of the true ones."""
     k = likelihood.shape[1]
     scores = cross_fit_scores(estimator, X, np.eye(k)[named], n_folds, random)
     if not hasattr(estimator, "predict_proba"):

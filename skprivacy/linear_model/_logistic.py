@@ -27,18 +27,6 @@ class LogisticLoss:
     The rows x include their weights v, as returned by :class:`UnitBall`. In this form a record
     keeps its unweighted margin, and still has a gradient of norm at most ``||x||`` and a curvature
     of at most ``||x||**2``.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_samples, size)
-        In the unit ball.
-    targets : ndarray of shape (n_samples, n_outputs)
-        Indicators of the classes: for two classes, of the second only; otherwise of all.
-    weights : ndarray of shape (n_samples,)
-        In [0, 1]; 0 for a record that contributes nothing, whose row is 0 too.
-    ridge : float
-        Above 0.
-    tilt : ndarray of shape (size, n_outputs)
     """
 
     rows: NDArray[np.float64]
@@ -77,11 +65,6 @@ def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     the norm of the gradient decreases, which it does for a small enough step because the loss is
     strictly convex. Function values are never compared, because they lose half the digits of a
     gradient.
-
-    Raises
-    ------
-    RuntimeError
-        If the tolerance cannot be reached, because it is below the rounding error.
     """
     # The number of records may choose the threads: they change the rounding, which moves the result
     # within the tolerance, and the sensitivity counts two tolerances.

@@ -266,23 +266,7 @@ class PolynomialObjective:
 
 @dataclass(frozen=True)
 class NoisyPolynomial:
-    """A released polynomial. Anything computed from it is post-processing and costs nothing.
-
-    Attributes
-    ----------
-    linear : ndarray of shape (size, n_outputs)
-        Sums of slope times row, slopes scaled to norm 1.
-    quadratic : ndarray of shape (size, size)
-        Sum of the rows' outer products.
-    linear_std, quadratic_std : float
-        Standard deviation of the noise of each entry.
-    quadratic_norm : float
-        Typical spectral norm of the noise of ``quadratic``.
-    trace_std : float
-        Standard deviation of the noise of the trace of ``quadratic``.
-    unit : float
-        Factor of the solutions: slope bound over twice the curvature.
-    """
+    """A released polynomial. Anything computed from it is post-processing and costs nothing."""
 
     linear: NDArray[np.float64]
     quadratic: NDArray[np.float64]
@@ -295,19 +279,6 @@ class NoisyPolynomial:
     def minimize(self, alphas: ArrayLike, constant: bool = False) -> NDArray[np.float64]:
         """Return the minimisers for several strengths of regularisation.
 
-        Parameters
-        ----------
-        alphas : array-like of shape (n_alphas,)
-            1 is matched to the noise, 0 means no regularisation.
-        constant : bool, default=False
-            Whether the last column of the rows is the constant one.
-
-        Returns
-        -------
-        solutions : ndarray of shape (n_alphas, size, n_outputs)
-
-        Notes
-        -----
         A ``constant`` is solved for by itself, and the rest around it, as in an ordinary ridge
         regression, whose penalty spares the intercept: where noise dominates the features, the
         mean is predicted, not the public midpoint. The constant shrinks towards 0, the midpoint,
