@@ -66,8 +66,8 @@ self : object
     The fitted estimator.""",
     "radius": """\
 radius : float, default=None
-    L2 norm above which a record is scaled down, once every feature is scaled to [-1, 1]. Must not
-    be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
+    Records whose L2 norm exceeds ``radius``, after each feature is scaled to [-1, 1], get a weight
+    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
     "bounds_": """\
 bounds_ : tuple of two ndarrays of shape (n_features,)
     The bounds used. ``predict`` replaces a missing value by their middle.""",

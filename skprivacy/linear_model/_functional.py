@@ -1,4 +1,4 @@
-"""The release that both functional-mechanism estimators share."""
+"""Functional mechanism (Zhang et al. 2012): the release shared by classifier and regressor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FunctionalMechanism", "check_alphas"]
 
 
 class FunctionalMechanism(PrivateLinearModel):
-    """Base of estimators that release one noisy polynomial and compute all else from it."""
+    """Base of estimators that release one noisy polynomial and minimise it."""
 
     _parameter_constraints: dict = {
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -35,6 +35,7 @@ class FunctionalMechanism(PrivateLinearModel):
     ) -> None:
         """Release the noisy polynomial, the only access to the private records."""
         self._ball_ = self._unit_ball(fit, X)
+        # Zhang et al. 2012, Algorithm 1, line 1: noise for the sensitivity of the coefficients
         mechanism = self._single_mechanism(
             objective.sensitivity(
                 self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
@@ -48,7 +49,7 @@ class FunctionalMechanism(PrivateLinearModel):
 
 
 def check_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
-    """Return the regularisation strengths, (n_alphas,), after checking them."""
+    """Check the regularisation strengths and return them as an array of shape (n_alphas,)."""
     try:
         values = np.asarray(alphas, np.float64)
     except (TypeError, ValueError):

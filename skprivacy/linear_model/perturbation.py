@@ -1,4 +1,4 @@
-"""Logistic regression with noise in its objective or on its minimiser."""
+"""Logistic regression by objective or output perturbation (Chaudhuri et al. 2011)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
     "OutputPerturbationClassifier",
 ]
 
-_OPTIMISATION_NOISE_SHARE = (
-    0.01  # share of epsilon and delta for noise that hides the optimiser's error
-)
+_SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the solver's error
 
 
 @fill_docs
 class _PerturbedClassifier(PrivateLinearClassifier):
+    """Base of logistic regressions whose one release is the minimiser of a perturbed problem."""
+
     _parameter_constraints: dict = {
         **PrivateLinearClassifier._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -110,11 +110,11 @@ class _PerturbedClassifier(PrivateLinearClassifier):
 
     @abstractmethod
     def _record_shares(self, who: Groups) -> NDArray[np.float64]:
-        """Return what each record counts for; those of a group add up to 1 at most."""
+        """Return the weight of each record; the weights of a group add up to at most 1."""
 
     @abstractmethod
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
-        """Release the weights of the rows, (size, n_outputs)."""
+        """Return the released weights, of shape (size, n_outputs)."""
 
 
 def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
@@ -130,9 +130,9 @@ def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> L
 class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
-    A random linear term is added to the regularised loss, and the sum is minimised. It has little
-    effect in directions that many records determine, so of the linear classifiers this one is the
-    most accurate for a given epsilon.
+    A random linear term is added to the regularised loss, and the sum is minimised (Chaudhuri et
+    al. 2011). The term has little effect in directions that many records determine, so this is the
+    most accurate of the linear classifiers for a given epsilon.
 
     Parameters
     ----------
@@ -165,16 +165,16 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. Of each group one record takes part, drawn by secure chance: the proof needs all
-    gradients that a unit may add to lie along one direction, and those of several records do not.
-    The proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about the
-    exact minimiser. The computed one has a gradient of norm at most 1e-6, so it is within 1e-6 /
-    ridge of the exact one, and noise for twice that distance is added, at 1% of epsilon and delta.
-    "replace_one" is a removal and an addition: each gets half of epsilon. The noise in the
-    objective consists of floating-point numbers: it is not hardened against an adversary who reads
-    the lowest bits.
+    one group. One record of each group takes part, drawn by a secure generator: the proof needs all
+    gradients that a unit may add to lie along one direction, and the gradients of several records
+    do not. The proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about
+    the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it is within
+    1e-6 / ridge of the exact one. Noise for twice that distance is added, at 1% of epsilon and
+    delta. "replace_one" is a removal and an addition, and each gets half of epsilon. The noise in
+    the objective consists of floating-point numbers and is not hardened against an adversary who
+    reads the lowest bits.
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. A class without records is learned as rare. If the minimum cannot be reached within
     the tolerance, which rounding permits for up to some 10**9 records, RuntimeError is raised.
 
@@ -202,7 +202,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         return ObjectivePerturbation.arithmetic
 
     def _add_remove_target(self) -> tuple[float, float]:
-        """Return the epsilon and delta under add/remove that give those of ``relation``."""
+        """Return the epsilon and delta to spend under add/remove for the stated guarantee."""
         epsilon, delta = float(self.epsilon), float(self.delta)
         if self.relation != "replace_one" or math.isinf(epsilon):
             return epsilon, delta
@@ -216,16 +216,16 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
         epsilon, delta = self._add_remove_target()
         mechanism = ObjectivePerturbation(
-            (1.0 - _OPTIMISATION_NOISE_SHARE) * epsilon,
-            (1.0 - _OPTIMISATION_NOISE_SHARE) * delta,
+            (1.0 - _SOLVER_NOISE_SHARE) * epsilon,
+            (1.0 - _SOLVER_NOISE_SHARE) * delta,
             len(self.classes_),
             float(self.alpha),
         )
         solution = mechanism.release((rows, targets, weights), random)
         distance = 2.0 * TOLERANCE / mechanism.ridge(rows.shape[1])
         last = _additive_mechanism(
-            _OPTIMISATION_NOISE_SHARE * epsilon,
-            _OPTIMISATION_NOISE_SHARE * delta,
+            _SOLVER_NOISE_SHARE * epsilon,
+            _SOLVER_NOISE_SHARE * delta,
             distance,
             solution.size,
         )
@@ -236,8 +236,9 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 
-    This is the simplest of the private classifiers, and the one that needs the most records: the
-    noise is as large in directions that the data determines well as in the others.
+    This is the simplest of the private classifiers (Chaudhuri et al. 2011), and the one that needs
+    the most records: the noise is as large in directions that the data determines well as in all
+    others.
 
     Parameters
     ----------
@@ -269,17 +270,17 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon``-differential privacy; with a ``delta``, all that Gaussian noise
-    guarantees which has the least size for (``epsilon``, ``delta``), so that several fits add up as
-    such noise does. The unit is one record, or one group. The loss of a record of norm 1 has
-    Lipschitz constant 1 (sqrt(2) for three or more classes), and the ridge makes the objective
-    strongly convex: adding a record moves the minimiser by at most Lipschitz / ridge, replacing one
-    by twice that. The loss of each of the m records of a group counts 1 / m: their sum is a mean of
-    losses, convex and of the same Lipschitz constant, and that is all that the proof asks of what
-    is added. The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is exact on a
-    grid; rounding inside the minimisation (about 1e-12) is within that tolerance.
+    **Guarantees.** Pure ``epsilon``-differential privacy. With a ``delta``, the release is a
+    Gaussian mechanism with the least noise for (``epsilon``, ``delta``), and several fits compose
+    as Gaussian mechanisms do. The unit is one record, or one group. The loss of a record of norm 1
+    has Lipschitz constant 1 (sqrt(2) for three or more classes), and the ridge makes the objective
+    strongly convex. So adding a record moves the minimiser by at most Lipschitz / ridge, replacing
+    one by twice that. The loss of each of the m records of a group counts 1 / m. Their sum is a
+    mean of losses, which is convex and has the same Lipschitz constant; the proof needs no more.
+    The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is exact on a grid;
+    rounding inside the minimisation (about 1e-12) is within that tolerance.
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. A class without records is learned as rare.
 
     References
@@ -319,14 +320,16 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
         size = rows.shape[1] * targets.shape[1]
         lipschitz = 1.0 if targets.shape[1] == 1 else math.sqrt(2.0)
-        # What the gradient of the sum changes by: a record is one, one for another are two.
+        # Change of the gradient between neighbours: one record's, or two if one is replaced.
         changed = lipschitz * (2.0 if self.relation == "replace_one" else 1.0)
         noise = self._output_mechanism(changed, size).std
         # The noise of a weight is noise / ridge; this ridge makes it about 1 / 4 in the unit ball.
         ridge = float(self.alpha) * max(4.0 * noise, 1e-3)
+        # Chaudhuri et al. 2011, output perturbation: the minimiser moves by Lipschitz / ridge
         sensitivity = (changed + 2.0 * TOLERANCE) / ridge
         mechanism = self._output_mechanism(sensitivity, size)
         problem = LogisticLoss(
             rows, targets, weights, ridge, np.zeros((rows.shape[1], targets.shape[1]))
         )
+        # Chaudhuri et al. 2011, output perturbation: minimise, then add noise
         return mechanism.release(minimize(problem, TOLERANCE), random)

@@ -1,4 +1,4 @@
-"""Linear regression from noisy sufficient statistics, with a ridge that adapts to the data."""
+"""Linear regression by adaptive sufficient statistics perturbation (AdaSSP, Wang 2018)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from ._base import PrivateLinearRegressor
 
 __all__ = ["AdaSSPRegressor"]
 
-_FAILURE_PROBABILITY = (
-    0.05  # probability that the ridge is too small, which affects accuracy, not privacy
-)
+# Probability that the ridge is too small, which affects accuracy, not privacy.
+_FAILURE_PROBABILITY = 0.05
 
 
 @fill_docs
 class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
-    The second moments, the correlations with the target and the smallest eigenvalue, which
-    determines the ridge needed, are released with noise of one scale.
+    Three statistics are released with noise of one scale: the second moments, the products with
+    the target, and the smallest eigenvalue, which determines the ridge.
 
     Parameters
     ----------
@@ -58,22 +57,22 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     %(bounds_)s
     %(guarantee_attributes)s
     target_bounds_ : tuple of float
-        Bounds that predictions are clipped to.
+        Bounds to which predictions are clipped.
     %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. With records x in the unit ball and targets in [-1, 1], adding or removing a record
-    changes x x' by at most 1, x y by 1 and the smallest eigenvalue by 1; replacing one, by sqrt(2),
-    2 and 1 (Weyl). Each of the m records of a group counts 1 / m: what a group adds is a mean of
-    what records add, a positive semidefinite matrix of norm at most 1 and a vector of norm at most
-    1, so that all of this holds for it. They are released together by one Gaussian mechanism of
-    sensitivity sqrt(3), or sqrt(7): the noise is below that of the published split of (epsilon,
-    delta) into three. The sums are exact, the eigenvalue is exact to one part in 10**15, for which
-    the mechanism keeps a margin, and the noise is exact on a grid.
+    one group. Records x are in the unit ball and targets y in [-1, 1]. Adding or removing a record
+    changes the sum of x x' by at most 1, the sum of x y by 1 and the smallest eigenvalue by 1
+    (Weyl). Replacing a record changes them by at most sqrt(2), 2 and 1. Each of the m records of a
+    group counts 1 / m. A group thus adds a mean of records' contributions, a positive semidefinite
+    matrix of norm at most 1 and a vector of norm at most 1, and the same bounds hold. One Gaussian
+    mechanism of sensitivity sqrt(3), or sqrt(7), releases all three, with less noise than the
+    published split of (epsilon, delta) into three. The sums are exact. The eigenvalue is exact to
+    one part in 10**15, for which the mechanism keeps a margin. The noise is exact on a grid.
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. NaN targets are refused.
 
     References
@@ -149,8 +148,8 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             z = 0.0
             if math.isfinite(self.epsilon):
                 z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-            # Adding a record changes each of the three by at most 1; replacing one changes them by
-            # at most sqrt(2), 2 and 1.
+            # Adding a record changes each of the three statistics by at most 1; replacing one
+            # changes them by at most sqrt(2), 2 and 1.
             mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
             with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
                 statistics = self._private_statistics(ball, X, y, who.exact_shares())
@@ -165,18 +164,22 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         rows, weights = ball.transform(X, shares)
         target = quantize(self._scale_target(y) * weights)[:, None]
         square = exact_product(rows, rows)
+        # Wang 2018, AdaSSP: the smallest eigenvalue, the products with the target, the moments
         smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
         cross = exact_product(rows, target)[:, 0]
         return np.concatenate([[smallest], cross, square.ravel()])
 
     def _solution(self, ball: UnitBall, std: float, noisy: NDArray) -> tuple[NDArray, float]:
-        """Return the coefficients computed from noisy statistics; sets ``ridge_``."""
+        """Compute the coefficients from noisy statistics; sets ``ridge_``."""
         p = ball.size
         eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :]
         moments = moments.reshape(p, p)
-        # With probability 1 - _FAILURE, the noise of the moments has a smaller spectral norm.
+        # With probability 1 - _FAILURE_PROBABILITY, the noise of the moments has a spectral norm
+        # below spread, and the noise of the eigenvalue is below margin.
         spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE_PROBABILITY) / 2.0)
         margin = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE_PROBABILITY))
+        # Wang 2018, AdaSSP: the ridge is what the smallest eigenvalue lacks
         self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - margin))
+        # Wang 2018, AdaSSP: ridge regression on the noisy statistics
         system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
         return self._coefficients(ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0])
