@@ -1,4 +1,4 @@
-"""A student that votes have taught: what estimators of one kind of votes or another share."""
+"""Base of PATE-like classifiers: a student fitted to noisy votes on public records."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ __all__ = [
     "to_container_of",
 ]
 
-N_DRAWN = 2000  # public records that are drawn from a schema where none are given
-_N_TRIAL_RECORDS = 200  # public records on which the student is tried
+N_DRAWN = 2000  # records drawn from a schema if no public ones are given
+_N_TRIAL_RECORDS = 200  # public records on which the student is tried before anything is charged
 
 
 def _student_has(method: str) -> Any:
@@ -63,7 +63,7 @@ def _student_has(method: str) -> Any:
 
 
 class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Public records, and a student that learns from noisy labels of some of them."""
+    """Classifier that predicts by a student, fitted to noisy labels of public records."""
 
     _REMEDY = "pass real public records"
 
@@ -76,7 +76,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # the few records of a check are no ensemble
+        tags.classifier_tags.poor_score = True  # a check has too few records for an ensemble
         return tags
 
     def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray]:
@@ -99,8 +99,8 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         if given is None:
             schema = self._schema_of_records(fit, X)
             _config.warn_caller(
-                "X_public=None: queries are drawn from the schema, each column by itself. Labels "
-                f"of records that look like no real ones teach little; {self._REMEDY}.",
+                "X_public=None: queries are drawn from the schema, each column independently. They "
+                f"look like no real records, so their labels teach little; {self._REMEDY}.",
                 PrivacyWarning,
             )
             return to_container_of(X, draw_records(schema, N_DRAWN, random))
@@ -113,8 +113,8 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         n_features = public.shape[1]
         if n_features != self.n_features_in_:
             raise ValueError(
-                f"X_public has {n_features} features and X has {self.n_features_in_}. In a "
-                "pipeline public records skip the steps before, unless it is made as "
+                f"X_public has {n_features} features and X has {self.n_features_in_}. A pipeline "
+                "transforms public records only if it is made as "
                 "Pipeline(steps, transform_input=['X_public'])."
             )
         names = list(getattr(self, "feature_names_in_", []))
@@ -126,14 +126,14 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         return public
 
     def _assume_schemas(self, fit: PrivateFit) -> None:
-        """Assume that what teachers and student are told of the columns is public."""
+        """Add the assumptions of the schemas that are part of the teacher or the student."""
         for name, value in self.get_params().items():
             if name != "schema" and isinstance(value, Schema):
                 value.warn_if_unconfirmed()
                 fit.assume(*value.assumptions)
 
     def _schema_of_records(self, fit: PrivateFit, X: Any) -> Schema:
-        """Return the schema of records that are to be drawn, which are to look like ``X``."""
+        """Return the schema to draw records like those of ``X`` from."""
         schema = self.schema
         if schema is None:
             schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
@@ -152,7 +152,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
     def _calibrate_aggregator(
         self, n_queries: int, moved: int, relation: str, beside: Event | None = None
     ) -> Aggregator:
-        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
+        """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
         aggregator = GNMax() if self.aggregator is None else self.aggregator
         target = float(self.epsilon), float(self.delta)
         ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
@@ -169,11 +169,11 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         return ready
 
     def _new_student(self) -> Any:
-        """Return an unfitted student that can do what the one that is taught will be able to."""
+        """Return an unfitted student with the methods of the one that will be fitted."""
         return PropagationStudent() if self.student is None else clone(self.student)
 
     def _try_student(self, public: Any, queries: NDArray[np.intp]) -> None:
-        """Fit a student to made-up labels: what breaks it must show before labels are paid for."""
+        """Fit a student to made-up labels, so that it fails before any label is paid for."""
         if len(queries) < 2:
             return
         made_up = np.full(num_samples(public), UNANSWERED, np.int64)
@@ -201,15 +201,15 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         asks = self.aggregator is not None and self.aggregator.asks_student
         if asks and not hasattr(self._new_student(), "predict_proba"):
             raise ValueError(
-                f"student={self.student!r} has no predict_proba, by which "
-                f"aggregator={self.aggregator!r} asks it what it expects. Use a student that has "
-                "one, or another aggregator."
+                f"student={self.student!r} has no predict_proba, which "
+                f"aggregator={self.aggregator!r} needs. Use a student that has one, or another "
+                "aggregator."
             )
 
     def _make_vote_predictor(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
-        """Return what tells the votes that a student of given labels expects.
+        """Return a function from released labels to the votes that a student of them expects.
 
-        It knows public records, and labels that were released: no votes, and no private record.
+        The student sees public records and released labels: no votes, and no private record.
         """
         asked = safe_indexing(public, queries)
 
@@ -225,7 +225,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         return expected
 
     def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
-        """Return a student, a constant one where there is nothing to tell apart."""
+        """Return a fitted student; a constant one if all labels are of one class."""
         answered = np.unique(labels[labels != UNANSWERED])
         if len(answered) < 2:
             only = int(answered[0]) if len(answered) else 0
@@ -245,7 +245,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
             validate_data(self, X, skip_check_array=True, reset=False)
             return X
         rows = validate_data(self, X, reset=False)
-        # A student of a table looks for its columns by name.
+        # A student fitted to a DataFrame looks its columns up by name.
         named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
         return X if named else rows
 
@@ -260,7 +260,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         rows = self._rows(X)
         if isinstance(self.student_, DummyClassifier):
@@ -270,11 +270,12 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
 
     @_student_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probability of each class; 0 for those it has not met.
+        """Return the student's probability of each class; 0 for classes it has not seen.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -296,14 +297,14 @@ def to_container_of(X: Any, drawn: pd.DataFrame) -> Any:
 
 
 def compose_with_marginals(beside: Event | None, votes: Event) -> Event:
-    """Return what votes release, and what is released beside them."""
+    """Return the event of the votes, composed with the marginals' event if there is one."""
     return votes if beside is None else Composed((beside, votes))
 
 
 def scatter_labels(
     answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
 ) -> NDArray[np.int64]:
-    """Return the label of each public record, -1 for those without an answer."""
+    """Return the label of each public record; -1 for records without an answer."""
     labels = np.full(n_public, UNANSWERED, np.int64)
     labels[queries] = answers
     return labels

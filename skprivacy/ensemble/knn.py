@@ -1,4 +1,4 @@
-"""Private neighbours: the nearest records of a sample vote, with noise, on public records."""
+"""Private-kNN (Zhu et al. 2020): nearest private records vote on public records, with noise."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ __all__ = ["PrivateKNNClassifier"]
 
 _L2_SENSITIVITY = math.sqrt(
     2.0
-)  # a record that leaves lets the next one in: one vote more, one less
+)  # removing a neighbour admits the next: one vote less, one more  # a record that leaves lets the next one in: one vote more, one less
 
 
 @fill_docs
 class PrivateKNNClassifier(StudentClassifier):
-    """Private k nearest neighbours: no teachers, but the records themselves vote.
+    """Private-kNN classifier (Zhu et al. 2020): the nearest private records vote.
 
-    For each of a few public records a Poisson sample of the private ones is drawn. The nearest of
-    them vote with their labels, noise is added to the votes, and a student learns from the winners.
-    The sampling makes an answer cheap, and there are no parts that are too small to learn from.
-    What is near must be known publicly: distances are Euclidean, on the features as they come.
+    For each of a few public records a Poisson sample of the private records is drawn. Its nearest
+    records vote with their labels, noise is added to the votes, and a student learns from the
+    winners. Sampling makes an answer cheap, and no partition is too small to learn from. The
+    distance must be public: it is Euclidean, on the features as given.
 
     Parameters
     ----------
     student : classifier or pipeline, default=None
         As in :class:`PATEClassifier`.
     n_neighbors : int, default=100
-        How many records of the sample vote.
+        Number of records of the sample that vote.
     sampling_rate : float, default=0.2
         Probability with which each record is in the sample of a query.
     n_queries : int, default=200
-        Public records whose labels are asked for; each costs. At most as many as there are.
+        Number of public records to label; each costs privacy. More than there are means all.
     relation : {"add_remove", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
+        Neighbouring relation.
     %(epsilon)s
     delta : float, default=1e-5
         In (0, 1).
@@ -79,18 +79,18 @@ class PrivateKNNClassifier(StudentClassifier):
     noise_ : float
         Standard deviation of the noise on each count, in votes.
     labels_ : ndarray of shape (n_public,)
-        With ``keep_labels``: indices of classes, -1 for records that were not asked for.
+        With ``keep_labels``: indices of classes, -1 for records that were not queried.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, with a record as
-    the unit, or a group: of each group one record takes part, drawn by secure chance, once for all
-    queries. A record that is added to the sample replaces the last neighbour: one vote comes and
-    one goes, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism. Of
-    records that are equally far, those of the first class come first, so that which of them are
-    taken depends on no order.
+    the unit, or a group. One record of each group takes part in all queries, drawn once by a secure
+    generator. A record added to the sample replaces the last neighbour: one vote is added and one
+    removed, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism. Among
+    records at the same distance those of the first class come first, so votes do not depend on the
+    order of records.
 
     **Edge cases.** A record with NaN or infinity has no distance and never votes. A sample of fewer
     than ``n_neighbors`` records votes as a whole.
@@ -168,7 +168,7 @@ class PrivateKNNClassifier(StudentClassifier):
         X_public: Any = None,
         groups: ArrayLike | None = None,
     ) -> PrivateKNNClassifier:
-        """Let private records vote on public ones, and train a student on these.
+        """Let private records vote on public ones, and fit a student to the noisy labels.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class PrivateKNNClassifier(StudentClassifier):
                 relation=self.relation,
                 at_delta=self.delta,
                 unit=who.unit,
-                arithmetic=Gaussian.arithmetic,  # see _answers
+                arithmetic=Gaussian.arithmetic,  # see _answer_queries
             ):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
@@ -251,6 +251,7 @@ class PrivateKNNClassifier(StudentClassifier):
         mechanism = Gaussian(self.noise_ / _L2_SENSITIVITY, _L2_SENSITIVITY)
         found = []
         for query in asked:
+            # Zhu et al. 2020, Private-kNN: sample, count the neighbours' labels, noisy arg-max
             drawn = taking_part[sampler.draw(len(taking_part), random)]
             votes = _count_neighbor_votes(
                 rows[drawn], codes[drawn], query, self.n_neighbors, len(self.classes_)
@@ -262,10 +263,9 @@ class PrivateKNNClassifier(StudentClassifier):
 def _count_neighbor_votes(
     rows: NDArray, codes: NDArray, query: NDArray, n_neighbors: int, n_classes: int
 ) -> NDArray[np.int64]:
-    """Return the labels of the nearest records as counts.
+    """Count the labels of the nearest records.
 
-    A distance is summed up for each record by itself: in a product of matrices its last bits would
-    depend on the others.
+    Each distance is a separate sum: in a matrix product its last bits would depend on the others.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         distances = ((rows - query) ** 2).sum(axis=1)

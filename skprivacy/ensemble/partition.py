@@ -1,8 +1,8 @@
-"""Which teacher learns from which record, and what that says of neighbouring data sets.
+"""Partition of private records into teachers, and the neighbouring relations that it allows.
 
-A cut must be settled before the data is looked at. Cut by position, a record that is removed would
-move others to other teachers, so only data sets of one size are neighbours. Cut by a keyed hash of
-the record itself, removing one changes one teacher, and replacing one changes two.
+A partition must not depend on the data. Partitioned by position, removing a record would move
+others to other teachers, so only data sets of the same size are neighbours. Partitioned by a keyed
+hash of each record, removing a record changes one teacher, and replacing one changes two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "partition_by_index",
 ]
 
-# By partition and relation: how many teachers a neighbour changes, hence how many votes it moves.
+# Teachers that a neighbour changes, hence votes of a query that it moves, by partition and relation.
 MOVED_VOTES = {
     ("index", "zero_out"): 1,
     ("index", "replace_one"): 1,
@@ -39,12 +39,12 @@ MOVED_VOTES = {
     ("hash", "replace_one"): 2,
 }
 PARTITIONS = ("hash", "index")
-_ROWS_PER_SLICE = 4096  # that are hashed at a time
-_LARGEST_EXACT_INTEGER = 2.0**53  # up to which floats hold all integers
+_ROWS_PER_SLICE = 4096  # hashed at a time
+_LARGEST_EXACT_INTEGER = 2.0**53  # float64 holds all integers up to it
 
 
 def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
-    """Return the teacher of each of ``n`` records: parts as equal in size as can be."""
+    """Return the teacher of each record, by shuffled position; ``n`` is public."""
     teachers = np.empty(n, np.int64)
     teachers[random.permutation(n)] = np.arange(n) % n_teachers
     return teachers
@@ -54,7 +54,7 @@ def partition_by_hash(
     X: Any, y: Any, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Return the teacher of each record, drawn by a keyed hash of the record alone."""
-    key = random.bytes(32)
+    key = random.bytes(32)  # independent of the data
     parts = [X] if y is None else [X, y]
     digests = b"".join(
         hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _iterate_row_bytes(parts)
@@ -66,11 +66,11 @@ def partition_by_hash(
 def partition_by_group(
     groups: Groups, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of what its group is called.
+    """Return the teacher of each record, drawn by a keyed hash of the name of its group.
 
     **Guarantees.** All records of a group have one teacher, which depends on the group's name
-    alone: its number would depend on the others. Of equal names one is hashed, for equal ones, such
-    as one moment in two time zones, may be written in two ways.
+    alone: the group's index would depend on other groups. Equal names may differ as text, such as
+    one moment in two time zones; one of them is hashed for all.
     """
     return partition_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
 
@@ -88,11 +88,11 @@ def _slice_rows(values: Any, start: int) -> pd.DataFrame:
 
 
 def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
-    """Yield each row as bytes, the same for equal values of any numeric type.
+    """Yield each row as bytes, equal for equal values of any numeric type.
 
-    **Guarantees.** They depend on the row alone: a column that one record turns from numbers into
-    objects gives the other records what it gave them before. Numbers that differ, if only beyond
-    the precision of floats, give different bytes.
+    **Guarantees.** The bytes depend on the row alone: a record that turns a column from numbers
+    into objects leaves the bytes of the others as they were. Numbers that differ, even beyond the
+    precision of floats, give different bytes.
     """
     frame = pd.concat(frames, axis=1)
     plain = np.array([_is_plain(dtype) for dtype in frame.dtypes])
@@ -106,7 +106,7 @@ def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
                 if rest:
                     texts[i].append(f"{j}:{rest}")
     numbers += 0.0  # no -0.0
-    numbers[np.isnan(numbers)] = np.nan  # of one bit pattern
+    numbers[np.isnan(numbers)] = np.nan  # one bit pattern for all NaN
     for row, text in zip(numbers, texts, strict=True):
         yield row.tobytes() + "\x1f".join(text).encode()
 
@@ -124,7 +124,7 @@ def _may_exceed_floats(column: pd.Series) -> bool:
 
 
 def _split_number(value: Any) -> tuple[float, str]:
-    """Return a value as a float, if it is a number, and the rest of it as text."""
+    """Return a value as a float (NaN if it is not a number), and what the float loses as text."""
     value = value.item() if isinstance(value, np.generic) else value
     value = value.real if isinstance(value, complex) and value.imag == 0 else value
     if value is pd.NA:

@@ -1,4 +1,4 @@
-"""Teachers: one model a part of the private records, and their votes on public ones."""
+"""Teachers of PATE: one model for each partition of private records, and their votes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .._validation import raise_alone
 
 __all__ = ["check_teacher", "collect_votes", "count_votes"]
 
-_N_TRIAL_RECORDS = 200  # public records on which a teacher is tried
+_N_TRIAL_RECORDS = 200  # public records on which a teacher is tried before anything is charged
 
 
 def count_votes(
@@ -41,9 +41,9 @@ def count_votes(
     n_jobs: int | None = None,
     device: str = "cpu",
 ) -> NDArray[np.int64]:
-    """Return for how many teachers each query has each class.
+    """Return the number of teachers that vote for each class of each query.
 
-    **Guarantees.** So that a record moves one vote of each query at the most for each part that it
+    **Guarantees.** A record moves at most one vote of each query for each partition that it
     changes, see :func:`collect_votes`.
     """
     votes = collect_votes(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
@@ -67,13 +67,13 @@ def collect_votes(
 ) -> list[NDArray[np.int64]]:
     """Return each teacher's class of each query, as an index.
 
-    **Guarantees.** A teacher's votes depend on its own part and on public facts alone, to the last
-    bit of its arithmetic: no part's records, nor how many they are, reach another teacher. A part
-    that is empty, has one class or breaks the teacher gives votes too, and nothing is said of it.
+    **Guarantees.** A teacher's votes depend on its own partition and on public facts alone, to the
+    last bit: no records of another partition, nor their number, reach the teacher. A partition that
+    is empty, has one class or makes the teacher fail votes too, and this is not reported.
 
-    **Edge cases.** The types of columns, and the categories that a categorical one lists, must be
-    public. Beyond this are a teacher that kills its process or keeps what it learns elsewhere, and
-    a linear algebra library that rounds by where in memory an array lies.
+    **Edge cases.** The types of columns, and the categories of a categorical column, must be
+    public. Not covered are a teacher that kills its process or keeps state outside of itself, and a
+    linear algebra library whose rounding depends on memory addresses.
     """
     train = _training_function(teacher)
     order = np.argsort(parts, kind="stable")
@@ -87,7 +87,7 @@ def collect_votes(
                   i % len(classes))
             for i, (member, part, seed) in enumerate(zip(members, own_parts, seeds, strict=True))
         ]  # fmt: skip
-    # How many threads there are decides how sums round: the number of records may not choose it.
+    # The number of threads decides how sums round, so it must not depend on the records.
     with single_thread():
         votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
             delayed(_vote)(
@@ -100,17 +100,17 @@ def collect_votes(
 
 
 def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
-    """Fit a teacher to public records with made-up labels: what breaks each must show in time.
+    """Fit a teacher to public records with made-up labels, and raise if it fails.
 
-    Later an error may be due to a private record, and is not told: every teacher would vote by a
+    Later errors may be due to a private record and are not reported: all teachers would vote by a
     public rule, and nobody would know.
     """
     there = usable(device)
     if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
         raise ValueError(
-            f"device={device!r} trains teachers that are an MLPClassifier(solver='adam', "
-            f"early_stopping=False), got teacher={teacher!r}. Nothing was charged. Use "
-            "device='cpu', or transform the records before by public facts."
+            f"device={device!r} needs teacher=MLPClassifier(solver='adam', early_stopping=False), "
+            f"got {teacher!r}; nothing was charged. Use device='cpu', or transform the records "
+            "beforehand by public facts."
         )
     some = safe_indexing(public, np.arange(_N_TRIAL_RECORDS) % num_samples(public))
     made_up = classes[np.arange(_N_TRIAL_RECORDS) % 2]
@@ -155,7 +155,7 @@ def _vote(
 ) -> NDArray[np.int64]:
     """Return the class of each query, as an index, by a teacher of these records.
 
-    ``otherwise`` is the class that a teacher which cannot be trained votes for: a public one.
+    ``otherwise`` is the public vote of a teacher that cannot be trained.
     """
     n = num_samples(queries)
     present = np.unique(y)
@@ -167,7 +167,7 @@ def _vote(
         try:
             answers = np.asarray(train(teacher, X, y, classes, seed).predict(queries))
             found = np.searchsorted(classes, answers)
-        except Exception:  # whatever it is, it may be due to a private record
+        except Exception:  # any error may be due to a private record, so none is reported
             return np.full(n, otherwise, np.int64)
     if found.shape != (n,):
         return np.full(n, otherwise, np.int64)
@@ -176,14 +176,14 @@ def _vote(
 
 
 def _keep_fitted(member: Any, *_: Any) -> Any:
-    """Return a teacher that is trained already, where it could be."""
+    """Return a teacher that was trained before; raise if its partition trained none."""
     if member is None:
-        raise ValueError("This part trains no teacher.")
+        raise ValueError("This partition trains no teacher.")
     return member
 
 
 def _training_function(teacher: Any) -> Callable[..., Any]:
-    """Return how to train such a teacher: ``train(teacher, X, y, classes, seed)``."""
+    """Return the function that trains such a teacher: ``train(teacher, X, y, classes, seed)``."""
     return train_alone if is_mlp(teacher) else _fit_clone
 
 
@@ -206,10 +206,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _seed_shared_generators(seed: int) -> Iterator[None]:
-    """Seed the generators that all teachers share, and put them back.
+    """Seed the global generators for one teacher, and restore them afterwards.
 
-    A teacher may draw from them. How far those before it have drawn depends on their records, and
-    so it would with those beside it: in threads, of this fit or another, one waits for the other.
+    Otherwise a teacher that draws from them would depend on the draws of earlier teachers, hence on
+    their records. The lock does the same for teachers in other threads.
     """
     with _teacher_lock, seeded_globally(seed):
         yield

@@ -314,8 +314,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         """Check everything and do all that needs public facts alone; sets what is public."""
         if X_public is X:
             raise ValueError(
-                "X_public is X itself. Public records are those of people who are not protected; "
-                "what is learned from them is released as it is. Pass other records."
+                "X_public must not be X: public records must come from people outside the "
+                "guarantee. Pass other records."
             )
         check_order(groups, X)
         X, target = self._check_data(X, y)

@@ -20,9 +20,7 @@ __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]
 _CONSTANT = 0.35  # as in the linear models: small, because it adds to the norm and so to the noise
 FEATURE_NORM = 1.0 / math.hypot(1.0, _CONSTANT)  # of the features in a row of the unit ball
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
-_LEAST_VARIANCE_SHARE = (
-    1e-12  # share of the largest variance below which a direction does not vary in public
-)
+_LEAST_VARIANCE_SHARE = 1e-12  # of the largest variance; directions below it count as constant
 _BITS = 26  # of a centred record of norm 1, so that the product with the components is exact
 
 

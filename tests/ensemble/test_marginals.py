@@ -263,7 +263,7 @@ def test_an_infinite_epsilon_counts_without_noise():
 
 
 def drawn(noisy, n=4000):
-    return Marginals(SCHEMA, 2, 1.0, 1e-5, "add_remove").drawn(
+    return Marginals(SCHEMA, 2, 1.0, 1e-5, "add_remove").draw_records(
         np.asarray(noisy, float), n, np.random.RandomState(0)
     )
 

@@ -233,7 +233,7 @@ def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
 @pytest.mark.parametrize("passed", [lambda Z: Z, PublicRecords])
 def test_private_records_are_not_taken_for_public_ones(kind, passed):
     budget = PrivacyBudget(100.0, 1e-3)
-    with pytest.raises(ValueError, match="X_public is X itself"):
+    with pytest.raises(ValueError, match="X_public must not be X"):
         kind(classes=["ill", "well"], budget=budget).fit(X, Y, X_public=passed(X))
     assert budget.entries().empty
 

@@ -236,7 +236,7 @@ def test_an_encoder_that_mixes_records_is_refused(public):
 
 
 def test_private_records_are_not_public_records_too():
-    with pytest.raises(ValueError, match="X_public is X itself"):
+    with pytest.raises(ValueError, match="X_public must not be X"):
         tuner(PCA(8)).fit(X, Y, X_public=X)
 
 
