@@ -101,7 +101,7 @@ class VoteAnalysis:
         """
         if self.conversion == "strong":
             raise ValueError(
-                "conversion='strong' does not use votes. Use 'tight', or 'classic' as the papers do."
+                "conversion='strong' does not use votes. Use 'tight', or the papers' 'classic'."
             )
         _config.leak(
             "private_epsilon depends on the votes, hence on private data: do not publish it. "
@@ -281,7 +281,7 @@ def _check_votes(votes: ArrayLike) -> NDArray[np.float64]:
             "or more."
         )
     if not (np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))).all():
-        raise ValueError("votes must be finite whole numbers >= 0: counts, not shares of votes.")
+        raise ValueError("votes must be finite counts >= 0, whole numbers and not shares.")
     return counts
 
 

@@ -32,9 +32,8 @@ from .public_records import check_not_private, choose_queries
 
 __all__ = ["PrivateKNNClassifier"]
 
-_L2_SENSITIVITY = math.sqrt(
-    2.0
-)  # removing a neighbour admits the next: one vote less, one more  # a record that leaves lets the next one in: one vote more, one less
+# Removing a neighbour admits the next one: one vote less, one more.
+_L2_SENSITIVITY = math.sqrt(2.0)
 
 
 @fill_docs

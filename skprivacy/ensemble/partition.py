@@ -30,7 +30,7 @@ __all__ = [
     "partition_by_index",
 ]
 
-# Teachers that a neighbour changes, hence votes of a query that it moves, by partition and relation.
+# By partition and relation: teachers that a neighbour changes, hence votes of a query it moves.
 MOVED_VOTES = {
     ("index", "zero_out"): 1,
     ("index", "replace_one"): 1,

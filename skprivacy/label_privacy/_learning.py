@@ -1,8 +1,8 @@
-"""Learning from labels that were noised by a known law: all of it is post-processing.
+"""Expectation maximisation on labels with known noise: all of it is post-processing.
 
-What is known of a record's label is its likelihood: for each class, the probability of what was
-released if that class were the true one. With a prior, which a model of the features gives, it is a
-posterior; with the posterior as weights a model can be fitted, which gives a better prior.
+The likelihood of a record is, for each class, the probability of the released label if that class
+were the true one. With a prior, from a model of the features, it gives a posterior. A model fitted
+with the posterior as weights gives a better prior.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-_LEAST_PRIOR = 1e-3  # of a prior, shared by all classes: no model is certain
-_NEGLIGIBLE = 0.05  # weights below this share of a record's largest are left out
+_LEAST_PRIOR = 1e-3  # probability shared by all classes, since no model is certain
+_NEGLIGIBLE = 0.05  # weights below this share of a record's largest weight are dropped
 _INVERSE_TEMPERATURES = 2.0 ** np.arange(-3.0, 9.0, 0.5)
 
 
 def posterior(likelihood: Floats, prior: Floats) -> Floats:
     """Return the probability of each class, of shape (n_samples, n_classes)."""
-    joint: Floats = likelihood * prior
+    joint: Floats = likelihood * prior  # Malek et al. 2021, ALIBI: Bayes' rule
     return joint / joint.sum(axis=1, keepdims=True)
 
 
@@ -54,7 +54,9 @@ def fit_on_posterior(
     n_folds: int,
     random: np.random.RandomState,
 ) -> Any:
-    """Return a clone of ``estimator`` that has learned from noisy labels."""
+    """Return a clone of ``estimator`` fitted to noisy labels in rounds; it predicts indices."""
+    # Malek et al. 2021, ALIBI: alternate posterior and model; the posterior is the E step of
+    # expectation maximisation, the fit on it the M step
     for _ in range(n_rounds - 1):
         weights = posterior(likelihood, prior)
         scores = cross_fit_scores(estimator, X, weights, n_folds, random)
@@ -73,7 +75,12 @@ def estimate_first_prior(
     n_folds: int,
     random: np.random.RandomState,
 ) -> Floats:
-    """Return what a model of noisy labels says of the true ones."""
+    """Return the class probabilities of the true labels, from a cross-fitted model of noisy ones.
+
+    ``named`` holds the class of each noisy label, ``true`` the probability that it is the true one;
+    all other classes are equally probable. The model's probabilities p of noisy labels are solved
+    for those of true labels, (p - other) / (true - other).
+    """
     k = likelihood.shape[1]
     scores = cross_fit_scores(estimator, X, np.eye(k)[named], n_folds, random)
     if not hasattr(estimator, "predict_proba"):
@@ -87,10 +94,10 @@ def estimate_first_prior(
 def cross_fit_scores(
     estimator: Any, X: Any, weights: Floats, n_folds: int, random: np.random.RandomState
 ) -> Floats:
-    """Return the scores of each record's classes by a model that was fitted without it."""
+    """Return the class scores of each record, by a model that was fitted without it."""
     found = np.empty_like(weights)
     n_folds = min(n_folds, len(weights))
-    if n_folds < 2:  # a single record has no others that would tell of it
+    if n_folds < 2:  # a single record leaves none to fit a model to
         return np.zeros_like(weights)
     for others, own in KFold(n_folds, shuffle=True, random_state=random).split(weights):
         model = fit_on_weights(estimator, safe_indexing(X, others), weights[others], random)
@@ -101,8 +108,8 @@ def cross_fit_scores(
 def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
     """Return logarithms of probabilities, or else the values of a decision function.
 
-    Where a model gives no number, as some do for records that are far from all others, it tells
-    nothing: what has been released by now must not be lost.
+    NaN, which some models return for records far from all others, counts as no information: an
+    error here would lose labels that are released already.
     """
     if isinstance(model, DummyClassifier):
         X = np.zeros((num_samples(X), 1))
@@ -120,9 +127,9 @@ def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
 
 
 def fit_inverse_temperature(estimator: Any, scores: Floats, likelihood: Floats) -> float:
-    """Return what scores are multiplied by to be logarithms of probabilities.
+    """Return the factor that turns scores into logarithms of probabilities.
 
-    1 where they are; otherwise the factor that makes what was released most likely.
+    It is 1 for a model with probabilities, else the factor of highest likelihood.
     """
     if hasattr(estimator, "predict_proba"):
         return 1.0
@@ -134,14 +141,14 @@ def fit_inverse_temperature(estimator: Any, scores: Floats, likelihood: Floats) 
 
 
 def scores_to_probabilities(scores: Floats, heat: float) -> Floats:
-    """Return the probabilities that scores stand for."""
+    """Return the softmax of the scaled scores, with a floor."""
     return _floor_probabilities(softmax(heat * scores, axis=1))
 
 
 def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.RandomState) -> Any:
-    """Return a clone fitted to each record once a class, with that class's weight.
+    """Return a clone fitted to each record once per class, with the class's weight.
 
-    An estimator without sample weights gets one label a record, drawn by these weights.
+    An estimator without sample weights gets one label per record, drawn with these weights.
     """
     model, route = _seed_clone(estimator, random), _weight_parameter(estimator)
     fit_params = {}
@@ -153,14 +160,14 @@ def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.Ra
         fit_params = {route: weights[rows, labels]}
     if len(np.unique(labels)) < 2:
         return DummyClassifier(strategy="constant", constant=labels[0]).fit(labels, labels)
-    whole = len(rows) == len(weights)  # one class a record: no copy is needed
-    # Features and their number are public where labels alone are protected.
+    whole = len(rows) == len(weights)  # one class per record: no copy is needed
+    # The number of threads may depend on the number of records, which is public here.
     with one_thread(math.prod(np.shape(X))):
         return model.fit(X if whole else safe_indexing(X, rows), labels, **fit_params)
 
 
 def _seed_clone(estimator: Any, random: np.random.RandomState) -> Any:
-    """Return a clone whose seeds are drawn, where they are left open."""
+    """Return a clone, with each ``random_state`` of None replaced by a drawn seed."""
     model = clone(estimator)
     seeds = {
         name: random.randint(np.iinfo(np.int32).max)
@@ -176,7 +183,7 @@ def _floor_probabilities(values: Floats) -> Floats:
 
 
 def _weight_parameter(estimator: Any) -> str | None:
-    """Return the name under which ``fit`` takes weights of records; None if it takes none."""
+    """Return the name of the ``fit`` parameter for sample weights; None if there is none."""
     if isinstance(estimator, Pipeline):
         name, last = estimator.steps[-1]
         inner = _weight_parameter(last)

@@ -1,4 +1,4 @@
-"""PATE for labels: the records whose labels are private are the public ones that are voted on."""
+"""PATE with label privacy (Malek et al. 2021): teachers vote on the records themselves."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ from ._base import GROUPS_ARE_PUBLIC
 
 __all__ = ["LabelPATEClassifier"]
 
-_MOVED_VOTES = 1  # votes: with its features a record stays with its teacher, whatever its label
+_MOVED_VOTES = 1  # of each query: a record has the same teacher, whatever its label
 
 
 @fill_docs
 class LabelPATEClassifier(StudentClassifier):
-    """Private aggregation of teacher ensembles for labels: no public records are needed.
+    """PATE for label privacy, which needs no public records (Malek et al. 2021).
 
-    Teachers learn from parts of the records and vote on some of these very records, whose features
-    are public; a student learns from all features and the noisy winners.
+    Teachers learn from partitions of the records and vote on some of the same records, whose
+    features are public. A student learns from all features and the noisy winners.
 
     Parameters
     ----------
     teacher : classifier or pipeline, default=None
-        Is cloned and fitted on each part. ``None`` means logistic regression.
+        Classifier cloned and fitted on each partition. ``None`` means logistic regression.
     student : classifier or pipeline, default=None
         As in :class:`~skprivacy.ensemble.PATEClassifier`, with all records as the public ones.
     n_teachers : int, default=100
-        More teachers drown the noise better, and each has fewer records.
+        Number of teachers. With more teachers noise matters less, but each has fewer records.
     aggregator : Aggregator, default=None
-        How votes become labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
+        Rule that turns votes into labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
     n_queries : int, default=100
-        Records whose labels are voted on; each costs. At most as many as there are.
+        Number of records to label by vote; each costs privacy. More than there are means all.
     epsilon : float, default=1.0
-        Privacy loss of a label, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits without noise
+        **and without any guarantee**, for comparison.
     delta : float, default=1e-5
         In (0, 1).
     %(classes)s
     keep_labels : bool, default=False
-        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+        Whether to keep the noisy labels as ``labels_``. They are released anyway.
     n_jobs : int, default=None
-        Teachers trained at once, through joblib.
+        Number of teachers trained at once, through joblib.
     device : str, default="cpu"
-        Where teachers are trained that are an ``MLPClassifier(solver="adam",
-        early_stopping=False)`` and no pipeline: "cuda" trains all at once on a GPU, "auto" if there
-        is one. Others need "cpu".
+        Device that trains the teachers. "cuda" trains all of them at once on a GPU, "auto" does so
+        if there is one; both need ``MLPClassifier(solver="adam", early_stopping=False)`` without a
+        pipeline.
     random_state : int, RandomState instance or None, default=None
-        Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
+        Seed of the partition, the teachers, the student and the choice of queries, never of the
         noise.
     %(budget)s
     %(noise_seed)s
@@ -75,7 +75,7 @@ class LabelPATEClassifier(StudentClassifier):
     student_ : classifier
         The fitted student. It predicts indices of ``classes_``.
     aggregator_ : Aggregator
-        The aggregator with the noise that was used.
+        The aggregator, with the noise that was used.
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: indices of classes, -1 for records that were not voted on.
     %(guarantee_attributes)s
@@ -84,12 +84,11 @@ class LabelPATEClassifier(StudentClassifier):
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, whatever the
-    teachers do. A label, or all labels of a group, take part in one teacher, which moves one vote
-    of each query. Features are public and unprotected, and so is that a record takes part: a label
-    guarantee says nothing about membership.
+    teachers do. A label, or all labels of a group, reach one teacher, which has one vote on each
+    query. Features and membership are public and unprotected.
 
-    **Edge cases.** As of :class:`~skprivacy.ensemble.PATEClassifier`. A record that is voted on may
-    be one of its own teacher's: that costs nothing more.
+    **Edge cases.** Those of :class:`~skprivacy.ensemble.PATEClassifier`. A teacher may vote on
+    records that it learned from, at no extra cost.
 
     References
     ----------
@@ -109,7 +108,7 @@ class LabelPATEClassifier(StudentClassifier):
     True
     """
 
-    _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
+    _protects_labels = True  # and nothing else; membership attacks warn about it before a fit
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
@@ -161,17 +160,17 @@ class LabelPATEClassifier(StudentClassifier):
         self.noise_seed = noise_seed
 
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> LabelPATEClassifier:
-        """Train teachers on parts of the records, and a student on all features.
+        """Train teachers on partitions of the records, and a student on all features.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Features, which are public, as teacher and student take them.
+            Public features, in the form that teacher and student take.
         y : array-like of shape (n_samples,)
             Private labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), default=None
-            Whom each label belongs to. All records of a group go to one teacher, so that the
-            guarantee is that of all labels of a group.
+            Group of each label. All records of a group go to one teacher, so that the guarantee
+            protects all labels of a group together.
 
         Returns
         -------
@@ -208,6 +207,8 @@ class LabelPATEClassifier(StudentClassifier):
                 unit=who.unit,
                 arithmetic=self.aggregator_.arithmetic,
             ):
+                # Malek et al. 2021, PATE for labels: features are public, so the teachers can vote
+                # on the records themselves
                 parts = partition_by_index(who.n, self.n_teachers, random)[who.codes]
                 votes = count_votes(
                     teacher, X, y, parts, self.n_teachers,

@@ -1,4 +1,4 @@
-"""Labels in two stages: a model of the first tells what is worth asking in the second."""
+"""LP-2ST (Ghazi et al. 2021): label privacy in two stages, by randomised response with prior."""
 
 from __future__ import annotations
 
@@ -32,32 +32,25 @@ Codes = NDArray[np.int64]
 
 @fill_docs
 class LP2STClassifier(NoisyLabelClassifier):
-    """Any classifier, with labels that are private by randomised response with a prior.
+    """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
 
-    The labels of a part of the records are released by randomised response, and a model of them
-    tells how probable each class is for the others. These respond among their most probable classes
-    alone, as many as make a true response most probable: with fewer candidates less is lost
-    to noise. Each label is released once.
+    In the first stage, the labels of some records are released by randomised response, and a model
+    of them gives a prior for the other records. In the second stage, each of these responds among
+    its most probable classes only; their number maximises the probability of a true response. Fewer
+    candidates mean less noise. Each label is released once.
 
     Parameters
     ----------
-    estimator : classifier or pipeline, default=None
-        Is cloned and fitted to indices of classes, with a weight for each class that a record may
-        be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
-        means logistic regression on features scaled by their largest and least values.
+    %(label_estimator)s
     %(label_epsilon)s
-    n_rounds : int, default=3
-        How often the probabilities of the true labels are worked out. All rounds use the labels
-        that were released once; more cost time, not privacy.
-    n_folds : int, default=3
-        Between rounds, a record's label is judged by a model that was fitted without it.
+    %(label_rounds)s
     first : float, default=0.5
         Share of the records whose labels are released in the first stage, in (0, 1).
     %(classes)s
     keep_labels : bool, default=False
-        Whether what was released is kept as ``labels_``.
+        Whether to keep the released labels as ``labels_``.
     random_state : int, RandomState instance or None, default=None
-        Drives which records come first, the folds and the estimator's seeds, never the noise.
+        Seed of the first stage's records, the folds and the estimator, never of the noise.
     %(budget)s
     %(noise_seed)s
 
@@ -69,22 +62,19 @@ class LP2STClassifier(NoisyLabelClassifier):
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: the reported labels.
     labelled_ : ndarray of shape (n_groups,)
-        With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
-        one of each.
+        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon``-differential privacy of each label. The stages are disjoint: a
-    label is released in one of them, and what is asked in the second depends on released labels
-    and public features alone. With ``groups`` it is that of all labels of a group, of which one
-    alone is released. Features are unprotected, and so is that a record takes part: a label
-    guarantee says nothing about membership.
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label. The stages have disjoint
+    records, so a label is released once. The candidates of the second stage depend on released
+    labels and public features alone. With ``groups`` all labels of a group are protected together,
+    and one of them is released. Features and membership are public and unprotected.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. An
-    estimator that has neither probabilities nor a decision function is fitted all the same, and
-    little is gained by rounds.
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
 
     References
     ----------
@@ -143,10 +133,8 @@ class LP2STClassifier(NoisyLabelClassifier):
         self.first = first
 
     def _event(self, n_classes: int) -> Event:
-        # Of all pure mechanisms: records respond among different numbers of candidates.
-        RandomizedResponse(
-            min(self.epsilon, LARGEST_EPSILON), n_classes
-        )  # refuses what it cannot respond by
+        # The event of any pure mechanism, since the number of candidates differs between records.
+        RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), n_classes)  # checks the epsilon
         return ApproxDP(float(self.epsilon))
 
     def _release_labels(
@@ -158,8 +146,11 @@ class LP2STClassifier(NoisyLabelClassifier):
         one, two = np.sort(order[:n_first]), np.sort(order[n_first:])
         reports = np.empty(n, np.int64)
         likelihood, prior = np.empty((n, k)), np.empty((n, k))
+        # Ghazi et al. 2021, LP-2ST, first stage: randomised response
         reports[one], likelihood[one] = _respond(codes[one], k, self.epsilon, noise)
+        # Ghazi et al. 2021, LP-2ST, between the stages: a model of the reports gives the prior
         prior[one], prior[two] = self._priors(X, one, two, reports[one], likelihood[one], random)
+        # Ghazi et al. 2021, LP-2ST, second stage: RRWithPrior
         reports[two], likelihood[two] = _respond_with_prior(
             codes[two], prior[two], self.epsilon, noise
         )
@@ -169,7 +160,7 @@ class LP2STClassifier(NoisyLabelClassifier):
         self, X: Any, one: Codes, two: Codes, reports: Codes, likelihood: Floats,
         random: np.random.RandomState,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Return the probabilities of classes in both parts, by labels of the first alone."""
+        """Return the priors of both stages' records, from labels of the first stage alone."""
         base, known = self._base(X), safe_indexing(X, one)
         true = likelihood[0].max() / likelihood[0].sum()
         prior = estimate_first_prior(base, known, reports, true, likelihood, self.n_folds, random)
@@ -184,7 +175,7 @@ class LP2STClassifier(NoisyLabelClassifier):
 def _respond(
     codes: Codes, n_classes: int, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
-    """Return reports among all classes, and their likelihoods."""
+    """Return reports by randomised response among all classes, and their likelihoods."""
     mechanism = RandomizedResponse(min(epsilon, LARGEST_EPSILON), n_classes)
     reports = mechanism.release(codes, noise)
     true = mechanism.truth_probability
@@ -195,9 +186,9 @@ def _respond(
 def _respond_with_prior(
     codes: Codes, prior: Floats, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
-    """Return reports among each record's most probable classes, and their likelihoods.
+    """Return reports by RRWithPrior, and their likelihoods.
 
-    Who has one candidate reports it whatever the label: nothing is released, nothing learned.
+    A record with one candidate reports it whatever the label, so nothing is released or learned.
     """
     ranked = np.argsort(-prior, axis=1, kind="stable")
     sizes = _best_candidate_counts(np.take_along_axis(prior, ranked, axis=1), epsilon)
@@ -209,6 +200,8 @@ def _respond_with_prior(
         candidates = ranked[rows, :size]
         found = candidates == codes[rows, None]
         positions = np.where(found.any(axis=1), found.argmax(axis=1), -1)
+        # Ghazi et al. 2021, RRTop-k: randomised response among the k candidates; a label outside
+        # of them is reported as any of them, uniformly
         mechanism = RandomizedResponseAmong(min(epsilon, LARGEST_EPSILON), size)
         chosen = mechanism.release(positions, noise)
         reports[rows] = candidates[np.arange(len(rows)), chosen]
@@ -220,7 +213,12 @@ def _respond_with_prior(
 
 
 def _best_candidate_counts(ranked: Floats, epsilon: float) -> Codes:
-    """Return how many candidates make a true report most probable; ``ranked`` is descending."""
+    """Return the candidates of each record that maximise the probability of a true report.
+
+    ``ranked`` holds the prior in descending order.
+    """
+    # Ghazi et al. 2021, RRWithPrior: w_k = e^eps / (e^eps + k - 1) times the prior of the top k,
+    # and the k of largest w_k
     sizes = np.arange(1, ranked.shape[1] + 1)
     with np.errstate(over="ignore"):
         truthful = 1.0 / (1.0 + (sizes - 1) * np.exp(-min(epsilon, LARGEST_EPSILON)))
