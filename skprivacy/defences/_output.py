@@ -1,4 +1,4 @@
-"""A classifier whose probabilities are changed before anybody sees them."""
+"""Base of output defences: classifiers that change their probabilities before showing them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_p
 
 @fill_docs
 class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
-    """What output defences share. A subclass implements ``_disguised`` and perhaps ``_learn``.
+    """Base of output defences; a subclass implements ``_disguise``.
 
     Notes
     -----
-    **Guarantees.** None: the model has learned what it had learned without the defence.
-    ``claim_of`` says "no claim".
+    **Guarantees.** None: the model has learned the same as without the defence. ``claim_of`` says
+    "no claim".
 
-    **Edge cases.** ``predict`` takes the class of the largest disguised probability, so that it
-    says nothing that ``predict_proba`` does not.
+    **Edge cases.** ``predict`` takes the class of the largest disguised probability, so it reveals
+    nothing that ``predict_proba`` does not.
     """
 
     _parameter_constraints: dict[str, list[Any]] = CONSTRAINTS
@@ -47,7 +47,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         return tags
 
     def fit(self: Self, X: Any, y: ArrayLike) -> Self:
-        """Fit a clone of the classifier, and what the defence needs.
+        """Fit a clone of the classifier, and the defence.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         %(fit_returns)s
         """
         self._validate_params()
-        with undone_on_error(self):  # a model that was fitted before stays as it was
+        with undone_on_error(self):  # an error leaves an earlier fit unchanged
             self._fit_estimator(X, y)
             self.classes_ = self.estimator_.classes_
             for name in ("n_features_in_", "feature_names_in_"):
@@ -80,7 +80,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Each row adds up to 1.
+            Probabilities; each row adds up to 1.
         """
         return self._disguise(self._model_probabilities(X))
 
@@ -95,13 +95,13 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         shown = self.predict_proba(X)
         return np.asarray(self.classes_[shown.argmax(axis=1)])
 
     def _model_probabilities(self, X: Any) -> Float64Array:
-        """Return the probabilities of the model itself."""
+        """Return the unchanged probabilities of the model."""
         check_is_fitted(self, "estimator_")
         check_readable(X)
         with named_failure(self.estimator_, "asked about X"):
@@ -115,4 +115,4 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _disguise(self, proba: Float64Array) -> Float64Array:
-        """Return what is shown of probabilities of shape (n_samples, n_classes)."""
+        """Return the probabilities to show, given the model's, of shape (n_samples, n_classes)."""

@@ -1,4 +1,4 @@
-"""What "auto" stands for in a federated training: settings that follow from public facts alone."""
+"""Automatic settings of federated training, from public facts alone."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..mechanisms import analytic_noise_multiplier
 __all__ = ["resolve_auto_settings"]
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
-_BATCH = 1024  # expected: larger ones cost time, and the noise of a run is the same
-_ROUNDS_OF_PARTIES = 64  # more of them cost the parties time, and gain nothing
+_BATCH = 1024  # expected size: larger batches cost time, and the noise of a run is the same
+_ROUNDS_OF_PARTIES = 64  # more rounds cost the parties time and gain nothing
 _LARGEST_RATE = 2.0
 _NORM_OF_PARTIES = 0.4
 
@@ -19,10 +19,10 @@ _NORM_OF_PARTIES = 0.4
 def resolve_auto_settings(
     given: dict[str, Any], *, n: int, n_features: int, epsilon: float, delta: float, parties: bool
 ) -> dict[str, Any]:
-    """Return a value for each of the settings of ``given`` that is "auto".
+    """Return the settings, with a value in place of each "auto"; ``n`` is public.
 
-    As for DPSGDClassifier: the noise on a mean of clipped gradients, added up over a run, is
-    measured by n times the Gaussian-DP parameter, and training lasts as long as that allows.
+    As for DPSGDClassifier, the total noise on a mean of clipped gradients depends on n times the
+    Gaussian-DP parameter alone, which therefore determines the length of training.
     """
     signal = math.inf if math.isinf(epsilon) else n / analytic_noise_multiplier(epsilon, delta)
     time = signal / math.sqrt(n_features)

@@ -100,8 +100,8 @@ def test_steps_fall_to_zero_and_remember():
     ("wrong", "said"),
     [
         ({"sampling_rate": 0.0}, "sampling_rate=0.0 must be in"),
-        ({"of_parties": True, "sampling_rate": 0.5}, "sampling_rate=0.5 must be 1 where parties"),
-        ({"local_steps": 2}, "local_steps=2 must be 1 where records"),
+        ({"of_parties": True, "sampling_rate": 0.5}, "sampling_rate=0.5 must be 1 if parties"),
+        ({"local_steps": 2}, "local_steps=2 must be 1 if records"),
         ({"n_units": 2**25}, "n_units=33554432 must be"),
         ({"momentum": 1.0}, "momentum=1.0"),
         ({"n_untrusted": 4}, "n_untrusted=4 must be below n_parties=4"),
