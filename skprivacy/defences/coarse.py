@@ -149,7 +149,8 @@ class RoundedClassifier(OutputDefence):
 
     Notes
     -----
-    **Guarantees.** None. What is shown still tells members from others, and so do labels alone.
+    **Guarantees.** None. The shown probabilities still separate members from non-members, and so do
+    labels alone.
 
     **Edge cases.** Rounded probabilities are divided by their sum. Where all of them would be 0,
     the likeliest class gets 1. Of classes that rounding makes equal, ``predict`` takes the first.

@@ -1,4 +1,7 @@
-"""Fine-tuning on private records: a public encoder, and a head whose weights are released."""
+"""Private fine-tuning by the additive logistic mechanism (Yang, Gohari and Topcu 2022) and others.
+
+Encoding is in ``features.py``, the heads' interface in ``head.py``.
+"""
 
 from __future__ import annotations
 
@@ -47,42 +50,42 @@ __all__ = ["ALMFineTuner"]
 
 @fill_docs
 class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """A public encoder with a private head, which is noised once and then answers for ever.
+    """Fine-tuning with differential privacy: a private head on a public encoder.
 
-    The encoder is trained on public records without labels, or needs none; the head is fitted to
-    the private records' features, and its noisy weights are all that is kept of them. With
+    The encoder is trained on public records without labels, or needs no training. The head is
+    fitted to the features of the private records, and only its noisy weights are kept. With
     ``head="softmax"`` and ``mechanism="logistic"`` this is the additive logistic mechanism (ALM)
-    of Yang, Gohari and Topcu; the default is more accurate at the same guarantee.
+    of Yang, Gohari and Topcu. The default is more accurate at the same guarantee.
 
     Parameters
     ----------
     encoder : transformer, default=None
-        Maps records to features, each record by itself. Unfitted, its clone is fitted to
-        ``X_public``. A fitted one comes as ``sklearn.frozen.FrozenEstimator(encoder)``, and must
-        have seen no private record. ``None`` takes the records for features.
+        Maps records to features, each record separately. If unfitted, a clone is fitted to
+        ``X_public``. Pass a fitted encoder as ``sklearn.frozen.FrozenEstimator(encoder)``; it must
+        not have seen private records. ``None`` uses the records as features.
     head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"} or Head, \
             default="auto"
-        What is learned on the features; "dpsgd" is a network with a hidden layer. "auto" is
-        "gradient"; with ``delta=0``, or another mechanism than Gaussian noise, "prototypes"; with a
-        ``sensitivity`` that is given, "softmax".
+        Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" means
+        "softmax" with a ``sensitivity`` other than "proved", "prototypes" with ``delta=0`` or a
+        mechanism other than Gaussian noise, and "gradient" otherwise.
     mechanism : {"auto", "gaussian", "k_norm", "laplace", "logistic"}, default="auto"
-        The noise of a head that releases once. "auto" is the one with the least noise under
-        (``epsilon``, ``delta``). "logistic" has two accounts, pure from the L1 sensitivity and of
-        moments from the L2 one, and takes the smaller noise.
+        Noise of a head that releases once. "auto" is the mechanism with the least noise for
+        (``epsilon``, ``delta``). "logistic" has two analyses, pure from the L1 sensitivity and by
+        moments from the L2 sensitivity, and uses the one with less noise.
     sensitivity : "proved", "sampled", float, Sensitivity or SampledSensitivity, default="proved"
-        How far a record moves the weights of ``head="softmax"``: proved, or a number that you
-        vouch for, in L2, which the guarantee then assumes. "sampled" stands for
-        ``SampledSensitivity()``, which takes the largest movement among the private records and is
-        **an estimate, no guarantee**; with a ``sampler`` of public records it gives random
+        How far a record moves the weights of ``head="softmax"``. "proved" uses the proved bound. A
+        number is an L2 sensitivity of your own, which the guarantee then assumes. "sampled" stands
+        for ``SampledSensitivity()``, which uses the largest movement among the private records and
+        is **an estimate, not a guarantee**; with a ``sampler`` of public records it gives random
         differential privacy. Both need ``relation="replace_one"``.
     %(epsilon)s
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded; 0 for pure differential privacy.
     %(classes)s
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. Nothing depends on the number of records, so that "add_remove"
-        hides it at no cost ("dpsgd" needs a public figure for it); "replace_one" needs about twice
-        the noise.
+        Neighbouring relation. "add_remove" hides the number of records at no cost, since nothing
+        depends on it ("dpsgd" needs a public figure for it). "replace_one" needs about twice the
+        noise.
     %(budget)s
     %(noise_seed)s
 
@@ -92,11 +95,11 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     encoder_ : transformer or None
         The fitted encoder.
     whitening_ : HalfWhitening or None
-        Fitted to the features of ``X_public``, if that was given.
+        The whitening fitted to the features of ``X_public``, if given.
     head_ : Head
-        The head, with the numbers that were chosen from public facts.
+        The head, with its settings chosen from public facts.
     weights_ : ndarray of shape (n_features_out + 1, n_classes) or DPSGDClassifier
-        The released weights of the features, scaled to norm 1, and of the constant; of "dpsgd"
+        The released weights of the features, scaled to norm 1, and of the constant. For "dpsgd",
         the network.
     %(guarantee_attributes)s
     %(feature_attributes)s
@@ -104,19 +107,19 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group; each head has its own proof. Each of the m records of a group counts 1 / m in what a
-    head sums up: a group adds a mean of what records add. "dpsgd" clips the mean of their
-    gradients, see :class:`NetworkHead`. Features are centred and half-whitened by the covariance of
-    the public records, if given, and scaled to norm 1 in any case, so that the norm of what a head
-    gets is public. The exact weights live in one function call: they are neither in the fitted
-    model, nor in its pickle, nor in the frames of an error's traceback. ``fit`` encodes each record
-    in a call of its own, and whitens exactly: rounding of a record's features cannot depend on
-    other records. Predictions encode records together.
+    one group; each head has its own proof. Each of the m records of a group counts 1 / m in the
+    sums of a head, so a group adds a mean of records' contributions. "dpsgd" clips the mean of
+    their gradients, see :class:`NetworkHead`. Features are centred and half-whitened by the
+    covariance of the public records, if given, and always scaled to norm 1, so that the norm of a
+    head's input is public. The exact weights live in one function call: they are neither in the
+    fitted model, nor in its pickle, nor in the frames of an error's traceback. ``fit`` encodes each
+    record in a separate call, and whitens exactly, so the rounding of a record's features does not
+    depend on other records. Predictions encode records in one call.
 
-    **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
-    nothing, which is not reported; in predictions all classes are equally probable for it. A class
-    without records is learned as rare. An encoder of columns that are not numbers has to cope with
-    every record: one that it refuses fails the fit, which tells that it is there.
+    **Edge cases.** A record with NaN or infinity, or with features that are not finite, contributes
+    nothing, which is not reported; its predictions are equally probable for all classes. A class
+    without records is learned as rare. An encoder of columns that are not numbers must accept every
+    record: a record that it refuses makes the fit fail, which reveals the record's presence.
 
     References
     ----------
@@ -204,13 +207,11 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
             Public records of the same kind, without labels. In a cross-validation wrap them in
-            :class:`~skprivacy.ensemble.PublicRecords`, to which the encoder is fitted once, not
-            once a fold. ``None`` needs an encoder that is fitted
-            or learns nothing, and leaves features as they are but for their norm.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series. A sensitivity that is sampled
-            takes none.
+            :class:`~skprivacy.ensemble.PublicRecords`, so that the encoder is fitted once and not
+            for each fold. ``None`` needs an encoder that is fitted or has nothing to learn, and
+            changes only the norm of features.
+        %(groups)s
+            Not supported with a sampled sensitivity.
 
         Returns
         -------
@@ -245,9 +246,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     ) -> list[ALMFineTuner]:
         """Train once, and release the weights with fresh noise for each epsilon.
 
-        The numbers of the head, such as the ridge, are those for the estimator's own ``epsilon``.
-        All releases are charged together, before the data is touched; whoever sees several copies
-        knows what their composition tells.
+        The settings of the head, such as the ridge, are those for the estimator's own ``epsilon``.
+        All releases are charged as one composition, before the data is used. Publishing several
+        copies costs their composition.
 
         Parameters
         ----------
@@ -256,7 +257,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         y : array-like of shape (n_samples,)
             Their labels.
         epsilons : iterable of float
-            The privacy loss of each copy, in nats.
+            Privacy loss of each copy, in nats.
         X_public : array-like, DataFrame or PublicRecords, default=None
             As in :meth:`fit`.
         groups : array-like of shape (n_samples,), default=None
@@ -270,8 +271,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Raises
         ------
         ValueError
-            As :meth:`fit` does; and if the head trains with its noise, so that each epsilon needs
-            a training of its own.
+            As :meth:`fit` does; and if the head adds noise while it trains, so that each epsilon
+            needs its own training.
         """
         trained: ALMFineTuner = clone(self)
         with trained._private_fit() as fit:
@@ -279,8 +280,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             head = trained.head_
             if not isinstance(head, OneRelease):
                 raise ValueError(
-                    f"head={self.head!r} trains with its noise: fit one model for each epsilon, or "
-                    "use head='softmax', 'prototypes' or 'least_squares'."
+                    f"head={self.head!r} adds noise while it trains. Fit one model for each "
+                    "epsilon, or use head='softmax', 'prototypes' or 'least_squares'."
                 )
             tasks = [replace(task, epsilon=_check_epsilon(e)) for e in epsilons]
             if not tasks:
@@ -311,7 +312,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     def _prepare(
         self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any, groups: Any
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
-        """Check everything and do all that needs public facts alone; sets what is public."""
+        """Check the input, fit the encoder and choose the head, from public facts alone."""
         if X_public is X:
             raise ValueError(
                 "X_public must not be X: public records must come from people outside the "
@@ -326,11 +327,11 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         public = check_public(X_public, self.n_features_in_)
         if public is None and isinstance(X, pd.DataFrame):
             raise ValueError(
-                "X holds columns that are not numbers, and there are no public records to try the "
-                "encoder on. Pass X_public=..., a few are enough, or make numbers of them before "
-                "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
+                "X has columns that are not numbers, and no X_public to try the encoder on. Pass "
+                "a few public records, or use make_pipeline(SchemaTransformer(schema), "
+                "ALMFineTuner(...))."
             )
-        # Algorithm 1, line 1: train the base encoder, on public records alone
+        # Yang et al. 2022, Algorithm 1, line 1: train the base encoder, on public records alone
         self.encoder_, self.whitening_, width = fit_to_public(
             self.encoder, public, self.n_features_in_, fit, shared_encoders(X_public)
         )
@@ -343,8 +344,8 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         sampled = to_sampled(self.sensitivity)
         if groups is not None and sampled is not None:
             raise ValueError(
-                f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, and "
-                "groups are given. Use sensitivity='proved'."
+                f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, which "
+                "does not cover groups. Use sensitivity='proved'."
             )
         if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
@@ -367,7 +368,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         return X, target
 
     def _sample_sensitivity(self, tasks: list[Task], records: HeadInput) -> list[Task]:
-        """Return the tasks with the sensitivity that the private records show, if that is asked."""
+        """Return the tasks with the sensitivity sampled on private records, if requested."""
         sampled = to_sampled(self.sensitivity)
         if sampled is None or sampled.sampler is not None:
             return tasks
@@ -378,7 +379,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     def _public_records(self, X: Any, y: ArrayLike) -> HeadInput:
         X, labels = check_public(X, self.n_features_in_), np.asarray(y)
         if not np.isin(labels, self.classes_).all():
-            raise ValueError("sampler holds labels that are none of classes. Leave them out.")
+            raise ValueError("sampler returns labels outside of classes. Leave them out.")
         return self._records(X, np.searchsorted(self.classes_, labels))
 
     def _records(
@@ -391,9 +392,10 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         return HeadInput(rows, counts, labels, len(self.classes_), groups)
 
     def _release_weights(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
-        records = self._records(X, labels, who)  # Algorithm 1, line 2: outputs of the encoder
+        # Yang et al. 2022, Algorithm 1, line 2: outputs of the encoder
+        records = self._records(X, labels, who)
         [task] = self._sample_sensitivity([task], records)
-        # Algorithm 1, line 3: train the projection head and add noise to its weights
+        # Yang et al. 2022, Algorithm 1, line 3: train the head and add noise to its weights
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
     def _release_copies(
@@ -414,7 +416,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             X = validate_data(
                 self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
             )
-        # Algorithm 1, line 4: the noisy head on the encoder's outputs
+        # Yang et al. 2022, Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
         return self.head_.scores(rows, self.weights_)
 
@@ -444,7 +446,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         best = self._scores(X).argmax(axis=1)
         return self.classes_[best]
@@ -457,7 +459,7 @@ def _check_epsilon(epsilon: float) -> float:
 
 
 def _call_without_frames(compute: Any, *arguments: Any) -> Any:
-    """Call, and strip an error of the frames below, whose variables are exact weights."""
+    """Call, and remove the frames below from an error: their variables hold exact weights."""
     try:
         return compute(*arguments)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Features of records, and the rows of the unit ball that a head is fitted to.
+"""Encoding of records to features, and their scaling to rows in the unit ball.
 
 The features of a private record are a function of that record alone, to the last bit. Read
 :func:`encode_each` first.
@@ -34,7 +34,7 @@ from .whitening import HalfWhitening, with_constant
 
 __all__ = ["encode_each", "encode_together", "head_rows"]
 
-_LARGEST = 1e30  # finite in single precision, in which most encoders compute
+_LARGEST = 1e30  # largest absolute input: finite in single precision, which most encoders use
 
 # Each number of the output is computed from one number of the record, so that rounding depends on
 # no other record. Matched by exact type.
@@ -51,13 +51,13 @@ _NUMBER_BY_NUMBER = {
 
 
 def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
-    """Return the features of each record; NaN for a record that is not finite.
+    """Encode all records in one call; NaN for a record that is not finite.
 
-    The encoder gets all records in one call, which is fast. Rounding may then depend on the other
-    records: use it for public records and for predictions.
+    One call is fast, but rounding may depend on the other records. Use it for public records and
+    for predictions.
 
-    An encoder gets zeros in place of a record that is not finite: an error would tell that the
-    record is there.
+    The encoder gets zeros in place of a record that is not finite, because an error would reveal
+    the record's presence.
     """
     X, finite = _replace_nonfinite(encoder, X)
     if encoder is None:
@@ -70,11 +70,11 @@ def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
 
 
 def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
-    """Return the features of each record; NaN for a record that is not finite.
+    """Encode each record in a separate call; NaN for a record that is not finite.
 
-    The encoder gets one record in each call. Matrix products round a row by its place among the
-    other rows, and by how many there are: in one call for all records, one inserted record would
-    change the features of others, and half-whitening multiplies that change.
+    Matrix products round a row by its position and by the number of rows. In one call for all
+    records, an inserted record would change the features of others, and half-whitening multiplies
+    that change.
 
     **Guarantees.** The features of a record are a function of that record alone, to the last bit,
     if the encoder keeps no state between calls. Each call has the same shape. An array is copied
@@ -101,7 +101,7 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
 def head_rows(
     encoder: Any, whitening: HalfWhitening | None, X: Any, *, private: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return rows in the unit ball, and which records count."""
+    """Return rows in the unit ball, and which records count; private rows to the last bit."""
     if not isinstance(X, np.ndarray) or len(X) == 0:
         return _head_rows_of_slice(encoder, whitening, X, private)
     rows, counts = None, np.empty(len(X), np.bool_)
@@ -121,7 +121,7 @@ def _head_rows_of_slice(
 
 
 def _replace_nonfinite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
-    """Return what the encoder takes, and which records are finite."""
+    """Return the encoder's input, with zeros for records that are not finite, and a mask."""
     finite: NDArray[np.bool_] = np.ones(num_samples(X), np.bool_)
     if isinstance(X, np.ndarray):
         finite = np.asarray(np.isfinite(X).all(axis=1))
@@ -132,12 +132,12 @@ def _replace_nonfinite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
 
 
 def _as_feature_array(encoder: Any, found: Any, n: int) -> NDArray[np.float64]:
-    """Return a new array, one row after the other in memory."""
+    """Return the encoder's output as a new C-contiguous array."""
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
     if found.ndim != 2 or len(found) != n:
         raise ValueError(
-            f"encoder={encoder!r} gives an array of shape {found.shape} for {n} records; expected "
-            "one row of features for each."
+            f"encoder={encoder!r} returns shape {found.shape} for {n} records; expected one row of "
+            "features for each."
         )
     return np.array(found, dtype=np.float64, order="C")
 
@@ -173,7 +173,7 @@ def _split_steps(encoder: Any) -> tuple[Any, Any]:
 
 
 def _computes_apart(step: Any) -> bool:
-    """Return whether rounding of a record's features is known to depend on no other record."""
+    """Return whether a step is known to round each record independently of the others."""
     kind = type(step)
     if kind is FrozenEstimator:
         return _computes_apart(step.estimator)

@@ -1,8 +1,8 @@
-"""Heads without one of the records, a thousand of them for little more than the cost of one.
+"""Leave-one-out training of heads, a thousand for little more than the cost of one.
 
 Without one record the minimiser moves little. One Newton step from the minimiser with all records
-(its influence) almost reaches it, and the same factorised Hessian serves every record; a few more
-steps make it exact.
+(the influence of the record) almost reaches it, and the same factorised Hessian serves every
+record. A few more steps make it exact.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .softmax import SoftmaxHead
 __all__ = ["MINIMIZER_TOLERANCE", "leave_one_out", "leave_one_out_minimizers"]
 
 Float64Array = NDArray[np.float64]
-_RECORDS_PER_PART = 16  # records that are left out side by side: one matrix product for all of them
+_RECORDS_PER_PART = 16  # records left out in parallel, by one matrix product
 _STEPS = 25
 _MAX_HESSIAN_SIZE = 5_000  # numbers of a head up to which the Hessian is factorised: 200 MB
 MINIMIZER_TOLERANCE = 1e-7  # distance to the exact minimiser
 
 
 def leave_one_out(head: OneRelease, task: Task, records: HeadInput, which: NDArray) -> Float64Array:
-    """Return the head's statistic without each of some records."""
+    """Return the head's private statistic without each of some records, (m, length)."""
     if isinstance(head, SoftmaxHead):
         loss = head.loss(task, records)
         if loss.tilt.size <= _MAX_HESSIAN_SIZE:
@@ -55,20 +55,20 @@ def _solve_part(
     part: NDArray,
     tolerance: float,
 ) -> Float64Array:
-    """Return the minimisers without each record of ``part``, by steps of one fixed Hessian each."""
+    """Return the minimisers without each record of ``part``, by Newton steps of fixed Hessians."""
     step = _NewtonStep(loss.rows[part], probabilities[part], factor)
     residuals = (probabilities - loss.targets)[part] * loss.weights[part, None]
     own = loss.rows[part][:, :, None] * residuals[:, None, :]
     found = W - step(loss.gradient(W, probabilities) - own)
-    largest = (loss.rows @ W).max(axis=1)  # near those without a record, and of no effect
+    largest = (loss.rows @ W).max(axis=1)  # close to the largest margins; only avoids overflow
     for _ in range(_STEPS):
-        with np.errstate(over="ignore", invalid="ignore"):  # a step too far is noticed below
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is detected below
             gradients = _gradients_without(loss, found, part, largest)
         far = ~(np.linalg.norm(gradients, axis=(1, 2)) <= tolerance)  # NaN is far
         if not far.any():
             return found
         found = found - step(gradients)
-    return np.stack(  # few records, and little penalty: the Hessian changes too much
+    return np.stack(  # with few records and a small ridge the fixed Hessian may not converge
         [
             minimize(_drop_from_loss(loss, i), tolerance) if bad else one
             for i, one, bad in zip(part, found, far, strict=True)
@@ -77,7 +77,7 @@ def _solve_part(
 
 
 class _NewtonStep:
-    """Newton steps with the Hessians of which one record's part has been taken off (Woodbury)."""
+    """Newton steps with the Hessian less the contribution of one record (Woodbury identity)."""
 
     def __init__(self, rows: Float64Array, probabilities: Float64Array, factor: tuple) -> None:
         values, vectors = np.linalg.eigh(_curvatures(probabilities))
@@ -100,9 +100,9 @@ class _NewtonStep:
 def _gradients_without(
     loss: LogisticLoss, points: Float64Array, part: NDArray, largest: Float64Array
 ) -> Float64Array:
-    """Return the gradient at each point of the loss without its record, (m, size, n_outputs).
+    """Return the gradient of the loss without one record, at each point, (m, size, n_outputs).
 
-    Powers are taken relative to ``largest``, so that they do not overflow.
+    Exponents are relative to ``largest``, so that they do not overflow.
     """
     m, size, n_outputs = points.shape
     margins = (loss.rows @ points.swapaxes(0, 1).reshape(size, -1)).reshape(-1, m, n_outputs)
@@ -120,7 +120,7 @@ def _gradients_without(
 
 
 def _curvatures(probabilities: Float64Array) -> Float64Array:
-    """Return each record's second derivative by its margins, (n, n_outputs, n_outputs)."""
+    """Return each record's second derivatives in its margins, (n, n_outputs, n_outputs)."""
     if probabilities.shape[1] == 1:
         return (probabilities * (1.0 - probabilities))[:, :, None]
     outer = probabilities[:, :, None] * probabilities[:, None, :]
@@ -128,7 +128,7 @@ def _curvatures(probabilities: Float64Array) -> Float64Array:
 
 
 def _hessian(loss: LogisticLoss, probabilities: Float64Array) -> Float64Array:
-    """Return the Hessian by the flattened weights."""
+    """Return the Hessian in the flattened weights."""
     size, n_outputs = loss.tilt.shape
     curvatures = _curvatures(probabilities)
     hessian = np.empty((size, n_outputs, size, n_outputs))

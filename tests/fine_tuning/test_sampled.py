@@ -316,7 +316,10 @@ def test_each_data_set_gives_one_pair_of_n_records_that_differ_in_one():
             "same records twice",
         ),
         (SampledSensitivity(3, sampler=(PUBLIC[0][:, 1:], PUBLIC[1])), "features"),
-        (SampledSensitivity(3, sampler=(PUBLIC[0], np.full(610, "d"))), "none of classes"),
+        (
+            SampledSensitivity(3, sampler=(PUBLIC[0], np.full(610, "d"))),
+            "labels outside of classes",
+        ),
     ],
 )
 def test_samplers_that_do_not_fit_are_refused_before_the_budget_is_touched(sensitivity, told):
