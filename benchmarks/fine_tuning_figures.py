@@ -44,8 +44,8 @@ from sklearn.neural_network import MLPClassifier
 from skprivacy import attacks, load_model, save_model
 from skprivacy.datasets import fetch_adult, fetch_location30, fetch_mnist
 from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, SoftmaxHead
-from skprivacy.fine_tuning.head import Records, Task
-from skprivacy.fine_tuning.left_out import left_out
+from skprivacy.fine_tuning.head import HeadInput, Task
+from skprivacy.fine_tuning.left_out import leave_one_out
 from skprivacy.fine_tuning.whitening import with_constant
 from skprivacy.metrics import utility_loss
 from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
@@ -150,17 +150,17 @@ class PaperHead(ClassifierMixin, BaseEstimator):
         self.classes_, self.n_features_in_ = np.arange(self.n_classes), X.shape[1]
         return self
 
-    def parts(self, X: NDArray, y: NDArray) -> tuple[SoftmaxHead, Task, Records]:
+    def parts(self, X: NDArray, y: NDArray) -> tuple[SoftmaxHead, Task, HeadInput]:
         rows, counts = with_constant(X)
         task = Task(rows.shape[1], self.n_classes, 1.0, DELTA, "replace_one", len(X))
-        return SoftmaxHead(RIDGE), task, Records(rows, counts * 1.0, y, self.n_classes)
+        return SoftmaxHead(RIDGE), task, HeadInput(rows, counts * 1.0, y, self.n_classes)
 
     def distances(self, X: NDArray, y: NDArray) -> NDArray:
         """Return the differences of the weights of pairs of leave-one-out heads (Algorithm 2)."""
         head, task, records = self.parts(X, y)
         random = np.random.default_rng(0)
         pairs = [random.choice(len(X), 2, replace=False) for _ in range(N_PAIRS)]
-        found = left_out(head, task, records, np.concatenate(pairs))
+        found = leave_one_out(head, task, records, np.concatenate(pairs))
         weights = np.array([head.weights(task, one) for one in found])
         return weights[::2] - weights[1::2]
 

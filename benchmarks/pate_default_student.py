@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy.ensemble._chosen import better_student, default_students
-from skprivacy.ensemble.public_records import chosen_queries
-from skprivacy.ensemble.students import taught
+from skprivacy.ensemble._chosen import default_students, select_student
+from skprivacy.ensemble.public_records import choose_queries
+from skprivacy.ensemble.students import fit_student
 
 N_PUBLIC = 1000
 N_DRAWS = 4
@@ -64,12 +64,12 @@ def accuracies(X, y, n_labels, right, random):
     order = random.permutation(len(X))
     public, others = order[:N_PUBLIC], order[N_PUBLIC:]
     truth, n_classes = y[public], y.max() + 1
-    asked = chosen_queries(X[public], n_labels, np.random.RandomState(random.integers(1 << 31)))
+    asked = choose_queries(X[public], n_labels, np.random.RandomState(random.integers(1 << 31)))
     wrong = (truth[asked] + random.integers(1, n_classes, len(asked))) % n_classes
     labels = np.full(N_PUBLIC, -1)
     labels[asked] = np.where(random.random(len(asked)) < right, truth[asked], wrong)
-    students = [*default_students(X[public]), better_student(X[public], labels)]
-    return [taught(s, X[public], labels).score(X[others], y[others]) for s in students]
+    students = [*default_students(X[public]), select_student(X[public], labels)]
+    return [fit_student(s, X[public], labels).score(X[others], y[others]) for s in students]
 
 
 def main():

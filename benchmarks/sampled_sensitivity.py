@@ -17,27 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivacy.fine_tuning import SoftmaxHead
-from skprivacy.fine_tuning.head import Records, Task
-from skprivacy.fine_tuning.left_out import left_out
+from skprivacy.fine_tuning.head import HeadInput, Task
+from skprivacy.fine_tuning.left_out import leave_one_out
 from skprivacy.fine_tuning.whitening import with_constant
 from skprivacy.linear_model._logistic import minimize
 
 ROUNDS = 5
 
 
-def clusters(n: int, size: int, n_classes: int) -> Records:
+def clusters(n: int, size: int, n_classes: int) -> HeadInput:
     """Return records of random clusters, as the tests have them."""
     random = np.random.default_rng(0)
     labels = random.integers(n_classes, size=n)
     centres = random.normal(size=(n_classes, size))
     rows, counts = with_constant(centres[labels] + random.normal(size=(n, size)))
-    return Records(rows, counts.astype(float), labels, n_classes)
+    return HeadInput(rows, counts.astype(float), labels, n_classes)
 
 
-def retrained(head: SoftmaxHead, task: Task, records: Records, i: int, gradient: float) -> NDArray:
+def retrained(
+    head: SoftmaxHead, task: Task, records: HeadInput, i: int, gradient: float
+) -> NDArray:
     """Train from zero on a data set that does not have record i at all."""
     kept = np.delete(np.arange(len(records.rows)), i)
-    less = Records(
+    less = HeadInput(
         records.rows[kept], records.counts[kept], records.labels[kept], records.n_classes
     )
     return head.flattened(task, minimize(head.loss(task, less), gradient))
@@ -60,7 +62,7 @@ def main() -> None:
     ratios = []
     for _ in range(ROUNDS):
         started = time.process_time()
-        fast = left_out(head, task, records, which)
+        fast = leave_one_out(head, task, records, which)
         between = time.process_time()
         for i in few:
             retrained(head, task, records, i, 1e-6)

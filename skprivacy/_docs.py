@@ -115,6 +115,29 @@ Returns
 -------
 ndarray of shape (n_records,)
     Higher means member.""",
+    "radius": """\
+radius : float, default=None
+    Records whose L2 norm exceeds ``radius``, after each feature is scaled to [-1, 1], get a weight
+    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
+    "bounds_": """\
+bounds_ : tuple of two ndarrays of shape (n_features,)
+    The bounds used. ``predict`` replaces a missing value by their middle.""",
+    "label_estimator": """\
+estimator : classifier or pipeline, default=None
+    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
+    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
+    logistic regression on min-max scaled features.""",
+    "label_rounds": """\
+n_rounds : int, default=3
+    Number of times that the probabilities of the true labels are estimated. All rounds use the
+    labels released once, so more rounds cost time, not privacy.
+n_folds : int, default=3
+    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
+    fitted without it.""",
+    "label_epsilon": """\
+epsilon : float, default=1.0
+    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits to the true labels
+    **without any guarantee**, for comparison.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

@@ -98,8 +98,8 @@ def everyday(case: Case) -> list[Choice]:
 # Where records are worked on a part at a time: how many make a part.
 PARTS: dict[Any, str] = {
     bounds: "_AT_A_TIME",
-    partition: "_ROWS",
-    plan: "_AT_A_TIME",
+    partition: "_ROWS_PER_SLICE",
+    plan: "_MAX_NUMBERS_IN_MEMORY",
     perceptron_sum: "_ROWS",
     arithmetic: "_SUMMED_ROWS",
     clipped_sum: "_CHUNK",

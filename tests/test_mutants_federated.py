@@ -96,21 +96,24 @@ BUGS = {
     "overflow is not thought of": (distributed, "_ROOM", math.inf, contracts.check_sums),
     "no masks": (MECHANISM, "masks", unmasked, contracts.check_secrecy),
     "masks of two parties only": (MECHANISM, "masks", same_mask, contracts.check_secrecy),
-    "parties are not clipped": (FederatedPlan, "_factors", unclipped, contracts.check_party_replay),
+    "parties are not clipped": (
+        FederatedPlan, "_clipping_factors", unclipped, contracts.check_party_replay
+    ),
     "parties are clipped to twice the norm": (
-        FederatedPlan, "_factors", clipped_to_twice, contracts.check_party_replay
+        FederatedPlan, "_clipping_factors", clipped_to_twice, contracts.check_party_replay
     ),
     "records are not clipped": (
-        FederatedPlan, "_factors", unclipped, contracts.check_record_replay
+        FederatedPlan, "_clipping_factors", unclipped, contracts.check_record_replay
     ),
     "the records of a party are clipped": (
-        FederatedPlan, "_of_party", of_records, contracts.check_party_replay
+        FederatedPlan, "_party_contribution", of_records, contracts.check_party_replay
     ),
     "all depends on how many records there are": (
-        _parties, "_contributions", by_size(_parties._contributions), contracts.check_party_replay
+        _parties, "_party_contributions", by_size(_parties._party_contributions),
+        contracts.check_party_replay,
     ),
     "a party without records is left out": (
-        _parties, "_by_party", only_those_with_records(_parties._by_party),
+        _parties, "_group_by_party", only_those_with_records(_parties._group_by_party),
         contracts.check_party_replay,
     ),
 }  # fmt: skip

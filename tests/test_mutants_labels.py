@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skprivacy.base import PrivateFit
-from skprivacy.ensemble.partition import parts_by_hash
+from skprivacy.ensemble.partition import partition_by_hash
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LP2STClassifier,
@@ -44,7 +44,7 @@ def noised_again_in_the_second_stage(original):
 
     def released(self, X, codes, random, noise):
         labels, likelihood, prior = original(self, X, codes, random, noise)
-        _, again = stages._responses(codes, prior.shape[1], self.epsilon, noise)
+        _, again = stages._respond(codes, prior.shape[1], self.epsilon, noise)
         return labels, likelihood * again, prior
 
     return released
@@ -84,7 +84,7 @@ def hash_of_labels(original):
     """Deal records to teachers by features and label: another label changes two teachers."""
 
     def count(teacher, X, y, parts, n_teachers, *rest):
-        parts = parts_by_hash(X, y, n_teachers, np.random.RandomState(0))
+        parts = partition_by_hash(X, y, n_teachers, np.random.RandomState(0))
         return original(teacher, X, y, parts, n_teachers, *rest)
 
     return count
@@ -129,24 +129,25 @@ def of_another_relation(original):
 
 MUTANTS = {
     "label noised twice, charged once": (
-        RandomizedResponseClassifier, "_released", noised_twice, REPLAY,
+        RandomizedResponseClassifier, "_release_labels", noised_twice, REPLAY,
         "RandomizedResponseClassifier",
     ),
     "vector noised twice, charged once": (
-        ALIBIClassifier, "_released", noised_twice, REPLAY, "ALIBIClassifier",
+        ALIBIClassifier, "_release_labels", noised_twice, REPLAY, "ALIBIClassifier",
     ),
     "first part asked again": (
-        LP2STClassifier, "_released", noised_again_in_the_second_stage, REPLAY, "LP2STClassifier",
+        LP2STClassifier, "_release_labels", noised_again_in_the_second_stage, REPLAY,
+        "LP2STClassifier",
     ),
     "prior of the second part's own labels": (
-        stages, "_responses_with_prior", prior_of_clean_labels, REPLAY, "LP2STClassifier",
+        stages, "_respond_with_prior", prior_of_clean_labels, REPLAY, "LP2STClassifier",
     ),
     "bias taken off by clean class rates": (
-        RandomizedResponseClassifier, "_released", clean_class_rates, REPLAY,
+        RandomizedResponseClassifier, "_release_labels", clean_class_rates, REPLAY,
         "RandomizedResponseClassifier",
     ),
     "first model of true labels": (
-        ALIBIClassifier, "_released", clean_first_model, REPLAY, "ALIBIClassifier",
+        ALIBIClassifier, "_release_labels", clean_first_model, REPLAY, "ALIBIClassifier",
     ),
     "indicators of sensitivity 1": (
         alibi, "_SENSITIVITY", lambda original: 1.0, REPLAY, "ALIBIClassifier",

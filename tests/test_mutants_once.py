@@ -358,7 +358,7 @@ MUTANTS = {
     ),
     "centred by the data": (UnitBall, "transform", centred, REPLAY, "AdaSSPRegressor"),
     "target beyond its bounds": (
-        PrivateLinearRegressor, "_scaled_target", wide_target, REPLAY, "AdaSSPRegressor",
+        PrivateLinearRegressor, "_scale_target", wide_target, REPLAY, "AdaSSPRegressor",
     ),
     "half the sensitivity": (
         PolynomialObjective, "sensitivity", half_sensitivity, REPLAY,
@@ -405,7 +405,7 @@ MUTANTS = {
         GradientHead, "_residuals", unclipped, REPLAY, "ALMFineTuner-gradient",
     ),
     "an encoder of private records": (
-        ALMFineTuner, "_public_part", fitted_to_private_records, REPLAY,
+        ALMFineTuner, "_prepare", fitted_to_private_records, REPLAY,
         "ALMFineTuner-prototypes",
     ),
     "whitened by private records": (
@@ -416,7 +416,7 @@ MUTANTS = {
         features, "encode_each", encoded_together, REPLAY, "ALMFineTuner-rounded",
     ),
     "exact weights kept": (
-        ALMFineTuner, "_released", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",
+        ALMFineTuner, "_release_weights", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",
     ),
     "domain of the data": (
         Facts, "of", domain_of_the_data, REPLAY, "PrivateSynthesizer-independent",
@@ -463,7 +463,7 @@ MUTANTS = {
         Moments, "sensitivity", only_labels_pay, REPLAY, "DPGANSynthesizer",
     ),
     "epsilon spent twice": (
-        functional.FunctionalMechanism, "_noise", doubled_epsilon, ACCOUNTING,
+        functional.FunctionalMechanism, "_single_mechanism", doubled_epsilon, ACCOUNTING,
         "FunctionalMechanismRegressor",
     ),
 }  # fmt: skip

@@ -11,9 +11,9 @@ from skprivacy import _groups
 from skprivacy._groups import Groups
 from skprivacy.base import PrivateFit
 from skprivacy.ensemble import PATEClassifier, knn, pate
-from skprivacy.ensemble.partition import parts_by_hash
+from skprivacy.ensemble.partition import partition_by_hash
 from skprivacy.fine_tuning import alm
-from skprivacy.fine_tuning.head import Records
+from skprivacy.fine_tuning.head import HeadInput
 from skprivacy.label_privacy import _base as labels
 from skprivacy.label_privacy import pate as label_pate
 from skprivacy.linear_model import ObjectivePerturbationClassifier, _base
@@ -70,7 +70,7 @@ def says_record(original):
 
 def cut_by_record(original):
     def parts(self, X, y, who, random):
-        return parts_by_hash(X, y, self.n_teachers, random)
+        return partition_by_hash(X, y, self.n_teachers, random)
 
     return parts
 
@@ -131,18 +131,18 @@ MUTANTS = {
         Groups, "exact_shares", shares_of_the_average, REPLAY, "AdaSSPRegressor",
     ),
     "rows that are not weighted": (
-        Records, "weighted", unweighted, REPLAY, "ALMFineTuner-least-squares",
+        HeadInput, "weighted", unweighted, REPLAY, "ALMFineTuner-least-squares",
     ),
     "all records in an objective": (
-        ObjectivePerturbationClassifier, "_shares", all_records_in_an_objective, REPLAY,
+        ObjectivePerturbationClassifier, "_record_shares", all_records_in_an_objective, REPLAY,
         "ObjectivePerturbationClassifier",
     ),
     "all records vote": (knn, "protected", any_number_drawn, REPLAY, "PrivateKNNClassifier"),
     "a person with several teachers": (
-        PATEClassifier, "_parts", cut_by_record, REPLAY, "PATEClassifier",
+        PATEClassifier, "_partition", cut_by_record, REPLAY, "PATEClassifier",
     ),
     "teachers by the number of a group": (
-        pate, "parts_by_group", hashed_by_number, REPLAY, "PATEClassifier",
+        pate, "partition_by_group", hashed_by_number, REPLAY, "PATEClassifier",
     ),
     "records counted for people": (
         Columns, "__init__", rows_counted, REPLAY, "PrivateStandardScaler",

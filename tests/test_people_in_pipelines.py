@@ -166,7 +166,9 @@ def test_a_sensitivity_that_is_sampled_takes_no_groups():
     model = ALMFineTuner(
         head="softmax", sensitivity="sampled", relation="replace_one", classes=[0, 1]
     )
-    with pytest.raises(ValueError, match="by leaving out single records, and groups are given"):
+    with pytest.raises(
+        ValueError, match="by leaving out single records, which does not cover groups"
+    ):
         model.fit(X, Y, groups=PATIENT)
 
 

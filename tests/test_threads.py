@@ -30,8 +30,8 @@ from skprivacy.attacks import (  # noqa: E402
     WhiteBoxAttack,
     party_gradient,
 )
-from skprivacy.ensemble.students import taught  # noqa: E402
-from skprivacy.ensemble.teachers import votes_of_each  # noqa: E402
+from skprivacy.ensemble.students import fit_student  # noqa: E402
+from skprivacy.ensemble.teachers import collect_votes  # noqa: E402
 from skprivacy.label_privacy import RandomizedResponseClassifier  # noqa: E402
 from skprivacy.linear_model import OutputPerturbationClassifier, _logistic  # noqa: E402
 from skprivacy.model_selection._baselines import fit_baseline  # noqa: E402
@@ -91,7 +91,7 @@ def test_small_networks_take_one_thread(make):
 
 @pytest.mark.parametrize(("many", "threads"), [(1 << 23, 1), (60, 2)])
 def test_short_products_of_a_solver_take_one_thread(many, threads, monkeypatch):
-    monkeypatch.setattr(_logistic, "_MANY", many)
+    monkeypatch.setattr(_logistic, "_MIN_THREADED_SIZE", many)
     seen, gradient = set(), _logistic.LogisticLoss.gradient
 
     def watched(self, *args):
@@ -112,11 +112,11 @@ ONE = {("blas", 1), ("openmp", 1)}
 
 def teachers(X, Y):
     parts, both = np.arange(60) % 2, np.arange(2)
-    return partial(votes_of_each, LogisticRegression(), X, Y, parts, 2, X, both, both)
+    return partial(collect_votes, LogisticRegression(), X, Y, parts, 2, X, both, both)
 
 
 def student_of_votes(X, Y):
-    return partial(taught, LogisticRegression(), X, np.where(np.arange(60) < 30, Y, -1))
+    return partial(fit_student, LogisticRegression(), X, np.where(np.arange(60) < 30, Y, -1))
 
 
 def responses(X, Y):
@@ -172,7 +172,7 @@ def test_one_more_record_changes_no_other_teachers_threads():
     for n in (3, 4):
         rows = np.broadcast_to(np.int8(0), (n, 1 << 22))
         parts, labels, both = np.arange(n) // 2, np.arange(n) % 2, np.arange(2)
-        found = votes_of_each(VotesByThreads(), rows, labels, parts, 2, X, both, both)
+        found = collect_votes(VotesByThreads(), rows, labels, parts, 2, X, both, both)
         votes.append(found[0])
     np.testing.assert_array_equal(*votes)
 
@@ -181,10 +181,10 @@ def test_one_more_record_changes_no_other_teachers_threads():
 # may: the number of threads decides how sums round.
 CHOOSES_THREADS = {
     "_stacked/training.py predict_proba": "queries",
-    "ensemble/public_records.py chosen_queries": "public records",
-    "ensemble/students.py taught": "public records",
-    "ensemble/teachers.py try_teacher": "public records",
-    "label_privacy/_learning.py fitted": "features, which are public under label privacy",
+    "ensemble/public_records.py choose_queries": "public records",
+    "ensemble/students.py fit_student": "public records",
+    "ensemble/teachers.py check_teacher": "public records",
+    "label_privacy/_learning.py fit_on_weights": "features, which are public under label privacy",
     "linear_model/_logistic.py minimize": "rounding stays within the tolerance that is counted",
     "neural_network/_network.py _outputs": "predictions",
     "neural_network/_semi_supervised.py fit": "public records",

@@ -1,4 +1,7 @@
-"""Defences that change what a model says. They prove nothing; attacks show how far they help."""
+"""Output defences without a guarantee: softened, truncated or rounded probabilities, MemGuard.
+
+They prove nothing; attacks measure how much they help. Start with ``coarse.py``.
+"""
 
 from .coarse import RoundedClassifier, TemperatureClassifier, TopKClassifier
 from .memguard import MemGuardClassifier

@@ -1,4 +1,4 @@
-"""A classifier whose probabilities are changed before anybody sees them."""
+"""Base of output defences: classifiers that change their probabilities before showing them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import named_failure
 from .._data_validation import ClassifierMixin, check_readable, check_y
+from .._docs import fill_docs
 from .._sklearn import HasMethods
 from ..base import undone_on_error
 
@@ -24,16 +25,17 @@ Self = TypeVar("Self", bound="OutputDefence")
 CONSTRAINTS: dict[str, list[Any]] = {"estimator": [HasMethods(["fit", "predict_proba"])]}
 
 
+@fill_docs
 class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
-    """What output defences share. A subclass implements ``_disguised`` and perhaps ``_learn``.
+    """Base of output defences; a subclass implements ``_disguise``.
 
     Notes
     -----
-    **Guarantees.** None: the model has learned what it had learned without the defence.
-    ``claim_of`` says "no claim".
+    **Guarantees.** None: the model has learned the same as without the defence. ``claim_of`` says
+    "no claim".
 
-    **Edge cases.** ``predict`` takes the class of the largest disguised probability, so that it
-    says nothing that ``predict_proba`` does not.
+    **Edge cases.** ``predict`` takes the class of the largest disguised probability, so it reveals
+    nothing that ``predict_proba`` does not.
     """
 
     _parameter_constraints: dict[str, list[Any]] = CONSTRAINTS
@@ -45,7 +47,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         return tags
 
     def fit(self: Self, X: Any, y: ArrayLike) -> Self:
-        """Fit a clone of the classifier, and what the defence needs.
+        """Fit a clone of the classifier, and the defence.
 
         Parameters
         ----------
@@ -56,12 +58,11 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
 
         Returns
         -------
-        object
-            Itself, fitted.
+        %(fit_returns)s
         """
         self._validate_params()
-        with undone_on_error(self):  # a model that was fitted before stays as it was
-            self._learn(X, y)
+        with undone_on_error(self):  # an error leaves an earlier fit unchanged
+            self._fit_estimator(X, y)
             self.classes_ = self.estimator_.classes_
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self.estimator_, name):
@@ -79,9 +80,9 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Each row adds up to 1.
+            Probabilities; each row adds up to 1.
         """
-        return self._disguised(self._told(X))
+        return self._disguise(self._model_probabilities(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest disguised probability.
@@ -94,24 +95,24 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         shown = self.predict_proba(X)
         return np.asarray(self.classes_[shown.argmax(axis=1)])
 
-    def _told(self, X: Any) -> Float64Array:
-        """Return the probabilities of the model itself."""
+    def _model_probabilities(self, X: Any) -> Float64Array:
+        """Return the unchanged probabilities of the model."""
         check_is_fitted(self, "estimator_")
         check_readable(X)
         with named_failure(self.estimator_, "asked about X"):
             return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
 
-    def _learn(self, X: Any, y: Any) -> None:
+    def _fit_estimator(self, X: Any, y: Any) -> None:
         check_readable(X)
         check_y(y)
         with named_failure(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(X, y)
 
     @abstractmethod
-    def _disguised(self, proba: Float64Array) -> Float64Array:
-        """Return what is shown of probabilities of shape (n_samples, n_classes)."""
+    def _disguise(self, proba: Float64Array) -> Float64Array:
+        """Return the probabilities to show, given the model's, of shape (n_samples, n_classes)."""

@@ -1,4 +1,4 @@
-"""Showing less: softer, fewer or rounder probabilities."""
+"""Temperature, top-k and rounding defences (Shokri et al. 2017, section VIII)."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 
 import numpy as np
 
+from .._docs import fill_docs
 from .._validation import Interval
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
 
 __all__ = ["RoundedClassifier", "TemperatureClassifier", "TopKClassifier"]
 
 
+@fill_docs
 class TemperatureClassifier(OutputDefence):
-    """A classifier whose probabilities are softened. It proves nothing.
+    """Classifier with probabilities softened by a temperature. It proves nothing.
 
     Parameters
     ----------
     estimator : classifier with ``predict_proba``
         Cloned and fitted.
     temperature : float, default=5.0
-        What log-probabilities are divided by: 1 changes nothing, larger is softer.
+        Divisor of the log-probabilities: 1 changes nothing, larger is softer.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted clone. Whoever holds the object holds it too: share predictions only.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+        The fitted clone, unprotected. Share predictions only, not this object.
+    %(classes_)s
 
     Notes
     -----
@@ -61,32 +62,34 @@ class TemperatureClassifier(OutputDefence):
         self.estimator = estimator
         self.temperature = temperature
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
-        # relative to the largest, so that no row becomes all zeros
+    def _disguise(self, proba: Float64Array) -> Float64Array:
+        # Shokri et al. 2017, section VIII: increase the entropy of the prediction vector. Relative
+        # to the largest probability, so that no row underflows to zeros.
         softer = (proba / proba.max(axis=1, keepdims=True)) ** (1 / self.temperature)
         return np.asarray(softer / softer.sum(axis=1, keepdims=True))
 
 
+@fill_docs
 class TopKClassifier(OutputDefence):
-    """A classifier that shows the probabilities of the likeliest classes only. It proves nothing.
+    """Classifier that shows the probabilities of the k likeliest classes only. It proves nothing.
 
     Parameters
     ----------
     estimator : classifier with ``predict_proba``
         Cloned and fitted.
     k : int, default=1
-        How many probabilities are shown; the other classes share the rest equally.
+        Number of probabilities shown; the other classes share the rest equally.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted clone. Whoever holds the object holds it too: share predictions only.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+        The fitted clone, unprotected. Share predictions only, not this object.
+    %(classes_)s
 
     Notes
     -----
-    **Guarantees.** None. What is shown still tells members from others, and so do labels alone.
+    **Guarantees.** None. The shown probabilities still separate members from non-members, and so do
+    labels alone.
 
     **Edge cases.** Of equal probabilities the first classes are shown. With ``k`` of at least the
     number of classes nothing changes.
@@ -115,7 +118,8 @@ class TopKClassifier(OutputDefence):
         self.estimator = estimator
         self.k = k
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
+        # Shokri et al. 2017, section VIII: restrict the prediction vector to the top k classes
         n_hidden = proba.shape[1] - self.k
         if n_hidden <= 0:
             return proba
@@ -126,26 +130,27 @@ class TopKClassifier(OutputDefence):
         return shown
 
 
+@fill_docs
 class RoundedClassifier(OutputDefence):
-    """A classifier whose probabilities are rounded. It proves nothing.
+    """Classifier with rounded probabilities. It proves nothing.
 
     Parameters
     ----------
     estimator : classifier with ``predict_proba``
         Cloned and fitted.
     decimals : int, default=1
-        Digits that are kept.
+        Number of decimal digits to keep.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted clone. Whoever holds the object holds it too: share predictions only.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+        The fitted clone, unprotected. Share predictions only, not this object.
+    %(classes_)s
 
     Notes
     -----
-    **Guarantees.** None. What is shown still tells members from others, and so do labels alone.
+    **Guarantees.** None. The shown probabilities still separate members from non-members, and so do
+    labels alone.
 
     **Edge cases.** Rounded probabilities are divided by their sum. Where all of them would be 0,
     the likeliest class gets 1. Of classes that rounding makes equal, ``predict`` takes the first.
@@ -174,7 +179,8 @@ class RoundedClassifier(OutputDefence):
         self.estimator = estimator
         self.decimals = decimals
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
+        # Shokri et al. 2017, section VIII: coarsen the precision of the prediction vector
         rounded = proba.round(self.decimals)
         empty = rounded.sum(axis=1) == 0
         rounded[empty, proba[empty].argmax(axis=1)] = 1.0

@@ -1,4 +1,4 @@
-"""MemGuard: noise on probabilities that makes one attack, the defender's own, guess."""
+"""MemGuard (Jia et al. 2019): adversarial noise on probabilities against the defender's attack."""
 
 from __future__ import annotations
 
@@ -17,58 +17,59 @@ from sklearn.neural_network import MLPClassifier
 
 from .._clones import named_failure
 from .._data_validation import check_y, column_or_1d, indexable
+from .._docs import fill_docs
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ._output import CONSTRAINTS, Float64Array, OutputDefence
 
 __all__ = ["MemGuardClassifier"]
 
-_STEPS, _STEP = 300, 0.1  # of the search for noise: Jia et al., section 5
-_LABEL_KEPT = 10.0  # weight of the label's constraint
-_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn
-_FLOOR = 1e-12
-_DIGITS = 6  # of a prediction, by which its noise is chosen
+_STEPS, _STEP = 300, 0.1  # number and size of the search steps: Jia et al. 2019, section 5
+_LABEL_WEIGHT = 10.0  # weight of the constraint that keeps the label
+_SIZE_WEIGHTS = tuple(0.1 * 10.0**i for i in range(6))  # of the size of the noise, tried in turn
+_FLOOR = 1e-12  # least probability whose logarithm is taken
+_DIGITS = 6  # digits of a prediction on which its noise depends
 
 
+@fill_docs
 class MemGuardClassifier(OutputDefence):
-    """A classifier that adds noise to its probabilities against one kind of attack.
+    """MemGuard (Jia et al. 2019): classifier with adversarial noise on its probabilities.
 
-    It proves nothing. The defender trains an attack of its own, a network on sorted probabilities
-    of members and others, and seeks for each prediction the smallest noise at which that attack
-    has to guess and the label stays.
+    It proves nothing. The defender trains an attack, a network on sorted probabilities of members
+    and non-members. For each prediction it then searches the smallest noise that keeps the label
+    and reduces this attack to guessing.
 
     Parameters
     ----------
     estimator : classifier with ``predict_proba``
-        Cloned and fitted, on what ``held_out`` leaves.
+        Cloned, and fitted to the records that are not held out.
     distortion : float, default=1.0
-        The largest expected sum of absolute changes of a record's probabilities, from 0 to 2.
+        Largest expected sum of absolute changes of a record's probabilities, from 0 to 2.
     held_out : float, default=0.25
-        The share of the records that the classifier does not learn from: the non-members of the
+        Share of the records that the classifier does not learn from, the non-members for the
         defender's attack.
     hidden_layer_sizes : sequence of int, default=(64,)
         Hidden layers of the defender's attack.
     random_state : int, RandomState instance or None, default=None
-        Seeds the held-out records, the attack's initial weights, and the choice of the predictions
-        that are disguised, which is the same whenever a record is asked for again.
+        Seed of the held-out records, of the attack's initial weights, and of the choice of
+        predictions that get noise. A record gets the same noise each time.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted clone. Whoever holds the object holds it too: share predictions only.
+        The fitted clone, unprotected. Share predictions only, not this object.
     attack_ : MLPClassifier
         The defender's attack.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(classes_)s
 
     Notes
     -----
-    **Guarantees.** None. Labels are unchanged, and labels alone tell members from others; an attack
-    that is trained on disguised predictions sees through some of the noise.
+    **Guarantees.** None. Labels are unchanged, and labels alone separate members from non-members.
+    An attack trained on disguised predictions sees through some of the noise.
 
-    **Edge cases.** A prediction for which no noise is found is shown as it is. Training copies the
-    records that it learns from, beside what the estimator needs itself: 2.3 times their memory with
-    logistic regression.
+    **Edge cases.** A prediction for which no noise is found is shown unchanged. Fitting copies the
+    training records, in addition to the estimator's own memory: 2.3 times the memory of the records
+    with logistic regression.
 
     References
     ----------
@@ -110,7 +111,7 @@ class MemGuardClassifier(OutputDefence):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.random_state = random_state
 
-    def _learn(self, X: Any, y: Any) -> None:
+    def _fit_estimator(self, X: Any, y: Any) -> None:
         if y is None:
             raise ValueError(
                 "MemGuardClassifier requires y to be passed, but the target y is None."
@@ -134,7 +135,8 @@ class MemGuardClassifier(OutputDefence):
             np.sort(self.estimator_.predict_proba(safe_indexing(X, rows)), axis=1)
             for rows in (kept, out)
         ]
-        # As many members as others: the attack is to begin from even odds.
+        # As many members as non-members, so that the attack's prior odds are even. Jia et al. 2019
+        # train their defence classifier in the same way, on sorted probabilities.
         copies = np.resize(np.arange(len(out)), len(kept))
         member = np.repeat([1, 0], len(kept))
         self.attack_ = MLPClassifier(self.hidden_layer_sizes, random_state=seed)
@@ -145,7 +147,7 @@ class MemGuardClassifier(OutputDefence):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of the largest disguised probability.
 
-        Noise keeps the label, so it is computed only where rounding would change that.
+        Noise keeps the label, so it is computed only where rounding would change the label.
 
         Parameters
         ----------
@@ -155,45 +157,46 @@ class MemGuardClassifier(OutputDefence):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
-        proba = self._told(X)
+        proba = self._model_probabilities(X)
         label = proba.argmax(axis=1)
         unsure = label != proba.round(_DIGITS).argmax(axis=1)
         if unsure.any():
-            label[unsure] = self._disguised(proba[unsure]).argmax(axis=1)
+            label[unsure] = self._disguise(proba[unsure]).argmax(axis=1)
         return np.asarray(self.classes_[label])
 
-    def _disguised(self, proba: Float64Array) -> Float64Array:
+    def _disguise(self, proba: Float64Array) -> Float64Array:
         if proba.shape[1] < 2:
             return proba
-        # The last digits of a prediction depend on what else is asked for: the noise shall not.
+        # The last digits of a prediction depend on the other records of a call; the noise must not.
         rounded = proba.round(_DIGITS)
         noisy = _least_noise(rounded, self.attack_)
         guess, told = (np.abs(_attack_logit(p, self.attack_)[0]) for p in (noisy, proba))
         size = np.abs(noisy - rounded).sum(axis=1)
         helps = (size > 0) & (guess <= told)
+        # Jia et al. 2019, phase II: add the noise with the probability that meets the distortion
         chance = np.minimum(1.0, self.distortion / np.maximum(size, _FLOOR))
         chosen = helps & (_coins(rounded, self._key) < chance)
         return np.where(chosen[:, None], noisy, proba)
 
 
 def _least_noise(proba: Float64Array, attack: MLPClassifier) -> Float64Array:
-    """Return the probabilities at which the attack has to guess, with the least change found.
+    """Return the least-changed probabilities on which the attack guesses, for all records.
 
-    The search of Jia et al., algorithm 1, for all records at once.
+    It is the search of Jia et al. 2019, Algorithm 1 (phase I).
     """
     start = np.log(np.maximum(proba, _FLOOR))
     label = proba.argmax(axis=1)
-    wanted = -np.sign(_attack_logit(proba, attack)[0])  # the sign of a wrong guess
+    wanted = -np.sign(_attack_logit(proba, attack)[0])  # the sign of the opposite guess
     best = proba.copy()
     open_rows = np.arange(len(proba))
-    for weight in _WEIGHTS:
+    for weight in _SIZE_WEIGHTS:
         found = _search(start[open_rows], proba[open_rows], label[open_rows],
                         wanted[open_rows], weight, attack)  # fmt: skip
         solved = _is_solved(found, label[open_rows], wanted[open_rows], attack)
         best[open_rows[solved]] = found[solved]
-        open_rows = open_rows[solved]  # a heavier weight is tried where the lighter one did
+        open_rows = open_rows[solved]  # a larger weight is tried where the smaller one succeeded
         if not len(open_rows):
             break
     return best
@@ -207,7 +210,7 @@ def _search(
     weight: float,
     attack: MLPClassifier,
 ) -> Float64Array:
-    """Walk down from each record's log-probabilities until its guess turns; return the ends."""
+    """Descend from each record's log-probabilities until the attack's guess flips."""
     logits = start.copy()
     moving = np.arange(len(start))
     for _ in range(_STEPS):
@@ -217,22 +220,24 @@ def _search(
             break
         shown = _softmax(logits[moving])
         logit, slope = _attack_logit(shown, attack)
+        # Jia et al. 2019: the gradient of L1 + c2 L2 + c3 L3, that is of the attack's confidence
+        # (L1), of the lead of another label (L2) and of the size of the noise (L3)
         of_shown = np.sign(logit)[:, None] * slope + weight * np.sign(shown - proba[moving])
         gradient = shown * (of_shown - (of_shown * shown).sum(axis=1, keepdims=True))
-        gradient += _LABEL_KEPT * _slope_of_label(logits[moving], label[moving])
+        gradient += _LABEL_WEIGHT * _slope_of_label(logits[moving], label[moving])
         length = np.linalg.norm(gradient, axis=1, keepdims=True)
         logits[moving] -= _STEP * gradient / np.maximum(length, _FLOOR)
     return _softmax(logits)
 
 
 def _is_solved(shown: Float64Array, label: Any, wanted: Float64Array, attack: Any) -> Any:
-    """Tell where the label is kept and the attack's guess has turned."""
+    """Return where the label is kept and the attack's guess has flipped."""
     turned = _attack_logit(shown, attack)[0] * wanted >= 0
     return (shown.argmax(axis=1) == label) & turned
 
 
 def _slope_of_label(logits: Float64Array, label: Any) -> Float64Array:
-    """Return the gradient of how far the best other class is above the label."""
+    """Return the gradient of the best other class's lead over the label."""
     rows = np.arange(len(label))
     others = logits.copy()
     others[rows, label] = -np.inf
@@ -269,7 +274,7 @@ def _softmax(logits: Float64Array) -> Float64Array:
 
 
 def _coins(proba: Float64Array, key: bytes) -> Float64Array:
-    """Return numbers from 0 to 1, each a function of the key and of its row."""
+    """Return a number in [0, 1) for each row, a keyed hash of it."""
     rows = proba + 0.0  # no negative zeros
     digests = [hashlib.blake2b(row.tobytes(), key=key, digest_size=8).digest() for row in rows]
     return np.frombuffer(b"".join(digests), "<u8") / 2.0**64

@@ -1,4 +1,4 @@
-"""Plots in the style of scikit-learn: ``from_...`` computes and draws, ``plot`` draws again."""
+"""Display objects as in scikit-learn: ``from_...`` computes and draws, ``plot`` draws again."""
 
 from .membership_roc import MembershipRocDisplay
 from .privacy_utility import PrivacyUtilityDisplay

@@ -1,4 +1,4 @@
-"""The ROC curve of membership attacks, on logarithmic axes that show low false positive rates."""
+"""ROC curve of a membership attack, on logarithmic axes that show low false positive rates."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class MembershipRocDisplay:
     fpr, tpr : ndarray of shape (n_points,)
         The curve, by decreasing threshold.
     n_in, n_out : int
-        Numbers of members and non-members it is computed from.
+        Numbers of members and non-members from which it is computed.
     alpha : float, default=0.05
-        Error probability of the confidence band, at each single point.
+        Error probability of the confidence band, at each point.
     name : str, default=None
         Label of the curve.
     bound : callable, default=None
@@ -88,7 +88,7 @@ class MembershipRocDisplay:
         ax : matplotlib Axes, default=None
             None makes a new figure.
         bound : callable or PrivacyGuarantee, default=None
-            Drawn as the limit that the guarantee sets for every attack.
+            Limit that a guarantee sets for every attack, drawn as a line.
         **kwargs
             Passed to matplotlib's ``plot`` for the curve.
         """
@@ -138,7 +138,7 @@ class MembershipRocDisplay:
         ax : matplotlib Axes, default=None
             None makes a new figure.
         bound : callable or PrivacyGuarantee, default=None
-            Drawn as the limit that the guarantee sets for every attack.
+            Limit that a guarantee sets for every attack, drawn as a line.
         **kwargs : dict
             Passed to matplotlib's ``plot`` for the curve.
 
@@ -187,7 +187,7 @@ class MembershipRocDisplay:
 
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
-        least = 0.5 / self.n_out  # stands for zero, which a log axis cannot show
+        least = 0.5 / self.n_out  # replaces zero, which a log axis cannot show
         fpr, tpr = np.maximum(self.fpr, least), np.maximum(self.tpr, 0.5 / self.n_in)
         low, high = clopper_pearson(np.rint(self.tpr * self.n_in), self.n_in, self.alpha)
         name = self.name if name is None else name

@@ -1,4 +1,4 @@
-"""The privacy-utility curve: utility and attack success over epsilon."""
+"""Privacy-utility curve: utility and attack success over epsilon."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LEVELS = (
     ("#b9770e", (0, (5, 1.5, 1, 1.5))),
     (PLAIN, (0, (8, 3))),
 )
-_UNDER_AXIS = 0.55  # inches, below the numbers and the name of the axis
-_IN_A_CORNER = 3  # entries of a legend that leave room for what is drawn
-_WIDE = 6.0  # inches, for two columns of a legend
+_UNDER_AXIS = 0.55  # inches below the axis, under its numbers and its name
+_IN_A_CORNER = 3  # largest number of legend entries that fit into a corner of the panel
+_WIDE = 6.0  # inches of figure width from which a legend has two columns
 
 
 class PrivacyUtilityDisplay:
@@ -34,7 +34,7 @@ class PrivacyUtilityDisplay:
     Parameters
     ----------
     epsilons : array-like of shape (n_candidates,)
-        The privacy levels; infinity is drawn as the level without privacy.
+        Privacy levels. Infinity is drawn as a horizontal line, "without privacy".
     utility, utility_std : array-like of shape (n_candidates,)
         Mean test score and its standard deviation over splits.
     attack_auc, attack_auc_std : array-like of shape (n_candidates,)
@@ -46,9 +46,9 @@ class PrivacyUtilityDisplay:
     attack_name : str, default="attack"
         Name of the attack.
     baselines : dict of float, default=None
-        The utility of models without protection, by their names: horizontal lines.
+        Utility of unprotected models by name, drawn as horizontal lines.
     models : sequence of str of length n_candidates, default=None
-        The model of each candidate, where there are several: a curve for each.
+        Model of each candidate, if there are several. Each model gets its own curve.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         sweep : fitted PrivacySweepCV
-            What is plotted.
+            The fitted search.
         axes : sequence of two matplotlib Axes, default=None
             None makes a new figure.
         """
@@ -161,7 +161,7 @@ class PrivacyUtilityDisplay:
         for (name, level), (color, dashes) in zip(
             self.baselines.items(), cycle(_LEVELS), strict=False
         ):
-            if np.isnan(level):  # its scorer has failed
+            if np.isnan(level):  # the scorer failed
                 continue
             label = without_mathtext(name)
             above.axhline(level, color=color, linestyle=dashes, linewidth=1.2, label=label)
@@ -186,7 +186,7 @@ class PrivacyUtilityDisplay:
         return self
 
     def _legend_under(self, ax: Any, inches: float) -> None:
-        """Put the legend under the axis, where it covers no line."""
+        """Place the legend under the axis, where it covers no line."""
         from matplotlib.transforms import ScaledTranslation
 
         lower = ScaledTranslation(0, -inches, self.figure_.dpi_scale_trans)
@@ -216,7 +216,7 @@ class PrivacyUtilityDisplay:
         drawn = self._private & np.isfinite(bound)
         seen = np.min(bound, where=drawn, initial=np.inf) <= top
         label = "ceiling set by the guarantee" + ("" if seen else ": above this range")
-        for of_model, _, color in self._each("black"):
+        for of_model, _, color in self._iterate_models("black"):
             shown = of_model & self._private
             if np.isfinite(self.attack_auc_bound[shown]).any():
                 ax.plot(
@@ -227,22 +227,22 @@ class PrivacyUtilityDisplay:
                     linestyle="-.",
                     label=label,
                 )
-                label = "_"  # one for all of them
+                label = "_"  # one legend entry for all models
         ax.set_ylabel("Attack AUC")
 
     @property
     def _private(self) -> np.ndarray:
         return np.isfinite(self.epsilons)
 
-    def _each(self, color: str) -> Iterator[tuple[np.ndarray, str, str]]:
-        """Yield the candidates, the name and the color of each model; ``color`` if it is alone."""
+    def _iterate_models(self, color: str) -> Iterator[tuple[np.ndarray, str, str]]:
+        """Yield candidates, name and color of each model; a single model has ``color``."""
         names = list(dict.fromkeys(self.models.tolist()))
         colors = [color] if len(names) == 1 else cycle(_MODELS)
         for name, own in zip(sorted(names), colors, strict=False):
             yield self.models == name, without_mathtext(name), own
 
     def _curve(self, ax: Any, mean: Any, std: Any, color: str, label: str) -> None:
-        for of_model, name, own in self._each(color):
+        for of_model, name, own in self._iterate_models(color):
             private, free = of_model & self._private, of_model & ~self._private
             if private.any():
                 ax.errorbar(

@@ -1,4 +1,8 @@
-"""Private models made of many that vote: PATE, its aggregators and its students."""
+"""Private aggregation of votes: PATE, Private-kNN, aggregators, students and vote analysis.
+
+Start with ``pate.py``. Then ``partition.py`` and ``teachers.py`` (votes), ``aggregators.py`` and
+``interactive.py`` (noisy labels), ``students.py`` (what is released), ``knn.py``, ``analysis.py``.
+"""
 
 from ..mechanisms.sanitised import SanitisedCost, sanitised_cost
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax

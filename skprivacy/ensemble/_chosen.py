@@ -1,4 +1,4 @@
-"""The student where none is given: the one of two that tells the released labels better."""
+"""Default student of PATE: cross-validated choice between two, on released labels."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from .._sklearn import num_samples, safe_indexing
 from .._validation import all_numbers
 from .aggregators import UNANSWERED
-from .students import PropagationStudent, taught
+from .students import PropagationStudent, fit_student
 
-__all__ = ["better_student", "default_students"]
+__all__ = ["default_students", "select_student"]
 
 _FOLDS = 5
-_COMPARED = 2000  # records on which students are compared; the graph grows with their square
+# Records on which students are compared: the graph grows with the square of their number.
+_MAX_COMPARED_RECORDS = 2000
 
 
 def default_students(public: Any) -> list[Any]:
-    """Return two unfitted students for public records, the one to prefer first.
+    """Return two unfitted students for public records, the preferred one first.
 
-    Where neighbours share a class nothing beats the graph, and where they do not it may find one
-    class alone. No public number, such as that of the columns, tells which it is.
+    The graph is the most accurate where neighbours share a class, but elsewhere it may predict a
+    single class. No public figure, such as the number of columns, tells the two cases apart.
 
-    **Guarantees.** What they know of ranges and categories they have from public records alone.
+    **Guarantees.** Ranges and categories come from public records alone.
 
-    **Edge cases.** Columns that are not numbers become indicators of the values that occur.
+    **Edge cases.** Columns that are not numbers are one-hot encoded.
     """
     scale = MinMaxScaler()
     tabular = isinstance(public, pd.DataFrame) and not all_numbers(public)
@@ -48,18 +49,18 @@ def default_students(public: Any) -> list[Any]:
     ]
 
 
-def better_student(public: Any, labels: NDArray[np.int64]) -> Any:
-    """Return the unfitted default student that better predicts labels that it was not taught.
+def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
+    """Return the unfitted default student with the better cross-validated accuracy.
 
-    **Guarantees.** It sees public records and released labels, so that the choice costs nothing.
+    **Guarantees.** The choice sees only public records and released labels, so it costs no privacy.
     It draws no random numbers.
 
-    **Edge cases.** Folds whose other labels are all of one class have no say. The first student is
-    taken in a tie.
+    **Edge cases.** A fold is skipped if all other labels are of one class. A tie goes to the first
+    student.
     """
     answered = np.flatnonzero(labels != UNANSWERED)
     n = num_samples(public)
-    spread = np.linspace(0, n - 1, min(n, _COMPARED)).astype(np.intp)
+    spread = np.linspace(0, n - 1, min(n, _MAX_COMPARED_RECORDS)).astype(np.intp)
     some = np.union1d(answered, spread)
     records, known = safe_indexing(public, some), labels[some]
     answered = np.flatnonzero(known != UNANSWERED)
@@ -71,5 +72,7 @@ def better_student(public: Any, labels: NDArray[np.int64]) -> Any:
         if len(held) and len(np.unique(rest[rest != UNANSWERED])) > 1:
             asked = safe_indexing(records, held)
             for i, student in enumerate(default_students(records)):
-                right[i] += np.sum(taught(student, records, rest).predict(asked) == known[held])
+                right[i] += np.sum(
+                    fit_student(student, records, rest).predict(asked) == known[held]
+                )
     return default_students(public)[int(right.argmax())]

@@ -1,4 +1,4 @@
-"""A student that votes have taught: what estimators of one kind of votes or another share."""
+"""Base of PATE-like classifiers: a student fitted to noisy votes on public records."""
 
 from __future__ import annotations
 
@@ -38,28 +38,34 @@ from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import Schema
 from ..preprocessing.transformer import check_columns
-from ._chosen import better_student, default_students
+from ._chosen import default_students, select_student
 from .aggregators import UNANSWERED, Aggregator, GNMax, Student
-from .public_records import PublicRecords, drawn_records
-from .students import PropagationStudent, taught
+from .public_records import PublicRecords, draw_records
+from .students import PropagationStudent, fit_student
 
-__all__ = ["N_DRAWN", "TaughtByVotes", "like", "placed", "together"]
+__all__ = [
+    "N_DRAWN",
+    "StudentClassifier",
+    "compose_with_marginals",
+    "scatter_labels",
+    "to_container_of",
+]
 
-N_DRAWN = 2000  # public records that are drawn from a schema where none are given
-_TRIED = 200  # public records on which the student is tried
+N_DRAWN = 2000  # records drawn from a schema if no public ones are given
+_N_TRIAL_RECORDS = 200  # public records on which the student is tried before anything is charged
 
 
-def _student_can(method: str) -> Any:
+def _student_has(method: str) -> Any:
     def has(self: Any) -> bool:
-        return hasattr(self.student_ if hasattr(self, "student_") else self._student(), method)
+        return hasattr(self.student_ if hasattr(self, "student_") else self._new_student(), method)
 
     return available_if(has)
 
 
-class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Public records, and a student that learns from noisy labels of some of them."""
+class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Classifier that predicts by a student, fitted to noisy labels of public records."""
 
-    _INSTEAD = "pass real public records"
+    _REMEDY = "pass real public records"
 
     student: Any
     schema: Schema | None
@@ -70,10 +76,10 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # the few records of a check are no ensemble
+        tags.classifier_tags.poor_score = True  # a check has too few records for an ensemble
         return tags
 
-    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray]:
+    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray]:
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
@@ -86,16 +92,18 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         check_delta_is_small(self.delta)
         return X, y
 
-    def _public(self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState) -> Any:
+    def _check_public(
+        self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState
+    ) -> Any:
         fit.assume("the public records and their choice depend on no private record")
         if given is None:
-            schema = self._described(fit, X)
+            schema = self._schema_of_records(fit, X)
             _config.warn_caller(
-                "X_public=None: queries are drawn from the schema, each column by itself. Labels "
-                f"of records that look like no real ones teach little; {self._INSTEAD}.",
+                "X_public=None: queries are drawn from the schema, each column independently. They "
+                f"look like no real records, so their labels teach little; {self._REMEDY}.",
                 PrivacyWarning,
             )
-            return like(X, drawn_records(schema, N_DRAWN, random))
+            return to_container_of(X, draw_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
         check_readable(public, "X_public")
         if not isinstance(public, pd.DataFrame):
@@ -105,8 +113,8 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         n_features = public.shape[1]
         if n_features != self.n_features_in_:
             raise ValueError(
-                f"X_public has {n_features} features and X has {self.n_features_in_}. In a "
-                "pipeline public records skip the steps before, unless it is made as "
+                f"X_public has {n_features} features and X has {self.n_features_in_}. A pipeline "
+                "transforms public records only if it is made as "
                 "Pipeline(steps, transform_input=['X_public'])."
             )
         names = list(getattr(self, "feature_names_in_", []))
@@ -118,14 +126,14 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         return public
 
     def _assume_schemas(self, fit: PrivateFit) -> None:
-        """Assume that what teachers and student are told of the columns is public."""
+        """Add the assumptions of the schemas that are part of the teacher or the student."""
         for name, value in self.get_params().items():
             if name != "schema" and isinstance(value, Schema):
                 value.warn_if_unconfirmed()
                 fit.assume(*value.assumptions)
 
-    def _described(self, fit: PrivateFit, X: Any) -> Schema:
-        """Return the schema of records that are to be drawn, which are to look like ``X``."""
+    def _schema_of_records(self, fit: PrivateFit, X: Any) -> Schema:
+        """Return the schema to draw records like those of ``X`` from."""
         schema = self.schema
         if schema is None:
             schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
@@ -141,15 +149,15 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         schema.check_kinds(type(self).__name__, missing=True)
         return schema
 
-    def _aggregator(
+    def _calibrate_aggregator(
         self, n_queries: int, moved: int, relation: str, beside: Event | None = None
     ) -> Aggregator:
-        """Return the aggregator with its noise; refuse one that costs more than ``epsilon``."""
+        """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
         aggregator = GNMax() if self.aggregator is None else self.aggregator
         target = float(self.epsilon), float(self.delta)
         ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
         if aggregator.has_noise and math.isfinite(self.epsilon):
-            event = together(beside, ready.event(n_queries, moved))
+            event = compose_with_marginals(beside, ready.event(n_queries, moved))
             cost = epsilon_of(event, self.delta, relation)
             if cost > self.epsilon:
                 asked = f"{n_queries} queries{'' if beside is None else ' and the marginals'}"
@@ -160,24 +168,26 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
                 )
         return ready
 
-    def _student(self) -> Any:
-        """Return an unfitted student that can do what the one that is taught will be able to."""
+    def _new_student(self) -> Any:
+        """Return an unfitted student with the methods of the one that will be fitted."""
         return PropagationStudent() if self.student is None else clone(self.student)
 
     def _try_student(self, public: Any, queries: NDArray[np.intp]) -> None:
-        """Fit a student to made-up labels: what breaks it must show before labels are paid for."""
+        """Fit a student to made-up labels, so that it fails before any label is paid for."""
         if len(queries) < 2:
             return
         made_up = np.full(num_samples(public), UNANSWERED, np.int64)
         made_up[queries] = np.arange(len(queries)) % len(self.classes_)
-        some = np.union1d(queries[:_TRIED], np.arange(min(_TRIED, num_samples(public))))
+        some = np.union1d(
+            queries[:_N_TRIAL_RECORDS], np.arange(min(_N_TRIAL_RECORDS, num_samples(public)))
+        )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 records = safe_indexing(public, some)
                 given = self.student is not None
-                for student in [self._student()] if given else default_students(records):
-                    taught(student, records, made_up[some])
+                for student in [self._new_student()] if given else default_students(records):
+                    fit_student(student, records, made_up[some])
         except Exception as error:
             raise_alone(
                 ValueError(
@@ -189,40 +199,44 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
 
     def _check_student(self) -> None:
         asks = self.aggregator is not None and self.aggregator.asks_student
-        if asks and not hasattr(self._student(), "predict_proba"):
+        if asks and not hasattr(self._new_student(), "predict_proba"):
             raise ValueError(
-                f"student={self.student!r} has no predict_proba, by which "
-                f"aggregator={self.aggregator!r} asks it what it expects. Use a student that has "
-                "one, or another aggregator."
+                f"student={self.student!r} has no predict_proba, which "
+                f"aggregator={self.aggregator!r} needs. Use a student that has one, or another "
+                "aggregator."
             )
 
-    def _expecting(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
-        """Return what tells the votes that a student of given labels expects.
+    def _make_vote_predictor(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
+        """Return a function from released labels to the votes that a student of them expects.
 
-        It knows public records, and labels that were released: no votes, and no private record.
+        The student sees public records and released labels: no votes, and no private record.
         """
         asked = safe_indexing(public, queries)
 
         def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
             shares = np.zeros((len(queries), len(self.classes_)))
             if len(np.unique(answers[answers != UNANSWERED])) > 1:
-                student = self._taught(public, placed(answers, queries, num_samples(public)))
+                student = self._fit_student(
+                    public, scatter_labels(answers, queries, num_samples(public))
+                )
                 shares[:, student.classes_] = student.predict_proba(asked)
             return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
 
         return expected
 
-    def _taught(self, public: Any, labels: NDArray[np.int64]) -> Any:
-        """Return a student, a constant one where there is nothing to tell apart."""
+    def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
+        """Return a fitted student; a constant one if all labels are of one class."""
         answered = np.unique(labels[labels != UNANSWERED])
         if len(answered) < 2:
             only = int(answered[0]) if len(answered) else 0
             return DummyClassifier(strategy="constant", constant=only).fit([[0.0]], [only])
-        student = self._student() if self.student is not None else better_student(public, labels)
+        student = (
+            self._new_student() if self.student is not None else select_student(public, labels)
+        )
         for name in student.get_params():
             if name.split("__")[-1] == "random_state" and self.random_state is not None:
                 student.set_params(**{name: check_random_state(self.random_state).randint(1 << 31)})
-        return taught(student, public, labels)
+        return fit_student(student, public, labels)
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "student_")
@@ -231,7 +245,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
             validate_data(self, X, skip_check_array=True, reset=False)
             return X
         rows = validate_data(self, X, reset=False)
-        # A student of a table looks for its columns by name.
+        # A student fitted to a DataFrame looks its columns up by name.
         named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
         return X if named else rows
 
@@ -246,7 +260,7 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         rows = self._rows(X)
         if isinstance(self.student_, DummyClassifier):
@@ -254,13 +268,14 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         with named_failure(self.student_, "asked about X"):
             return self.classes_[self.student_.predict(rows)]
 
-    @_student_can("predict_proba")
+    @_student_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probability of each class; 0 for those it has not met.
+        """Return the student's probability of each class; 0 for classes it has not seen.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -276,20 +291,20 @@ class TaughtByVotes(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, 
         return found
 
 
-def like(X: Any, drawn: pd.DataFrame) -> Any:
+def to_container_of(X: Any, drawn: pd.DataFrame) -> Any:
     """Return drawn records in the container of ``X``."""
     return drawn[list(X.columns)] if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
 
 
-def together(beside: Event | None, votes: Event) -> Event:
-    """Return what votes release, and what is released beside them."""
+def compose_with_marginals(beside: Event | None, votes: Event) -> Event:
+    """Return the event of the votes, composed with the marginals' event if there is one."""
     return votes if beside is None else Composed((beside, votes))
 
 
-def placed(
+def scatter_labels(
     answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
 ) -> NDArray[np.int64]:
-    """Return the label of each public record, -1 for those without an answer."""
+    """Return the label of each public record; -1 for records without an answer."""
     labels = np.full(n_public, UNANSWERED, np.int64)
     labels[queries] = answers
     return labels

@@ -1,4 +1,4 @@
-"""How the votes of teachers become labels, and what that costs."""
+"""PATE aggregators: noisy arg-max of teachers' votes (Papernot et al. 2017 and 2018)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..accounting.noise_arithmetic import StatesArithmetic
 from ..mechanisms import Gaussian, Laplace, SecureRandom
 
 __all__ = [
-    "MOST_TEACHERS",
+    "MAX_TEACHERS",
     "UNANSWERED",
     "Aggregator",
     "ConfidentGNMax",
@@ -32,25 +32,25 @@ __all__ = [
     "ThresholdedGNMax",
 ]
 
-# So that counts of votes in steps of the noise's grid are whole numbers that float64 holds, with
-# noise of one vote and more: the proof of what winners cost takes ties for that rare.
-MOST_TEACHERS = 1 << 18
+# Up to this number, and with noise of at least one vote, counts in steps of the noise's grid are
+# integers that float64 holds. The proof of the winners' cost counts on ties being that rare.
+MAX_TEACHERS = 1 << 18
 UNANSWERED = -1  # scikit-learn's mark of a record without a label
 
 Student = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 class Aggregator(StatesArithmetic, ABC):
-    """Turns votes into labels, with noise.
+    """Base class of rules that turn votes into labels, with noise.
 
-    A small frozen object that knows its noise, or is given it by :meth:`calibrated`.
+    An aggregator is a frozen object with its own noise, or gets it from :meth:`calibrated`.
 
     Attributes
     ----------
     asks_student : bool
-        Whether :meth:`release` asks a student, which then must tell probabilities.
+        Whether :meth:`release` asks a student, which then needs ``predict_proba``.
     arithmetic : {"exact", "floating_point", "unspecified"}
-        That of the noise. Each class states its own.
+        Arithmetic of the noise, stated by each class.
     """
 
     asks_student: ClassVar[bool] = False
@@ -58,11 +58,11 @@ class Aggregator(StatesArithmetic, ABC):
     @property
     @abstractmethod
     def has_noise(self) -> bool:
-        """Whether the noise is set, and need not be calibrated."""
+        """Whether the noise is set, so that calibration is not needed."""
 
     @abstractmethod
     def with_noise(self, noise: float) -> Aggregator:
-        """Return the aggregator whose noise is ``noise`` times its unit.
+        """Return a copy with this noise.
 
         Parameters
         ----------
@@ -72,24 +72,24 @@ class Aggregator(StatesArithmetic, ABC):
         Returns
         -------
         Aggregator
-            With the same other parameters.
+            Copy with the other parameters unchanged.
         """
 
     @abstractmethod
     def event(self, n_queries: int, moved: int) -> Event:
-        """Return what at most ``n_queries`` queries release, where a neighbour moves votes.
+        """Return the event of at most ``n_queries`` queries.
 
         Parameters
         ----------
         n_queries : int
-            How many queries are put, declared beforehand.
+            Number of queries, declared beforehand.
         moved : int
-            How many votes a neighbouring data set moves.
+            Number of votes on each query that a neighbouring data set moves.
 
         Returns
         -------
         Event
-            Independent of the votes.
+            The release, whatever the votes are.
         """
 
     @abstractmethod
@@ -107,14 +107,14 @@ class Aggregator(StatesArithmetic, ABC):
         votes : ndarray of shape (n_queries, n_classes)
             Private counts.
         moved : int
-            How many votes a neighbouring data set moves.
+            Number of votes on each query that a neighbouring data set moves.
         random : SecureRandom
-            The source of all noise.
+            Source of all noise.
         student : callable, default=None
-            Takes the labels so far, of shape (n_queries,), and returns how many votes it expects
-            for each class, of shape (n_queries, n_classes): the probabilities of a student that
-            has learnt from these labels, times the number of teachers. It must not know anything
-            else that is private. Aggregators that ask no student ignore it.
+            Maps the labels so far, of shape (n_queries,), to the expected votes, of shape
+            (n_queries, n_classes): the probabilities of a student that has learnt from these
+            labels, times the number of teachers. It must not depend on anything else that is
+            private. Ignored unless ``asks_student``.
 
         Returns
         -------
@@ -131,23 +131,23 @@ class Aggregator(StatesArithmetic, ABC):
         relation: str,
         beside: Event | None = None,
     ) -> Aggregator:
-        """Return the aggregator with the least noise that keeps to a target, or with its own.
+        """Return a copy with the least noise that meets a target; unchanged if noise is set.
 
         Parameters
         ----------
         n_queries, moved : int
             As in :meth:`event`.
         epsilon, delta : float
-            The target; ``numpy.inf`` takes no noise.
+            The target. An infinite epsilon means no noise.
         relation : str
             The neighbouring relation of the target.
         beside : Event, default=None
-            What is released besides, out of the same target.
+            Another release that the same target has to cover.
 
         Returns
         -------
         Aggregator
-            With a number for each of its noises.
+            Copy with all of its noise set.
         """
         if self.has_noise:
             return self
@@ -170,14 +170,14 @@ def _check_noise(name: str, value: float | None) -> None:
         )
 
 
-def _block(kind: str, noise: float, n_queries: int, moved: int) -> Event:
-    """Return the event of queries of which nothing but the winners is released."""
+def _vote_block_event(kind: str, noise: float, n_queries: int, moved: int) -> Event:
+    """Return the event of queries that release nothing but their winners."""
     return VoteBlock(kind, noise, n_queries, moved) if noise > 0 else NonPrivate()
 
 
 @dataclass(frozen=True)
 class GNMax(Aggregator):
-    """The class with most votes after Gaussian noise.
+    """Gaussian noisy arg-max (Papernot et al. 2018): the class with most votes after noise.
 
     Parameters
     ----------
@@ -187,9 +187,8 @@ class GNMax(Aggregator):
 
     Notes
     -----
-    Nothing but the winners is released, and they are what is charged
-    (:class:`~skprivacy.accounting.VoteBlock`). Where a neighbour moves two votes, the charge is
-    that of all noisy counts.
+    Only the winners are released and charged (:class:`~skprivacy.accounting.VoteBlock`). If a
+    neighbour moves two votes of a query, all noisy counts are charged.
 
     References
     ----------
@@ -218,7 +217,7 @@ class GNMax(Aggregator):
         return replace(self, noise=noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
-        return _block("gnmax", _set(self.noise), n_queries, moved)
+        return _vote_block_event("gnmax", _require_noise(self.noise), n_queries, moved)
 
     def release(
         self,
@@ -227,14 +226,14 @@ class GNMax(Aggregator):
         random: SecureRandom,
         student: Student | None = None,
     ) -> NDArray[np.int64]:
-        return _noisy_winners(votes, _set(self.noise), moved, random)
+        return _noisy_winners(votes, _require_noise(self.noise), moved, random)
 
 
 @dataclass(frozen=True)
 class LNMax(Aggregator):
-    """The class with most votes after Laplace noise.
+    """Laplace noisy arg-max (Papernot et al. 2017): the class with most votes after noise.
 
-    Kept to reproduce the first paper. :class:`GNMax` gives better labels at equal cost.
+    It reproduces the first paper. :class:`GNMax` gives better labels at equal cost.
 
     Parameters
     ----------
@@ -244,8 +243,8 @@ class LNMax(Aggregator):
 
     Notes
     -----
-    As with :class:`GNMax`, the winners are what is charged. With ``delta=0`` that is two votes per
-    noise for each query, as if the counts were public.
+    As with :class:`GNMax`, only the winners are charged. With ``delta=0`` a query costs
+    2 / ``noise``, as if the counts were public.
 
     References
     ----------
@@ -268,7 +267,7 @@ class LNMax(Aggregator):
         return replace(self, noise=noise)
 
     def event(self, n_queries: int, moved: int) -> Event:
-        return _block("lnmax", _set(self.noise), n_queries, moved)
+        return _vote_block_event("lnmax", _require_noise(self.noise), n_queries, moved)
 
     def release(
         self,
@@ -277,16 +276,17 @@ class LNMax(Aggregator):
         random: SecureRandom,
         student: Student | None = None,
     ) -> NDArray[np.int64]:
-        # A vote that moves changes two counts by one each.
-        mechanism = Laplace(_set(self.noise) / (2.0 * moved), 2.0 * moved)
+        # Papernot et al. 2017, noisy max: Laplace noise on each count. A vote that moves changes
+        # two counts by one each, hence the L1 sensitivity of 2.
+        mechanism = Laplace(_require_noise(self.noise) / (2.0 * moved), 2.0 * moved)
         return np.array([mechanism.release(counts, random).argmax() for counts in votes])
 
 
 @dataclass(frozen=True)
 class ThresholdedGNMax(Aggregator):
-    """GNMax for queries that pass a test of one noisy count: what such aggregators share.
+    """Base of aggregators that run GNMax on queries that pass a noisy threshold test.
 
-    What is paid for is declared beforehand: the test of each query, and ``max_answers`` votes.
+    The cost is declared beforehand: a test of each query, and ``max_answers`` votes.
     """
 
     threshold: float
@@ -299,7 +299,7 @@ class ThresholdedGNMax(Aggregator):
         _check_noise("noise", self.noise)
         if not (is_number(self.threshold) and math.isfinite(self.threshold)):
             raise ValueError(f"threshold={self.threshold!r} must be a finite number of votes.")
-        check_whole("max_answers", self.max_answers)
+        check_positive_integer("max_answers", self.max_answers)
 
     @property
     def has_noise(self) -> bool:
@@ -311,24 +311,28 @@ class ThresholdedGNMax(Aggregator):
 
     def event(self, n_queries: int, moved: int) -> Event:
         n_answers = min(self.max_answers, n_queries)
-        tests = _block("threshold", self.test_noise, n_queries, moved)
-        answers = _block("gnmax", _set(self.noise), n_answers, moved)
+        tests = _vote_block_event("threshold", self.test_noise, n_queries, moved)
+        answers = _vote_block_event("gnmax", _require_noise(self.noise), n_answers, moved)
         return Composed((tests, answers))
 
     @property
     def test_noise(self) -> float:
         """Standard deviation of the noise of a test, in votes."""
-        return 4.0 * _set(self.noise) if self.threshold_noise is None else self.threshold_noise
+        return (
+            4.0 * _require_noise(self.noise)
+            if self.threshold_noise is None
+            else self.threshold_noise
+        )
 
-    def _passed(
+    def _pass_threshold(
         self, largest: NDArray[np.int64], moved: int, random: SecureRandom
     ) -> NDArray[np.bool_]:
-        """Return which of these numbers pass; each changes by at most ``moved``."""
-        spread = math.sqrt(len(largest)) * moved  # all tests together
+        """Return which numbers pass the test; a neighbour changes each by at most ``moved``."""
+        spread = math.sqrt(len(largest)) * moved  # L2 sensitivity of all tests as one vector
         noisy = Gaussian(self.test_noise / spread, spread).release(largest, random)
         return np.asarray(noisy >= self.threshold)
 
-    def _winners(
+    def _release_winners(
         self,
         votes: NDArray[np.int64],
         chosen: NDArray[np.intp],
@@ -336,28 +340,28 @@ class ThresholdedGNMax(Aggregator):
         moved: int,
         random: SecureRandom,
     ) -> NDArray[np.int64]:
-        """Return the noisy winners of the chosen queries, as one release of ``n_rows``.
+        """Return the noisy winners of the chosen queries, as one release of ``n_rows`` rows.
 
-        The rows that are not needed are empty, and their winners are noise.
+        ``n_rows`` is public, the number of chosen queries need not be: spare rows have no votes.
         """
         asked = np.zeros((n_rows, votes.shape[1]), np.int64)
         asked[: len(chosen)] = votes[chosen]
-        return _noisy_winners(asked, _set(self.noise), moved, random)[: len(chosen)]
+        return _noisy_winners(asked, _require_noise(self.noise), moved, random)[: len(chosen)]
 
 
 @dataclass(frozen=True)
 class ConfidentGNMax(ThresholdedGNMax):
-    """Answer only where the largest count, after noise, passes a threshold.
+    """Confident-GNMax: answer only if the largest noisy count passes a threshold.
 
-    Every query costs a threshold test, answered or not, and every answer a :class:`GNMax` vote on
-    top. What is paid for is declared beforehand: the test of each query, and ``max_answers``.
+    Each query costs a threshold test, answered or not, and each answer costs a :class:`GNMax` vote
+    on top. The charge is declared beforehand: a test of each query, and ``max_answers`` votes.
 
     Parameters
     ----------
     threshold : float
-        Least noisy number of votes for the leading class.
+        Noisy number of votes that the leading class needs at least.
     max_answers : int
-        Most queries that are answered; the first that pass.
+        Largest number of answers. The first queries that pass are answered.
     threshold_noise : float, default=None
         Standard deviation of the noise on the largest count, in votes. ``None``: 4 times ``noise``.
     noise : float, default=None
@@ -366,7 +370,7 @@ class ConfidentGNMax(ThresholdedGNMax):
 
     References
     ----------
-    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, algorithm 1.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, Algorithm 1.
     """
 
     arithmetic = "exact"
@@ -378,25 +382,26 @@ class ConfidentGNMax(ThresholdedGNMax):
         random: SecureRandom,
         student: Student | None = None,
     ) -> NDArray[np.int64]:
-        # Algorithm 1, line 1: is the largest count, plus noise, at least the threshold?
-        passed = np.flatnonzero(self._passed(votes.max(axis=1), moved, random))
+        # Papernot et al. 2018, Algorithm 1, line 1: is the largest noisy count at least T?
+        passed = np.flatnonzero(self._pass_threshold(votes.max(axis=1), moved, random))
         answered = passed[: self.max_answers]
-        labels = np.full(len(votes), UNANSWERED, np.int64)  # Algorithm 1, line 4: no answer
+        # Papernot et al. 2018, Algorithm 1, line 4: no answer
+        labels = np.full(len(votes), UNANSWERED, np.int64)
         n_rows = min(self.max_answers, len(votes))
-        # Algorithm 1, line 2: the noisy arg-max
-        labels[answered] = self._winners(votes, answered, n_rows, moved, random)
+        # Papernot et al. 2018, Algorithm 1, line 2: the noisy arg-max
+        labels[answered] = self._release_winners(votes, answered, n_rows, moved, random)
         return labels
 
 
-def check_whole(name: str, value: int) -> None:
-    """Raise ValueError unless the value is a whole number of at least one."""
+def check_positive_integer(name: str, value: int) -> None:
+    """Raise ValueError unless the value is an integer of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number >= 1.")
 
 
-def _set(noise: float | None) -> float:
+def _require_noise(noise: float | None) -> float:
     if noise is None:
-        raise ValueError("noise=None: give the noise, or let the estimator calibrate it.")
+        raise ValueError("noise=None is not calibrated. Set it, or let the estimator do so.")
     return float(noise)
 
 
@@ -405,9 +410,10 @@ def _noisy_winners(
 ) -> NDArray[np.int64]:
     """Return the class with most votes after Gaussian noise; all queries are one release.
 
-    A vote that moves changes two counts of each query by one. The noisy counts must not leave this
-    function: what is charged is the winners alone.
+    The noisy counts must not leave this function: only the winners are charged.
     """
+    # Papernot et al. 2018, GNMax: Gaussian noise on each count, then the arg-max. A vote that moves
+    # changes two counts of each query by one, hence the L2 sensitivity of sqrt(2 queries).
     spread = math.sqrt(2.0 * len(votes)) * moved
     noisy = Gaussian(noise / spread, spread).release(votes, random)
     return np.asarray(noisy).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Votes in rounds, in which a student that learns meanwhile says what it expects."""
+"""Interactive-GNMax (Papernot et al. 2018): teachers answer where they contradict the student."""
 
 from __future__ import annotations
 
@@ -10,55 +10,54 @@ from numpy.typing import NDArray
 
 from .._validation import is_number
 from ..mechanisms import SecureRandom
-from .aggregators import UNANSWERED, Student, ThresholdedGNMax, check_whole
+from .aggregators import UNANSWERED, Student, ThresholdedGNMax, check_positive_integer
 
 __all__ = ["InteractiveGNMax"]
 
 
 @dataclass(frozen=True)
 class InteractiveGNMax(ThresholdedGNMax):
-    """Answer only where the teachers, after noise, contradict the student.
+    """Interactive-GNMax: answer only if the teachers, after noise, contradict the student.
 
-    Queries are put in rounds. After each, the student learns from the labels so far. A query is
-    answered by :class:`GNMax` if some class has, after noise, ``threshold`` more votes than the
-    student expects. Else the student's own label is kept, at no further cost, if it is sure of it.
-    Else the query goes without a label.
+    Queries are put in rounds. After each round, the student learns from the labels so far. A query
+    is answered by :class:`GNMax` if some class has, after noise, ``threshold`` more votes than the
+    student expects. Otherwise the query gets the student's own label, at no further cost, if the
+    student is sure of it, and no label if not.
 
     Parameters
     ----------
     threshold : float
-        Least noisy number of votes by which a class must exceed what the student expects for it.
+        Noisy number of votes by which a class must exceed the student's expectation.
     max_answers : int
-        Most queries that are answered; the first that pass.
+        Largest number of answers. The first queries that pass are answered.
     threshold_noise : float, default=None
-        Standard deviation of the noise of a test, in votes. ``None``: 4 times ``noise``.
+        Standard deviation of the noise of a test, in votes. ``None`` means 4 times ``noise``.
     noise : float, default=None
         Standard deviation of the noise on each count, in votes. ``None`` derives it from the
         epsilon and delta of the estimator.
     reinforce : float, default=0.9
-        Least probability, by the student, with which its own label is kept; 1 keeps next to none.
+        Probability that the student must give its own label for it to be used. 1 uses almost none.
     n_rounds : int, default=4
-        Rounds into which the queries are cut. In the first one the student expects nothing, and the
-        test is that of :class:`ConfidentGNMax` at the same threshold.
+        Number of rounds. In the first round the student expects no votes, and the test is the one
+        of :class:`ConfidentGNMax` at the same threshold.
 
     Notes
     -----
-    **Guarantees.** It costs what :class:`ConfidentGNMax` does: the test of each query, and
-    ``max_answers`` votes, all declared before the first. What the student expects follows from
-    labels that were released before, hence is public by the time it is taken off the counts; the
-    number of teachers is a parameter, and the same for neighbours. A neighbour that moves m votes
-    changes each count by at most m, hence the largest of their excesses over fixed numbers too.
-    That the numbers of one round depend on the answers of those before is what a
-    :class:`~skprivacy.accounting.VoteBlock` allows for, and two of them in turn as well: each query
-    may be chosen after all answers so far, whichever of the two they came from.
+    **Guarantees.** The cost is that of :class:`ConfidentGNMax`: a test of each query, and
+    ``max_answers`` votes, all declared before the first. The student's expectation follows from
+    released labels, hence is public when it is subtracted from the counts; the number of teachers
+    is a parameter, and the same for neighbours. A neighbour that moves m votes changes each count
+    by at most m, hence also the largest excess over fixed numbers. The queries of a round depend on
+    earlier answers. A :class:`~skprivacy.accounting.VoteBlock` allows this, and so do two
+    alternating blocks: each query may be chosen after all answers so far, of either block.
 
-    **Edge cases.** Expected votes are rounded to whole ones, so that excesses are exact. A student
-    that has met fewer than two classes expects nothing, and is sure of nothing. A query that passes
-    after the last answer goes without a label: the teachers contradict the student there.
+    **Edge cases.** Expected votes are rounded to integers, so that excesses are exact. A student
+    that has seen fewer than two classes expects no votes and is sure of no label. A query that
+    passes after the last answer gets no label, since the teachers contradict the student.
 
     References
     ----------
-    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, algorithm 2.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, Algorithm 2.
 
     Examples
     --------
@@ -83,7 +82,7 @@ class InteractiveGNMax(ThresholdedGNMax):
         super().__post_init__()
         if not (is_number(self.reinforce) and 0 < self.reinforce <= 1):
             raise ValueError(f"reinforce={self.reinforce!r} must be a probability in (0, 1].")
-        check_whole("n_rounds", self.n_rounds)
+        check_positive_integer("n_rounds", self.n_rounds)
 
     def release(
         self,
@@ -93,25 +92,26 @@ class InteractiveGNMax(ThresholdedGNMax):
         student: Student | None = None,
     ) -> NDArray[np.int64]:
         if student is None:
-            raise ValueError("student=None: InteractiveGNMax asks a student what it expects.")
+            raise ValueError("student=None: InteractiveGNMax needs a student. Pass a function.")
         labels = np.full(len(votes), UNANSWERED, np.int64)
         left = self.max_answers
         for asked in np.array_split(np.arange(len(votes)), min(self.n_rounds, len(votes))):
-            # Algorithm 2, line 1: ask the student
+            # Papernot et al. 2018, Algorithm 2, line 1: ask the student
             expected = student(labels.copy())[asked]
             excess = (votes[asked] - np.rint(expected).astype(np.int64)).max(axis=1)
-            passed = self._passed(excess, moved, random)  # Algorithm 2, line 2
-            # Algorithm 2, lines 4 to 7: the student's own label where it is sure enough
+            # Papernot et al. 2018, Algorithm 2, line 2: the noisy test of the largest excess
+            passed = self._pass_threshold(excess, moved, random)
+            # Papernot et al. 2018, Algorithm 2, lines 4 to 7: the student's label if it is sure
             labels[asked] = np.where(passed, UNANSWERED, self._own_labels(expected))
-            # As many rows as there are queries: how many are answered is told by their labels.
             answered = asked[passed][:left]
-            # Algorithm 2, line 3: the noisy arg-max
-            labels[answered] = self._winners(votes, answered, len(asked), moved, random)
+            # Papernot et al. 2018, Algorithm 2, line 3: the noisy arg-max. The release has a row
+            # for each query; the labels reveal how many are answered.
+            labels[answered] = self._release_winners(votes, answered, len(asked), moved, random)
             left -= len(answered)
         return labels
 
     def _own_labels(self, expected: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return what the student says where it is sure enough, and -1 elsewhere."""
+        """Return the student's label of each query, or -1 where it is not sure enough."""
         all_votes, most = expected.sum(axis=1), expected.max(axis=1)
         sure = (all_votes > 0) & (most >= self.reinforce * all_votes)
         return np.where(sure, expected.argmax(axis=1), UNANSWERED)

@@ -1,4 +1,4 @@
-"""Private neighbours: the nearest records of a sample vote, with noise, on public records."""
+"""Private-kNN (Zhu et al. 2020): nearest private records vote on public records, with noise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_numbers, check_random_state
@@ -25,82 +26,70 @@ from ..accounting import (
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
-from ._taught import TaughtByVotes
+from ._taught import StudentClassifier
 from .aggregators import UNANSWERED
-from .public_records import check_others, chosen_queries
+from .public_records import check_not_private, choose_queries
 
 __all__ = ["PrivateKNNClassifier"]
 
-_MOVED = math.sqrt(2.0)  # a record that leaves lets the next one in: one vote more, one less
+# Removing a neighbour admits the next one: one vote less, one more.
+_L2_SENSITIVITY = math.sqrt(2.0)
 
 
-class PrivateKNNClassifier(TaughtByVotes):
-    """Private k nearest neighbours: no teachers, but the records themselves vote.
+@fill_docs
+class PrivateKNNClassifier(StudentClassifier):
+    """Private-kNN classifier (Zhu et al. 2020): the nearest private records vote.
 
-    For each of a few public records a Poisson sample of the private ones is drawn. The nearest of
-    them vote with their labels, noise is added to the votes, and a student learns from the winners.
-    The sampling makes an answer cheap, and there are no parts that are too small to learn from.
-    What is near must be known publicly: distances are Euclidean, on the features as they come.
+    For each of a few public records a Poisson sample of the private records is drawn. Its nearest
+    records vote with their labels, noise is added to the votes, and a student learns from the
+    winners. Sampling makes an answer cheap, and no partition is too small to learn from. The
+    distance must be public: it is Euclidean, on the features as given.
 
     Parameters
     ----------
     student : classifier or pipeline, default=None
         As in :class:`PATEClassifier`.
     n_neighbors : int, default=100
-        How many records of the sample vote.
+        Number of records of the sample that vote.
     sampling_rate : float, default=0.2
         Probability with which each record is in the sample of a query.
     n_queries : int, default=200
-        Public records whose labels are asked for; each costs. At most as many as there are.
+        Number of public records to label; each costs privacy. More than there are means all.
     relation : {"add_remove", "zero_out"}, default="add_remove"
-        What neighbouring data sets are.
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        Neighbouring relation.
+    %(epsilon)s
     delta : float, default=1e-5
         In (0, 1).
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     schema : Schema, default=None
         As in :class:`PATEClassifier`.
     keep_labels : bool, default=False
         Whether the noisy labels are kept as ``labels_``. They are released anyway.
     random_state : int, RandomState instance or None, default=None
         Drives the choice of queries and the student's seeds, never the sampling or the noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     student_ : classifier
         The fitted student. It predicts indices of ``classes_``.
     noise_ : float
         Standard deviation of the noise on each count, in votes.
     labels_ : ndarray of shape (n_public,)
-        With ``keep_labels``: indices of classes, -1 for records that were not asked for.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        With ``keep_labels``: indices of classes, -1 for records that were not queried.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, with a record as
-    the unit, or a group: of each group one record takes part, drawn by secure chance, once for all
-    queries. A record that is added to the sample replaces the last neighbour: one vote comes and
-    one goes, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism. Of
-    records that are equally far, those of the first class come first, so that which of them are
-    taken depends on no order.
+    the unit, or a group. One record of each group takes part in all queries, drawn once by a secure
+    generator. A record added to the sample replaces the last neighbour: one vote is added and one
+    removed, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism. Among
+    records at the same distance those of the first class come first, so votes do not depend on the
+    order of records.
 
     **Edge cases.** A record with NaN or infinity has no distance and never votes. A sample of fewer
     than ``n_neighbors`` records votes as a whole.
@@ -178,7 +167,7 @@ class PrivateKNNClassifier(TaughtByVotes):
         X_public: Any = None,
         groups: ArrayLike | None = None,
     ) -> PrivateKNNClassifier:
-        """Let private records vote on public ones, and train a student on these.
+        """Let private records vote on public ones, and fit a student to the noisy labels.
 
         Parameters
         ----------
@@ -188,14 +177,11 @@ class PrivateKNNClassifier(TaughtByVotes):
             Their labels, each one of ``classes``.
         X_public : array-like or PublicRecords of shape (n_public, n_features), default=None
             As in :meth:`PATEClassifier.fit`.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        PrivateKNNClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -205,9 +191,9 @@ class PrivateKNNClassifier(TaughtByVotes):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            check_others(X_public, X)
+            check_not_private(X_public, X)
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             self._assume_schemas(fit)
             check_numbers(X)
             rows = np.asarray(X, dtype=np.float64)
@@ -216,25 +202,25 @@ class PrivateKNNClassifier(TaughtByVotes):
                 check_delta(self.delta, who.n)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            public = self._public(fit, X, X_public, random)
-            queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            public = self._check_public(fit, X, X_public, random)
+            queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
             self._try_student(public, queries)
             asked = np.asarray(safe_indexing(public, queries), dtype=np.float64)
-            self.noise_ = self._calibrated(len(queries))
-            event = self._event(self.noise_ / _MOVED, len(queries))
+            self.noise_ = self._calibrate_noise(len(queries))
+            event = self._event(self.noise_ / _L2_SENSITIVITY, len(queries))
             with fit.charged(
                 event,
                 relation=self.relation,
                 at_delta=self.delta,
                 unit=who.unit,
-                arithmetic=Gaussian.arithmetic,  # see _answers
+                arithmetic=Gaussian.arithmetic,  # see _answer_queries
             ):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
-                answers = self._answers(rows, codes, drawn, asked, noise)
+                answers = self._answer_queries(rows, codes, drawn, asked, noise)
             labels = np.full(num_samples(public), UNANSWERED, np.int64)
             labels[queries] = answers
-            self.student_ = self._taught(public, labels)
+            self.student_ = self._fit_student(public, labels)
             if self.keep_labels:
                 self.labels_ = labels
         return self
@@ -245,14 +231,14 @@ class PrivateKNNClassifier(TaughtByVotes):
         sampled = PoissonSampled(float(self.sampling_rate), GaussianEvent(noise_multiplier))
         return Repeated(sampled, n_queries)
 
-    def _calibrated(self, n_queries: int) -> float:
+    def _calibrate_noise(self, n_queries: int) -> float:
         if math.isinf(self.epsilon):
             return 0.0
-        return _MOVED * calibrate_noise_multiplier(
+        return _L2_SENSITIVITY * calibrate_noise_multiplier(
             lambda z: self._event(z, n_queries), self.epsilon, self.delta, self.relation
         )
 
-    def _answers(
+    def _answer_queries(
         self,
         rows: NDArray,
         codes: NDArray,
@@ -261,22 +247,24 @@ class PrivateKNNClassifier(TaughtByVotes):
         random: SecureRandom,
     ) -> NDArray[np.int64]:
         sampler = PoissonSampler(float(self.sampling_rate))
-        mechanism = Gaussian(self.noise_ / _MOVED, _MOVED)
+        mechanism = Gaussian(self.noise_ / _L2_SENSITIVITY, _L2_SENSITIVITY)
         found = []
         for query in asked:
+            # Zhu et al. 2020, Private-kNN: sample, count the neighbours' labels, noisy arg-max
             drawn = taking_part[sampler.draw(len(taking_part), random)]
-            votes = _votes(rows[drawn], codes[drawn], query, self.n_neighbors, len(self.classes_))
+            votes = _count_neighbor_votes(
+                rows[drawn], codes[drawn], query, self.n_neighbors, len(self.classes_)
+            )
             found.append(int(np.argmax(mechanism.release(votes, random))))
         return np.array(found, np.int64)
 
 
-def _votes(
+def _count_neighbor_votes(
     rows: NDArray, codes: NDArray, query: NDArray, n_neighbors: int, n_classes: int
 ) -> NDArray[np.int64]:
-    """Return the labels of the nearest records as counts.
+    """Count the labels of the nearest records.
 
-    A distance is summed up for each record by itself: in a product of matrices its last bits would
-    depend on the others.
+    Each distance is a separate sum: in a matrix product its last bits would depend on the others.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         distances = ((rows - query) ** 2).sum(axis=1)

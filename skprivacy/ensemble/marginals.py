@@ -1,4 +1,4 @@
-"""Records drawn from noisy counts of the private ones, for want of public records."""
+"""Noisy class-conditional marginals, to draw queries from if there are no public records."""
 
 from __future__ import annotations
 
@@ -18,46 +18,34 @@ from ..preprocessing.transformer import described_columns
 
 __all__ = ["Marginals"]
 
-_BINS = 8  # of a numeric column, equally wide on its scale
+_BINS = 8  # of a numeric column, of equal width on its scale
 _MISSING = -1
 
 
 @dataclass(frozen=True)
 class Marginals:
-    """Counts of the records of each class with each value of a column, or in each bin of it.
+    """Counts of records by class and by the value, or bin, of each column.
 
-    Columns that are drawn each by itself go together as no real ones do; drawn by class, they go
-    together as far as the class explains it.
+    Columns drawn independently have no correlations; columns drawn by class have those that the
+    class explains.
 
-    Parameters
-    ----------
-    schema : Schema
-        Public facts about the columns: Bounded and Categories alone.
-    n_classes : int
-    epsilon, delta : float
-        What the counts cost by themselves. An infinite epsilon takes no noise.
-    relation : {"add_remove", "zero_out", "replace_one"}
+    **Guarantees.** A unit, a record or all records of a group, adds at most 1 in total to the
+    counts of each column. Removing a unit thus changes the counts of a column by at most 1 in L2,
+    and replacing it by at most sqrt(2).
 
-    Notes
-    -----
-    **Guarantees.** A unit, which is a record or all records of a group, adds at most 1 to the
-    counts of each column: to one of them, or shared out between some by its records. Without the
-    unit the counts of a column have changed by at most 1 in L2, and with another in its place by at
-    most sqrt(2).
-
-    **Edge cases.** A value that is missing, no number or none of the categories is not counted; one
-    beyond the range counts as the end of it.
+    **Edge cases.** A missing or unreadable value, or one outside the categories, is not counted.
+    A value beyond the range counts in the last bin on its side.
     """
 
-    schema: Schema
+    schema: Schema  # of Bounded and Categories alone
     n_classes: int
-    epsilon: float
+    epsilon: float  # of the counts; infinity means no noise
     delta: float
     relation: str
 
     @property
     def mechanism(self) -> Gaussian:
-        """The mechanism that releases the counts."""
+        """Mechanism that releases the counts."""
         changed = 2.0 if self.relation == "replace_one" else 1.0
         sensitivity = math.sqrt(changed * len(self.schema))
         if math.isinf(self.epsilon):
@@ -67,47 +55,20 @@ class Marginals:
     def counts(
         self, X: Any, codes: NDArray[np.int64], shares: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the counts, which are private.
-
-        Parameters
-        ----------
-        X : DataFrame or ndarray of shape (n_samples, n_features)
-            With the schema's columns, or as many.
-        codes : ndarray of shape (n_samples,)
-            Index of each record's class.
-        shares : ndarray of shape (n_samples,)
-            What each counts for; those of a unit add up to 1 at most, exactly.
-
-        Returns
-        -------
-        ndarray of shape (n_cells, n_classes)
-            The cells of all columns, one after the other.
-        """
+        """Return the private counts, (n_cells, n_classes); shares of a unit add up to at most 1."""
         tables = []
         for column, fact in described_columns(self.schema, X):
-            cells = _cells(plain(column), fact)
+            cells = _cell_indices(plain(column), fact)
             known = cells != _MISSING
             places = cells[known] * self.n_classes + codes[known]
             size = _n_cells(fact) * self.n_classes
             tables.append(np.bincount(places, shares[known], size).reshape(-1, self.n_classes))
         return np.concatenate(tables)
 
-    def drawn(
+    def draw_records(
         self, noisy: NDArray[np.float64], n: int, random: np.random.RandomState
     ) -> pd.DataFrame:
-        """Return records drawn from noisy counts: as many of each class, column by column.
-
-        Parameters
-        ----------
-        noisy : ndarray of shape (n_cells, n_classes)
-        n : int
-        random : RandomState
-
-        Returns
-        -------
-        DataFrame of shape (n, n_columns)
-            Without the class: teachers say what they take a record for.
-        """
+        """Draw unlabelled records from noisy counts: equally many of each class, by column."""
         classes = np.arange(n) % self.n_classes
         columns: dict[str, NDArray[Any]] = {}
         start = 0
@@ -117,7 +78,9 @@ class Marginals:
             cells = np.empty(n, np.int64)
             for code in range(self.n_classes):
                 own = np.flatnonzero(classes == code)
-                cells[own] = random.choice(len(table), len(own), p=_shares(table[:, code]))
+                cells[own] = random.choice(
+                    len(table), len(own), p=_project_to_simplex(table[:, code])
+                )
             if isinstance(fact, Bounded):
                 columns[name] = fact.from_unit((cells + random.uniform(size=n)) / _BINS)
             elif isinstance(fact, Categories):
@@ -129,8 +92,8 @@ def _n_cells(fact: Column) -> int:
     return len(fact.values) if isinstance(fact, Categories) else _BINS
 
 
-def _cells(column: pd.Series, fact: Column) -> NDArray[np.int64]:
-    """Return the bin or category of each value, by that value alone."""
+def _cell_indices(column: pd.Series, fact: Column) -> NDArray[np.int64]:
+    """Return the bin or category of each value, which depends on that value alone."""
     if isinstance(fact, Categories):
         return category_codes(column, fact.values).astype(np.int64)
     assert isinstance(fact, Bounded)
@@ -139,10 +102,10 @@ def _cells(column: pd.Series, fact: Column) -> NDArray[np.int64]:
     return np.where(np.isnan(values), _MISSING, bins)
 
 
-def _shares(noisy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the shares nearest to noisy counts: these less a constant, and none below 0.
+def _project_to_simplex(noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the Euclidean projection of noisy counts onto the simplex: shares that add up to 1.
 
-    Clipping alone would give many empty cells a share that is nothing but noise.
+    Clipping alone would give many empty cells a share that is mere noise.
     """
     total = noisy.sum()
     if not total > 0:

@@ -1,8 +1,8 @@
-"""Which teacher learns from which record, and what that says of neighbouring data sets.
+"""Partition of private records into teachers, and the neighbouring relations that it allows.
 
-A cut must be settled before the data is looked at. Cut by position, a record that is removed would
-move others to other teachers, so only data sets of one size are neighbours. Cut by a keyed hash of
-the record itself, removing one changes one teacher, and replacing one changes two.
+A partition must not depend on the data. Partitioned by position, removing a record would move
+others to other teachers, so only data sets of the same size are neighbours. Partitioned by a keyed
+hash of each record, removing a record changes one teacher, and replacing one changes two.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ from numpy.typing import NDArray
 from .._groups import Groups
 from .._sklearn import num_samples
 
-__all__ = ["MOVED_VOTES", "PARTITIONS", "parts_by_group", "parts_by_hash", "parts_by_index"]
+__all__ = [
+    "MOVED_VOTES",
+    "PARTITIONS",
+    "partition_by_group",
+    "partition_by_hash",
+    "partition_by_index",
+]
 
-# By partition and relation: how many teachers a neighbour changes, hence how many votes it moves.
+# By partition and relation: teachers that a neighbour changes, hence votes of a query it moves.
 MOVED_VOTES = {
     ("index", "zero_out"): 1,
     ("index", "replace_one"): 1,
@@ -33,100 +39,60 @@ MOVED_VOTES = {
     ("hash", "replace_one"): 2,
 }
 PARTITIONS = ("hash", "index")
-_ROWS = 4096  # that are hashed at a time
-_EXACT = 2.0**53  # up to which floats hold all integers
+_ROWS_PER_SLICE = 4096  # hashed at a time
+_LARGEST_EXACT_INTEGER = 2.0**53  # float64 holds all integers up to it
 
 
-def parts_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
-    """Return the teacher of each of ``n`` records: parts as equal in size as can be.
-
-    Parameters
-    ----------
-    n : int
-        Number of records, which is public.
-    n_teachers : int
-    random : RandomState
-        Shuffles the positions, in case the records are sorted.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
+def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
+    """Return the teacher of each record, by shuffled position; ``n`` is public."""
     teachers = np.empty(n, np.int64)
     teachers[random.permutation(n)] = np.arange(n) % n_teachers
     return teachers
 
 
-def parts_by_hash(
+def partition_by_hash(
     X: Any, y: Any, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of the record alone.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame of shape (n_samples, n_features) or (n_samples,)
-        Equal records have the same teacher.
-    y : array-like of shape (n_samples,) or None
-    n_teachers : int
-    random : RandomState
-        Draws the key of the hash, which must not depend on the data.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-    """
-    key = random.bytes(32)
+    """Return the teacher of each record, drawn by a keyed hash of the record alone."""
+    key = random.bytes(32)  # independent of the data
     parts = [X] if y is None else [X, y]
     digests = b"".join(
-        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _all_contents(parts)
+        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _iterate_row_bytes(parts)
     )
     # The bias of a remainder of 64 random bits is below n_teachers / 2**64.
     return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
 
 
-def parts_by_group(
+def partition_by_group(
     groups: Groups, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of what its group is called.
+    """Return the teacher of each record, drawn by a keyed hash of the name of its group.
 
-    Parameters
-    ----------
-    groups : Groups
-    n_teachers : int
-    random : RandomState
-        Draws the key of the hash, which must not depend on the data.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Notes
-    -----
     **Guarantees.** All records of a group have one teacher, which depends on the group's name
-    alone: its number would depend on the others. Of equal names one is hashed, for equal ones, such
-    as one moment in two time zones, may be written in two ways.
+    alone: the group's index would depend on other groups. Equal names may differ as text, such as
+    one moment in two time zones; one of them is hashed for all.
     """
-    return parts_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
+    return partition_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
 
 
-def _all_contents(parts: list[Any]) -> Iterator[bytes]:
-    for start in range(0, num_samples(parts[0]), _ROWS):
-        yield from _contents([_frame(part, start) for part in parts])
+def _iterate_row_bytes(parts: list[Any]) -> Iterator[bytes]:
+    for start in range(0, num_samples(parts[0]), _ROWS_PER_SLICE):
+        yield from _row_bytes([_slice_rows(part, start) for part in parts])
 
 
-def _frame(values: Any, start: int) -> pd.DataFrame:
+def _slice_rows(values: Any, start: int) -> pd.DataFrame:
     """Return some rows as a frame."""
     if isinstance(values, (pd.DataFrame, pd.Series)):
-        return pd.DataFrame(values.iloc[start : start + _ROWS]).reset_index(drop=True)
-    return pd.DataFrame(np.asarray(values)[start : start + _ROWS])
+        return pd.DataFrame(values.iloc[start : start + _ROWS_PER_SLICE]).reset_index(drop=True)
+    return pd.DataFrame(np.asarray(values)[start : start + _ROWS_PER_SLICE])
 
 
-def _contents(frames: list[pd.DataFrame]) -> Iterator[bytes]:
-    """Yield each row as bytes, the same for equal values of any numeric type.
+def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
+    """Yield each row as bytes, equal for equal values of any numeric type.
 
-    **Guarantees.** They depend on the row alone: a column that one record turns from numbers into
-    objects gives the other records what it gave them before. Numbers that differ, if only beyond
-    the precision of floats, give different bytes.
+    **Guarantees.** The bytes depend on the row alone: a record that turns a column from numbers
+    into objects leaves the bytes of the others as they were. Numbers that differ, even beyond the
+    precision of floats, give different bytes.
     """
     frame = pd.concat(frames, axis=1)
     plain = np.array([_is_plain(dtype) for dtype in frame.dtypes])
@@ -136,11 +102,11 @@ def _contents(frames: list[pd.DataFrame]) -> Iterator[bytes]:
     for j, (_, column) in enumerate(frame.items()):
         if not plain[j] or _may_exceed_floats(column):
             for i, value in enumerate(column.to_numpy(object)):
-                numbers[i, j], rest = _split(value)
+                numbers[i, j], rest = _split_number(value)
                 if rest:
                     texts[i].append(f"{j}:{rest}")
     numbers += 0.0  # no -0.0
-    numbers[np.isnan(numbers)] = np.nan  # of one bit pattern
+    numbers[np.isnan(numbers)] = np.nan  # one bit pattern for all NaN
     for row, text in zip(numbers, texts, strict=True):
         yield row.tobytes() + "\x1f".join(text).encode()
 
@@ -154,11 +120,11 @@ def _may_exceed_floats(column: pd.Series) -> bool:
     """Return whether some number of a column has more digits than a float holds."""
     if not pd.api.types.is_integer_dtype(column.dtype):
         return False
-    return bool(((column >= _EXACT) | (column <= -_EXACT)).any())
+    return bool(((column >= _LARGEST_EXACT_INTEGER) | (column <= -_LARGEST_EXACT_INTEGER)).any())
 
 
-def _split(value: Any) -> tuple[float, str]:
-    """Return a value as a float, if it is a number, and the rest of it as text."""
+def _split_number(value: Any) -> tuple[float, str]:
+    """Return a value as a float (NaN if it is not a number), and what the float loses as text."""
     value = value.item() if isinstance(value, np.generic) else value
     value = value.real if isinstance(value, complex) and value.imag == 0 else value
     if value is pd.NA:

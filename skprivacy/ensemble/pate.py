@@ -1,4 +1,4 @@
-"""PATE: teachers on parts of the private records vote, with noise, on labels for public ones."""
+"""PATE: private aggregation of teacher ensembles (Papernot et al. 2017 and 2018)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
+from .._docs import fill_docs
 from .._groups import Groups, check_order, protected
 from .._jobs import N_JOBS
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
@@ -18,117 +19,116 @@ from ..base import PrivateFit
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
 from ..public_facts import public_classes
-from ._taught import N_DRAWN, TaughtByVotes, like, placed, together
-from .aggregators import MOST_TEACHERS, Aggregator
+from ._taught import (
+    N_DRAWN,
+    StudentClassifier,
+    compose_with_marginals,
+    scatter_labels,
+    to_container_of,
+)
+from .aggregators import MAX_TEACHERS, Aggregator
 from .marginals import Marginals
-from .partition import MOVED_VOTES, PARTITIONS, parts_by_group, parts_by_hash, parts_by_index
-from .public_records import check_others, chosen_queries, drawn_records, with_public_categories
-from .teachers import count_votes, try_teacher
+from .partition import (
+    MOVED_VOTES,
+    PARTITIONS,
+    partition_by_group,
+    partition_by_hash,
+    partition_by_index,
+)
+from .public_records import check_not_private, choose_queries, draw_records, with_public_categories
+from .teachers import check_teacher, count_votes
 
 __all__ = ["PATEClassifier"]
 
 
-class PATEClassifier(TaughtByVotes):
-    """Private aggregation of teacher ensembles: any classifier, made private by votes.
+@fill_docs
+class PATEClassifier(StudentClassifier):
+    """PATE classifier: any classifier, made private by noisy votes (Papernot et al. 2018).
 
-    The private records are cut into parts, and a teacher is trained on each. The teachers vote on
-    the labels of a few public records, noise is added to the votes, and a student learns from the
-    winners. The student is all that is kept.
+    The private records are partitioned, and a teacher is trained on each partition. The teachers
+    vote on the labels of a few public records, noise is added to the votes, and a student learns
+    from the winners. The fitted model holds the student only.
 
-    It takes public records without labels, of the same kind as the private ones, and many private
-    records: each teacher has but its part. Without public records,
+    PATE needs public records without labels, of the same kind as the private ones, and many
+    private records, since each teacher learns from one partition only. Without public records,
     :class:`~skprivacy.neural_network.DPSGDClassifier` is the better choice.
 
     Parameters
     ----------
     teacher : classifier or pipeline, default=None
-        Is cloned and fitted on each part. ``None`` means logistic regression. An
+        Classifier cloned and fitted on each partition. ``None`` means logistic regression. An
         ``MLPClassifier(solver="adam", early_stopping=False)``, alone or at the end of a pipeline,
         is trained in single precision, which is two to three times as fast.
     student : classifier or pipeline, default=None
-        Is cloned and fitted on the answered public records. Scikit-learn's semi-supervised ones,
-        :class:`~skprivacy.neural_network.VATStudent` and others with an attribute
-        ``semi_supervised`` that is true get all of them, with -1 for those without an answer.
-        ``None`` means :class:`PropagationStudent` or logistic regression on scaled columns,
-        whichever better predicts, in a cross-validation, the labels that were released: that costs
-        nothing. Columns that are not numbers are one-hot encoded for either.
+        Classifier cloned and fitted on the answered public records. Scikit-learn's semi-supervised
+        classifiers, :class:`~skprivacy.neural_network.VATStudent` and others with a true attribute
+        ``semi_supervised`` get all public records, with label -1 if there is no answer. ``None``
+        means :class:`PropagationStudent` or logistic regression on scaled columns, whichever
+        predicts the released labels better in a cross-validation, at no privacy cost. For both,
+        columns that are not numbers are one-hot encoded.
     n_teachers : int, default=250
-        More teachers drown the noise better, and each has fewer records. At most a few hundred
-        records each is the rule.
+        Number of teachers. With more teachers noise matters less, but each has fewer records. A
+        rule of thumb is at most a few hundred records for each.
     aggregator : Aggregator, default=None
-        How votes become labels. ``None`` means :class:`GNMax`.
+        Rule that turns votes into labels. ``None`` means :class:`GNMax`.
     n_queries : int, default=100
-        Public records whose labels are asked for; each costs. At most as many as there are.
+        Number of public records to label; each costs privacy. More than there are means all.
     partition : {"hash", "index"}, default="hash"
-        How records are dealt to teachers. "hash" is by a keyed hash of the record, or of its
+        How records are assigned to teachers: "hash" by a keyed hash of the record, or of its
         group; "index" by position, in equal parts.
     relation : {"add_remove", "zero_out", "replace_one"}, default=None
-        What neighbouring data sets are. ``None`` means "add_remove" for "hash" and "zero_out" for
-        "index". "add_remove" needs "hash". Under "hash", "replace_one" changes two teachers and
-        costs accordingly.
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        Neighbouring relation. ``None`` means "add_remove" for "hash" and "zero_out" for "index".
+        "add_remove" needs "hash". Under "hash", "replace_one" changes two teachers and costs
+        accordingly.
+    %(epsilon)s
     delta : float, default=1e-5
         In (0, 1).
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     schema : Schema, default=None
-        Public ranges and categories of the columns, from which records are drawn where ``fit`` gets
-        none.
+        Public ranges and categories of the columns. Records are drawn from it if ``fit`` gets no
+        public ones.
     marginal_share : float, default=0.0
-        Where ``fit`` gets no public records, the share of ``epsilon`` that is paid to draw them
-        from noisy counts of the private ones, by column and class, instead of from the schema
-        alone. In [0, 1); 0.2 is a good start for tables of some dozen columns.
+        Share of ``epsilon``, in [0, 1), for noisy counts of the private records by column and
+        class. If ``fit`` gets no public records, they are drawn from these counts instead of from
+        the schema alone. 0.2 is a good start for tables of some dozen columns.
     keep_labels : bool, default=False
-        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+        Whether to keep the noisy labels as ``labels_``. They are released anyway.
     n_jobs : int, default=None
-        Teachers trained at once, through joblib.
+        Number of teachers trained at once, through joblib.
     device : str, default="cpu"
-        Where teachers are trained that are an ``MLPClassifier`` as above and no pipeline: "cuda"
-        trains all at once on a GPU, "auto" if there is one. Others need "cpu".
+        Device that trains the teachers. "cuda" trains all of them at once on a GPU, "auto" does so
+        if there is one; both need an ``MLPClassifier`` as above without a pipeline.
     random_state : int, RandomState instance or None, default=None
-        Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
+        Seed of the partition, the teachers, the student and the choice of queries, never of the
         noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the data is touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     student_ : classifier
         The fitted student. It predicts indices of ``classes_``.
     aggregator_ : Aggregator
-        The aggregator with the noise that was used.
+        The aggregator, with the noise that was used.
     labels_ : ndarray of shape (n_public,)
         With ``keep_labels``: indices of classes, -1 for records without an answer.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, whatever the
     teachers do, with a record as the unit; with ``groups`` a group. The claim is independent of
-    the votes. It covers all queries and answers that were declared, made or not. A teacher that
-    cannot be trained (its part is empty, has one class, or breaks it) votes by a public rule, and
-    nothing is said of it.
+    the votes. It covers all declared queries and answers, made or not. A teacher that cannot be
+    trained (its partition is empty, has one class, or makes it fail) votes by a public rule, and
+    this is not reported.
 
-    **Edge cases.** A record with NaN is left to the teacher of its part, since refusing it would
-    tell that it is there. With few records and many teachers most votes are that rule's: the
-    student then is useless, and still private. If every answer is of one class the student predicts
-    that class; if there is no answer, the first one. The types of columns in a DataFrame are taken
-    for public: a record that changes one, as a text among numbers does, changes it for all.
+    **Edge cases.** A record with NaN is passed to its teacher, since refusing it would reveal its
+    presence. With few records and many teachers most votes come from the public rule: the student
+    is then useless, and still private. If all answers are of one class, the student predicts that
+    class; without any answer, the first class. The types of a DataFrame's columns are assumed
+    public: a record that changes one, such as a text among numbers, changes it for all.
 
     References
     ----------
@@ -153,14 +153,14 @@ class PATEClassifier(TaughtByVotes):
     True
     """
 
-    _INSTEAD = (
+    _REMEDY = (
         "pass real public records, or marginal_share=0.2, which draws them from noisy counts of "
         "the private ones, paid out of the same epsilon"
     )
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, MOST_TEACHERS, closed="both")],
+        "n_teachers": [Interval(Integral, 2, MAX_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "partition": [StrOptions(set(PARTITIONS))],
@@ -222,28 +222,27 @@ class PATEClassifier(TaughtByVotes):
     def fit(
         self, X: Any, y: ArrayLike, *, X_public: Any = None, groups: ArrayLike | None = None
     ) -> PATEClassifier:
-        """Train teachers on private records, and a student on public ones.
+        """Train teachers on private records, and a student on public records.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Private records, as the teacher takes them.
+            Private records, in the form that the teacher takes.
         y : array-like of shape (n_samples,)
             Their labels, each one of ``classes``.
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
-            Records without labels that are public. In a cross-validation wrap them in
-            :class:`PublicRecords`; in a pipeline pass ``transform_input=["X_public"]`` to it,
-            with metadata routing enabled and ``set_fit_request(X_public=True)``.
-            ``None`` draws some from ``schema``, see ``marginal_share``.
+            Public records without labels. In a cross-validation wrap them in
+            :class:`PublicRecords`. In a pipeline set ``transform_input=["X_public"]``, with
+            metadata routing enabled and ``set_fit_request(X_public=True)``. ``None`` draws records
+            from ``schema``, see ``marginal_share``.
         groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. All records of a group go to one teacher, so that the
-            guarantee is the group's. Needs ``partition="hash"``.
+            Group of each record. All records of a group go to one teacher, so that the guarantee
+            protects the group. Needs ``partition="hash"``.
 
         Returns
         -------
-        PATEClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -253,27 +252,27 @@ class PATEClassifier(TaughtByVotes):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            check_others(X_public, X)
+            check_not_private(X_public, X)
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             self._assume_schemas(fit)
-            who = self._protected(groups, X)
+            who = self._resolve_groups(groups, X)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            relation, moved = self._relation()
-            public, marginals = self._source(fit, X, X_public, relation, random)
+            relation, moved = self._relation_and_moved_votes()
+            public, marginals = self._choose_public_records(fit, X, X_public, relation, random)
             X = with_public_categories(X, public)
-            queries = chosen_queries(public, min(self.n_queries, num_samples(public)), random)
+            queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
             self._check_student()
             teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            try_teacher(teacher, public, self.classes_, self.device)
+            check_teacher(teacher, public, self.classes_, self.device)
             self._try_student(public, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
             if relation != "add_remove":
                 check_delta(self.delta, who.n)
             beside = None if marginals is None else marginals.mechanism.event
-            self.aggregator_ = self._aggregator(len(queries), moved, relation, beside)
-            event = together(beside, self.aggregator_.event(len(queries), moved))
+            self.aggregator_ = self._calibrate_aggregator(len(queries), moved, relation, beside)
+            event = compose_with_marginals(beside, self.aggregator_.event(len(queries), moved))
             noisy = [self.aggregator_.arithmetic]
             noisy += [] if marginals is None else [marginals.mechanism.arithmetic]
             with fit.charged(
@@ -287,23 +286,26 @@ class PATEClassifier(TaughtByVotes):
                 if marginals is not None:
                     counts = marginals.counts(X, codes, who.exact_shares())
                     counts = marginals.mechanism.release(counts, noise)
-                    public = like(X, marginals.drawn(counts, N_DRAWN, random))
-                    queries = chosen_queries(public, len(queries), random)
+                    public = to_container_of(X, marginals.draw_records(counts, N_DRAWN, random))
+                    queries = choose_queries(public, len(queries), random)
+                # Papernot et al. 2017, PATE: teachers on disjoint partitions, then noisy votes
                 votes = count_votes(
-                    teacher, X, y, self._parts(X, y, who, random), self.n_teachers,
+                    teacher, X, y, self._partition(X, y, who, random), self.n_teachers,
                     safe_indexing(public, queries), self.classes_, seeds, self.n_jobs,
                     self.device,
                 )  # fmt: skip
+                # Papernot et al. 2017 and 2018: the noisy aggregation of the votes
                 answers = self.aggregator_.release(
-                    votes, moved, noise, self._expecting(public, queries, self.n_teachers)
+                    votes, moved, noise, self._make_vote_predictor(public, queries, self.n_teachers)
                 )
-            labels = placed(answers, queries, num_samples(public))
-            self.student_ = self._taught(public, labels)
+            labels = scatter_labels(answers, queries, num_samples(public))
+            # Papernot et al. 2017, PATE: the student sees public records and noisy labels only
+            self.student_ = self._fit_student(public, labels)
             if self.keep_labels:
                 self.labels_ = labels
         return self
 
-    def _source(
+    def _choose_public_records(
         self,
         fit: PrivateFit,
         X: Any,
@@ -311,38 +313,38 @@ class PATEClassifier(TaughtByVotes):
         relation: str,
         random: np.random.RandomState,
     ) -> tuple[Any, Marginals | None]:
-        """Return public records; with marginals, such as stand in until these are paid for."""
+        """Return public records, or stand-ins from the schema and the marginals to draw from."""
         if X_public is not None or self.marginal_share == 0:
-            return self._public(fit, X, X_public, random), None
-        schema = self._described(fit, X)
+            return self._check_public(fit, X, X_public, random), None
+        schema = self._schema_of_records(fit, X)
         target = float(self.marginal_share) * float(self.epsilon), float(self.delta)
         marginals = Marginals(schema, len(self.classes_), *target, relation)
-        return like(X, drawn_records(schema, N_DRAWN, random)), marginals
+        return to_container_of(X, draw_records(schema, N_DRAWN, random)), marginals
 
-    def _protected(self, groups: Any, X: Any) -> Groups:
+    def _resolve_groups(self, groups: Any, X: Any) -> Groups:
         if groups is not None and self.partition != "hash":
             raise ValueError(
-                f"groups are given with partition={self.partition!r}, which would cut them apart. "
-                "Use partition='hash', which keeps each group with one teacher."
+                f"groups are given with partition={self.partition!r}, which would split them. Use "
+                "partition='hash', which gives each group to one teacher."
             )
         return protected(groups, X)
 
-    def _relation(self) -> tuple[str, int]:
-        """Return the relation, and how many votes a neighbour moves under it."""
+    def _relation_and_moved_votes(self) -> tuple[str, int]:
+        """Return the relation, and the number of votes of a query that a neighbour moves."""
         relation = self.relation or ("add_remove" if self.partition == "hash" else "zero_out")
         if (self.partition, relation) not in MOVED_VOTES:
             raise ValueError(
-                f"relation={relation!r} does not hold for partition={self.partition!r}: without a "
-                "record, those after it would have other teachers. Use partition='hash', or "
+                f"relation={relation!r} does not hold for partition={self.partition!r}: removing a "
+                "record would move later ones to other teachers. Use partition='hash', or "
                 "relation='zero_out'."
             )
         return relation, MOVED_VOTES[self.partition, relation]
 
-    def _parts(
+    def _partition(
         self, X: Any, y: NDArray, who: Groups, random: np.random.RandomState
     ) -> NDArray[np.int64]:
         if self.partition == "index":
-            return parts_by_index(num_samples(X), self.n_teachers, random)
+            return partition_by_index(num_samples(X), self.n_teachers, random)
         if who.unit != "record":
-            return parts_by_group(who, self.n_teachers, random)
-        return parts_by_hash(X, y, self.n_teachers, random)
+            return partition_by_group(who, self.n_teachers, random)
+        return partition_by_hash(X, y, self.n_teachers, random)

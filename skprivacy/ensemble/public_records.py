@@ -1,4 +1,4 @@
-"""Public records that a private model may be asked about, and how to get them."""
+"""Public records of PATE: wrapping, drawing from a schema, and choosing queries."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from ..preprocessing.columns import Column
 
 __all__ = [
     "PublicRecords",
-    "check_others",
-    "chosen_queries",
-    "drawn_records",
+    "check_not_private",
+    "choose_queries",
+    "draw_records",
     "with_public_categories",
 ]
 
 
 class PublicRecords:
-    """Public records as one object, which no cross-validation cuts.
+    """Public records as one object, which a cross-validation does not split.
 
-    scikit-learn's cross-validation takes any array that is as long as ``X`` for a property of the
-    records, and hands each fold its part. Public records that happen to be as many as the private
-    ones are such an array; wrapped in this class they are not.
+    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. Public
+    records that happen to be as many as the private ones would be split; wrapped in this class they
+    are not.
 
     Parameters
     ----------
     X : array-like or DataFrame of shape (n_public, n_features)
-        Records that are public, or of people who agreed.
+        Public records, or records of people who consented.
 
     Notes
     -----
-    An encoder that :class:`~skprivacy.fine_tuning.ALMFineTuner` fits to them is fitted once for
-    equal parameters, however many folds and candidates a search has, and kept here. A search in
-    several processes fits it in each: there, pass a fitted one as
+    The object caches encoders: :class:`~skprivacy.fine_tuning.ALMFineTuner` fits each encoder once
+    for equal parameters, however many folds and candidates a search has. A search in several
+    processes fits it in each process. Pass a fitted encoder there, as
     ``sklearn.frozen.FrozenEstimator(encoder)``.
 
     Examples
@@ -58,24 +58,24 @@ class PublicRecords:
         self._encoders: dict[str, Any] = {}
 
     def encoder_like(self, encoder: Any, X: Any) -> Any:
-        """Return a clone fitted to ``X``, these records as they were checked, once.
+        """Return a clone fitted to ``X``, from the cache if its parameters are equal.
 
-        **Guarantees.** It has seen no other records, whoever asks.
+        **Guarantees.** The encoder has seen no other records.
 
-        **Edge cases.** Encoders with equal parameters are one, a ``random_state`` of None
-        included.
+        **Edge cases.** Encoders with equal parameters are the same, even with a ``random_state`` of
+        None.
 
         Parameters
         ----------
         encoder : estimator
-            Unfitted.
+            Unfitted encoder.
         X : array-like of shape (n_public, n_features)
-            The public records, checked.
+            These public records, after validation.
 
         Returns
         -------
         estimator
-            Fitted; the same one for equal parameters.
+            The fitted encoder.
         """
         fresh = clone(encoder)
         key = joblib.hash(fresh)
@@ -87,25 +87,13 @@ class PublicRecords:
         return f"PublicRecords({num_samples(self.X)} records)"
 
 
-def drawn_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
-    """Return records drawn from the ranges and categories of a schema, each column by itself.
-
-    Parameters
-    ----------
-    schema : Schema
-        Of Bounded and Categories alone.
-    n : int
-    random : RandomState
-
-    Returns
-    -------
-    DataFrame of shape (n, n_columns)
-    """
-    columns = {name: _drawn(fact, n, random) for name, fact in schema.items()}
+def draw_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    """Return records drawn from the ranges and categories of a schema, each column by itself."""
+    columns = {name: _draw_column(fact, n, random) for name, fact in schema.items()}
     return pd.DataFrame(columns)
 
 
-def _drawn(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
+def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
     if isinstance(fact, Bounded):
         return random.uniform(fact.lower, fact.upper, n)
     assert isinstance(fact, Categories)
@@ -113,19 +101,11 @@ def _drawn(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
 
 
 def with_public_categories(X: Any, public: Any) -> Any:
-    """Return private records whose categorical columns list the categories of the public ones.
+    """Give categorical columns of private records the categories of the public records.
 
-    The categories that pandas lists are those of all records: a single one with a category of its
-    own would renumber those of the others. Where the public column lists none, nor does this.
-
-    Parameters
-    ----------
-    X, public : array-like or DataFrame of shapes (n_samples, n_features), (n_public, n_features)
-
-    Returns
-    -------
-    array-like or DataFrame of shape (n_samples, n_features)
-        Values that are not among the public categories are missing.
+    pandas lists the categories of all records, so one record with a category of its own would
+    renumber the categories of the others. Values outside the public categories become missing. A
+    column without public categories becomes an object column.
     """
     if not isinstance(X, pd.DataFrame):
         return X
@@ -142,40 +122,23 @@ def with_public_categories(X: Any, public: Any) -> Any:
     return X
 
 
-def check_others(public: Any, X: Any) -> None:
-    """Refuse private records that are passed as public ones.
-
-    **Guarantees.** The answer depends on which object was passed, not on what is in it.
-
-    **Edge cases.** A copy is not noticed.
-    """
+def check_not_private(public: Any, X: Any) -> None:
+    """Refuse private records passed as public ones, by identity of the object: copies pass."""
     if (public.X if isinstance(public, PublicRecords) else public) is X:
         raise ValueError(
-            "X_public is X itself. Public records are those of people who are not protected; what "
-            "is learned from them is released as it is. Pass other records."
+            "X_public must not be X: public records must come from people outside the guarantee. "
+            "Pass other records."
         )
 
 
-def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
-    """Return which public records to ask about: the ones next to the centres of ``n`` clusters.
+def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
+    """Return ``n`` public records to query, in random order: those nearest to cluster centres.
 
-    Clusters of public records touch no private data, and cover them better than chance does.
+    Clustering public records uses no private data, and covers them better than random choice.
     Records that are not all numbers are chosen at random.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame of shape (n_public, n_features)
-    n : int
-        At most n_public.
-    random : RandomState
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Distinct positions, in random order.
     """
     n_public = num_samples(X)
-    matrix = _numbers(X)
+    matrix = _as_finite_matrix(X)
     if matrix is None or n >= n_public:
         return random.permutation(n_public)[:n]
     with one_thread(matrix.size):
@@ -186,7 +149,7 @@ def chosen_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
     return random.permutation(chosen)
 
 
-def _numbers(X: Any) -> NDArray[np.float64] | None:
+def _as_finite_matrix(X: Any) -> NDArray[np.float64] | None:
     try:
         matrix = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Students: models that learn from few noisy labels, and from many public records without any."""
+"""Semi-supervised student of PATE: label propagation plus a ridge classifier."""
 
 from __future__ import annotations
 
@@ -17,54 +17,56 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._blas import one_thread
 from .._data_validation import ClassifierMixin, validate_data
+from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval, check_one_type
 from ..base import undone_if_refused
-from ._graph import graph_of, spread_along
+from ._graph import build_neighbor_graph, propagate_labels
 from .aggregators import UNANSWERED
 
 __all__ = ["PropagationStudent"]
 
-# Those of scikit-learn that take -1 for records without a label.
+# scikit-learn's classifiers that take -1 for records without a label.
 _SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
 
 
+@fill_docs
 class PropagationStudent(ClassifierMixin, BaseEstimator):
-    """Spread few labels over a graph of all records, and teach them to a ridge classifier.
+    """Co-training of label propagation and a ridge classifier, for few noisy labels.
 
-    Neighbours in the graph tend to share a class, so that noisy labels are outvoted by their
-    surroundings and records without a label get one. The ridge classifier learns from all of them,
-    on all features, and sees what neighbourhoods do not. Its predictions are spread over the graph
-    in turn and taught again, as long as that changes any.
+    Neighbours in a graph of all records tend to share a class. Propagation (Zhou et al. 2003)
+    therefore outvotes noisy labels and labels the other records. The ridge classifier learns from
+    all these labels, on all features. Its predictions are propagated in turn, and it is fitted
+    again, until they no longer change.
 
     Parameters
     ----------
     n_neighbors : int, default=10
-        Neighbours of a record in the graph.
+        Number of neighbours of a record in the graph.
     n_components : int, default=200
-        Principal components by which records are compared.
+        Number of principal components by which records are compared.
     spread : float, default=0.9
-        How much a record's label is taken from its neighbours rather than from itself, in (0, 1).
+        Weight of the neighbours' labels against the record's own, in (0, 1).
     alpha : float, default=1.0
         Strength of the ridge.
     max_rounds : int, default=10
-        How often the ridge classifier is taught, at the most.
+        Largest number of fits of the ridge classifier.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels, sorted, without the mark of records that have none.
+        The labels, sorted, without -1.
     n_features_in_ : int
         Number of features seen during fit.
     n_rounds_ : int
-        How often the ridge classifier was taught.
+        Number of fits of the ridge classifier.
 
     Notes
     -----
-    **Guarantees.** None: it is private only in what its labels are.
+    **Guarantees.** None of its own: it is as private as its labels and records.
 
-    **Edge cases.** A record that no label reaches through the graph has no say until the ridge has
-    given it one. One class alone is always predicted.
+    **Edge cases.** A record that no label reaches through the graph is ignored until the ridge
+    classifier labels it. A single class is always predicted.
 
     References
     ----------
@@ -109,7 +111,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
 
     @undone_if_refused
     def fit(self, X: ArrayLike, y: ArrayLike) -> PropagationStudent:
-        """Fit to records of which some have a label.
+        """Fit to partly labelled records.
 
         Parameters
         ----------
@@ -120,8 +122,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        PropagationStudent
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -134,18 +135,21 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         self.classes_ = np.setdiff1d(labels, [UNANSWERED])
         if not len(self.classes_):
             raise ValueError(f"y marks all {len(rows)} records as without a label (-1).")
-        graph = graph_of(rows, self.n_neighbors, self.n_components)
+        graph = build_neighbor_graph(rows, self.n_neighbors, self.n_components)
         ridge = _Ridge(rows, float(self.alpha))
         known = (np.asarray(labels)[:, None] == self.classes_).astype(np.float64)
-        decided = _winners(spread_along(graph, known, self.spread))
+        decided = _one_hot_winners(propagate_labels(graph, known, self.spread))
         for taught in range(1, self.max_rounds + 1):
             self._coef_, self._intercept_ = ridge.taught(decided)
             self.n_rounds_ = taught
             scores = rows @ self._coef_ + self._intercept_
-            before, decided = decided, _winners(spread_along(graph, _winners(scores), self.spread))
+            before, decided = (
+                decided,
+                _one_hot_winners(propagate_labels(graph, _one_hot_winners(scores), self.spread)),
+            )
             died_out = ~decided.any(axis=0)
             if np.array_equal(before, decided) or died_out.any():
-                break  # the last round was learned from all classes, the next would not be
+                break  # no change; or a class died out, which the next fit would not know
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -159,14 +163,14 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Higher for the more likely.
+            Scores; higher is more likely.
         """
         check_is_fitted(self, "classes_")
         rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return np.asarray(rows @ self._coef_ + self._intercept_, np.float64)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return probabilities that rank the classes as their scores do.
+        """Return probabilities that rank the classes in the order of their scores.
 
         Parameters
         ----------
@@ -176,12 +180,12 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Each row adds up to 1.
+            Probabilities; each row adds up to 1.
         """
         return np.asarray(softmax(4.0 * self.decision_function(X)))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the class of highest score for each row.
+        """Return the class with the highest score for each row.
 
         Parameters
         ----------
@@ -191,31 +195,26 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         return self.classes_[self.decision_function(X).argmax(axis=1)]
 
 
 class _Ridge:
-    """Linear scores of the least penalised squared error, for one target after another.
-
-    **Guarantees.** The matrix that all targets share is factored once.
-
-    **Edge cases.** Records whose targets are all 0 are taken to be like the mean of the others.
-    """
+    """Ridge regression of several targets in turn, with one factorised Gram matrix."""
 
     def __init__(self, rows: NDArray, alpha: float) -> None:
         self._mean = rows.mean(axis=0)
         self._rows = rows - self._mean
         self._wide = rows.shape[1] > len(rows)
         gram = self._rows @ self._rows.T if self._wide else self._rows.T @ self._rows
-        # Beside the penalty what rounding may have taken, or there would be no root.
+        # The second term outweighs rounding, which could make the matrix indefinite.
         gram[np.diag_indices_from(gram)] += alpha + np.finfo(gram.dtype).eps * np.trace(gram)
         self._root = cho_factor(gram, overwrite_a=True)
 
     def taught(self, targets: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
         """Return coefficients of shape (n_features, n_classes), and intercepts."""
-        known = targets.sum(axis=1) > 0
+        known = targets.sum(axis=1) > 0  # a record without a label is set to the mean of the others
         mean = targets[known].mean(axis=0)
         centred = np.where(known[:, None], targets - mean, 0.0).astype(self._rows.dtype)
         if self._wide:
@@ -225,29 +224,14 @@ class _Ridge:
         return coefficients, mean - self._mean @ coefficients
 
 
-def _winners(scores: NDArray) -> NDArray[np.float64]:
-    """Return 1 for the class of highest score of each record; all 0 where no score is."""
+def _one_hot_winners(scores: NDArray) -> NDArray[np.float64]:
+    """Return 1 for each record's class of highest score, 0 elsewhere and where all scores are 0."""
     won = np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
     return (won & (scores != 0).any(axis=1, keepdims=True)).astype(np.float64)
 
 
-def taught(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
-    """Fit a student to the answered records, or to all of them if it can use those without.
-
-    Parameters
-    ----------
-    student : classifier
-        Unfitted; is fitted here. One of scikit-learn's semi-supervised ones, or one with a true
-        attribute ``semi_supervised``, gets all records.
-    X : public records of shape (n_public, n_features)
-    labels : ndarray of shape (n_public,)
-        Indices of classes; -1 where there is no answer.
-
-    Returns
-    -------
-    classifier
-        The fitted student.
-    """
+def fit_student(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
+    """Fit a student to the answered records, or to all if it is semi-supervised (label -1)."""
     last = student.steps[-1][1] if isinstance(student, Pipeline) else student
     if not (isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False)):
         answered = np.flatnonzero(labels != UNANSWERED)

@@ -1,4 +1,4 @@
-"""Teachers: one model a part of the private records, and their votes on public ones."""
+"""Teachers of PATE: one model for each partition of private records, and their votes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, train_alone, train_apart, usable
 from .._validation import raise_alone
 
-__all__ = ["count_votes", "try_teacher", "votes_of_each"]
+__all__ = ["check_teacher", "collect_votes", "count_votes"]
 
-_TRIED = 200  # public records on which a teacher is tried
+_N_TRIAL_RECORDS = 200  # public records on which a teacher is tried before anything is charged
 
 
 def count_votes(
@@ -41,43 +41,19 @@ def count_votes(
     n_jobs: int | None = None,
     device: str = "cpu",
 ) -> NDArray[np.int64]:
-    """Return for how many teachers each query has each class.
+    """Return the number of teachers that vote for each class of each query.
 
-    Parameters
-    ----------
-    teacher : classifier
-        Is cloned for each part, seeded, and kept from charging a budget of its own. An
-        ``MLPClassifier`` is trained in single precision, with an output for each class.
-    X, y : private records of shape (n_samples, n_features) and labels of shape (n_samples,)
-    parts : ndarray of shape (n_samples,)
-        The teacher of each record.
-    n_teachers : int
-    queries : public records of shape (n_queries, n_features)
-    classes : ndarray of shape (n_classes,)
-        All classes, sorted.
-    seeds : ndarray of shape (n_teachers,)
-    n_jobs : int, default=None
-    device : str, default="cpu"
-        Where networks are trained, all at once if it is no processor.
-
-    Returns
-    -------
-    ndarray of shape (n_queries, n_classes)
-        Each row adds up to ``n_teachers``.
-
-    Notes
-    -----
-    **Guarantees.** So that a record moves one vote of each query at the most for each part that it
-    changes, see :func:`votes_of_each`.
+    **Guarantees.** A record moves at most one vote of each query for each partition that it
+    changes, see :func:`collect_votes`.
     """
-    votes = votes_of_each(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
+    votes = collect_votes(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
     counts = np.zeros((num_samples(queries), len(classes)), np.int64)
     for vote in votes:
         counts[np.arange(len(counts)), vote] += 1
     return counts
 
 
-def votes_of_each(
+def collect_votes(
     teacher: Any,
     X: Any,
     y: NDArray[Any],
@@ -91,17 +67,15 @@ def votes_of_each(
 ) -> list[NDArray[np.int64]]:
     """Return each teacher's class of each query, as an index.
 
-    Notes
-    -----
-    **Guarantees.** A teacher's votes depend on its own part and on public facts alone, to the last
-    bit of its arithmetic: no part's records, nor how many they are, reach another teacher. A part
-    that is empty, has one class or breaks the teacher gives votes too, and nothing is said of it.
+    **Guarantees.** A teacher's votes depend on its own partition and on public facts alone, to the
+    last bit: no records of another partition, nor their number, reach the teacher. A partition that
+    is empty, has one class or makes the teacher fail votes too, and this is not reported.
 
-    **Edge cases.** The types of columns, and the categories that a categorical one lists, must be
-    public. Beyond this are a teacher that kills its process or keeps what it learns elsewhere, and
-    a linear algebra library that rounds by where in memory an array lies.
+    **Edge cases.** The types of columns, and the categories of a categorical column, must be
+    public. Not covered are a teacher that kills its process or keeps state outside of itself, and a
+    linear algebra library whose rounding depends on memory addresses.
     """
-    train = _training(teacher)
+    train = _training_function(teacher)
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
@@ -109,11 +83,11 @@ def votes_of_each(
         own_parts = [(safe_indexing(X, own), y[own]) for own in rows]
         members = train_apart(teacher, own_parts, np.shape(queries)[1], classes, seeds, there)
         return [
-            _vote(partial(_given, member), teacher, *part, queries, classes, int(seed),
+            _vote(partial(_keep_fitted, member), teacher, *part, queries, classes, int(seed),
                   i % len(classes))
             for i, (member, part, seed) in enumerate(zip(members, own_parts, seeds, strict=True))
         ]  # fmt: skip
-    # How many threads there are decides how sums round: the number of records may not choose it.
+    # The number of threads decides how sums round, so it must not depend on the records.
     with single_thread():
         votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
             delayed(_vote)(
@@ -125,41 +99,34 @@ def votes_of_each(
     return votes
 
 
-def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
-    """Fit a teacher to public records with made-up labels: what breaks each must show in time.
+def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
+    """Fit a teacher to public records with made-up labels, and raise if it fails.
 
-    Later an error may be due to a private record, and is not told: every teacher would vote by a
+    Later errors may be due to a private record and are not reported: all teachers would vote by a
     public rule, and nobody would know.
-
-    Parameters
-    ----------
-    teacher : classifier
-    public : public records of shape (n_public, n_features)
-    classes : ndarray of shape (n_classes,)
-    device : str, default="cpu"
-
-    Raises
-    ------
-    ValueError
-        If the teacher cannot be fitted, or its answers are not classes, or the device cannot be
-        used or trains no such teachers.
     """
     there = usable(device)
     if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
         raise ValueError(
-            f"device={device!r} trains teachers that are an MLPClassifier(solver='adam', "
-            f"early_stopping=False), got teacher={teacher!r}. Nothing was charged. Use "
-            "device='cpu', or transform the records before by public facts."
+            f"device={device!r} needs teacher=MLPClassifier(solver='adam', early_stopping=False), "
+            f"got {teacher!r}; nothing was charged. Use device='cpu', or transform the records "
+            "beforehand by public facts."
         )
-    some = safe_indexing(public, np.arange(_TRIED) % num_samples(public))
-    made_up = classes[np.arange(_TRIED) % 2]
-    with _own_chance(0), warnings.catch_warnings(), one_thread(math.prod(np.shape(some))):
+    some = safe_indexing(public, np.arange(_N_TRIAL_RECORDS) % num_samples(public))
+    made_up = classes[np.arange(_N_TRIAL_RECORDS) % 2]
+    with (
+        _seed_shared_generators(0),
+        warnings.catch_warnings(),
+        one_thread(math.prod(np.shape(some))),
+    ):
         warnings.simplefilter("ignore")
         try:
-            train = _training(teacher)
+            train = _training_function(teacher)
             if there is not None:
                 part, width = [(some, made_up)], np.shape(some)[1]
-                train = partial(_given, *train_apart(teacher, part, width, classes, [0], there))
+                train = partial(
+                    _keep_fitted, *train_apart(teacher, part, width, classes, [0], there)
+                )
             answers = train(teacher, some, made_up, classes, 0).predict(some)
         except Exception as error:
             raise_alone(
@@ -169,7 +136,7 @@ def try_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = 
                     "records, for instance a pipeline that begins with SchemaTransformer."
                 )
             )
-    if np.shape(answers) != (_TRIED,) or not np.isin(answers, classes).all():
+    if np.shape(answers) != (_N_TRIAL_RECORDS,) or not np.isin(answers, classes).all():
         raise ValueError(
             f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "
             "record. Nothing was charged. Pass a classifier."
@@ -188,19 +155,19 @@ def _vote(
 ) -> NDArray[np.int64]:
     """Return the class of each query, as an index, by a teacher of these records.
 
-    ``otherwise`` is the class that a teacher which cannot be trained votes for: a public one.
+    ``otherwise`` is the public vote of a teacher that cannot be trained.
     """
     n = num_samples(queries)
     present = np.unique(y)
     if len(present) < 2:
         only = int(np.searchsorted(classes, present[0])) if len(present) else otherwise
         return np.full(n, only, np.int64)
-    with _own_chance(seed), warnings.catch_warnings():
+    with _seed_shared_generators(seed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             answers = np.asarray(train(teacher, X, y, classes, seed).predict(queries))
             found = np.searchsorted(classes, answers)
-        except Exception:  # whatever it is, it may be due to a private record
+        except Exception:  # any error may be due to a private record, so none is reported
             return np.full(n, otherwise, np.int64)
     if found.shape != (n,):
         return np.full(n, otherwise, np.int64)
@@ -208,41 +175,41 @@ def _vote(
     return np.where(classes[known] == answers, known, otherwise).astype(np.int64)
 
 
-def _given(member: Any, *_: Any) -> Any:
-    """Return a teacher that is trained already, where it could be."""
+def _keep_fitted(member: Any, *_: Any) -> Any:
+    """Return a teacher that was trained before; raise if its partition trained none."""
     if member is None:
-        raise ValueError("This part trains no teacher.")
+        raise ValueError("This partition trains no teacher.")
     return member
 
 
-def _training(teacher: Any) -> Callable[..., Any]:
-    """Return how to train such a teacher: ``train(teacher, X, y, classes, seed)``."""
-    return train_alone if is_mlp(teacher) else _train
+def _training_function(teacher: Any) -> Callable[..., Any]:
+    """Return the function that trains such a teacher: ``train(teacher, X, y, classes, seed)``."""
+    return train_alone if is_mlp(teacher) else _fit_clone
 
 
-def _train(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any:
+def _fit_clone(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any:
     return shadow_clone(teacher, seed).fit(X, y)
 
 
-_one_teacher = threading.RLock()  # is trained at a time in a process
+_teacher_lock = threading.RLock()  # is trained at a time in a process
 
 
-def _unlock() -> None:
+def _renew_lock() -> None:
     """Make a new lock: a forked process has no thread that would release the old one."""
-    global _one_teacher
-    _one_teacher = threading.RLock()
+    global _teacher_lock
+    _teacher_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager
-def _own_chance(seed: int) -> Iterator[None]:
-    """Seed the generators that all teachers share, and put them back.
+def _seed_shared_generators(seed: int) -> Iterator[None]:
+    """Seed the global generators for one teacher, and restore them afterwards.
 
-    A teacher may draw from them. How far those before it have drawn depends on their records, and
-    so it would with those beside it: in threads, of this fit or another, one waits for the other.
+    Otherwise a teacher that draws from them would depend on the draws of earlier teachers, hence on
+    their records. The lock does the same for teachers in other threads.
     """
-    with _one_teacher, seeded_globally(seed):
+    with _teacher_lock, seeded_globally(seed):
         yield

@@ -1,4 +1,7 @@
-"""Private training over parties that keep their records."""
+"""Differentially private federated learning (DP-FedSGD and DP-FedAvg) of a linear classifier.
+
+Start with ``classifier.py``. ``plan.py`` holds the arithmetic of a round, ``_parties.py`` runs it.
+"""
 
 from .classifier import DPFederatedClassifier
 from .plan import FederatedPlan

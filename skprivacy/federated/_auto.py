@@ -1,4 +1,4 @@
-"""What "auto" stands for in a federated training: settings that follow from public facts alone."""
+"""Automatic settings of federated training, from public facts alone."""
 
 from __future__ import annotations
 
@@ -7,39 +7,26 @@ from typing import Any
 
 from ..mechanisms import analytic_noise_multiplier
 
-__all__ = ["chosen"]
+__all__ = ["resolve_auto_settings"]
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
-_BATCH = 1024  # expected: larger ones cost time, and the noise of a run is the same
-_ROUNDS_OF_PARTIES = 64  # more of them cost the parties time, and gain nothing
+_BATCH = 1024  # expected size: larger batches cost time, and the noise of a run is the same
+_ROUNDS_OF_PARTIES = 64  # more rounds cost the parties time and gain nothing
 _LARGEST_RATE = 2.0
 _NORM_OF_PARTIES = 0.4
 
 
-def chosen(
+def resolve_auto_settings(
     given: dict[str, Any], *, n: int, n_features: int, epsilon: float, delta: float, parties: bool
 ) -> dict[str, Any]:
-    """Return a value for each of the settings of ``given`` that is "auto".
+    """Return the settings, with a value in place of each "auto"; ``n`` is public.
 
-    Parameters
-    ----------
-    given : dict
-        ``n_rounds``, ``batch_size``, ``max_norm`` and ``learning_rate``.
-    n : int
-        How many records (or parties) are protected, publicly.
-    n_features : int
-    epsilon, delta : float
-    parties : bool
-        Whether parties are protected.
-
-    Notes
-    -----
-    As for DPSGDClassifier: the noise on a mean of clipped gradients, added up over a run, is
-    measured by n times the Gaussian-DP parameter, and training lasts as long as that allows.
+    As for DPSGDClassifier, the total noise on a mean of clipped gradients depends on n times the
+    Gaussian-DP parameter alone, which therefore determines the length of training.
     """
     signal = math.inf if math.isinf(epsilon) else n / analytic_noise_multiplier(epsilon, delta)
     time = signal / math.sqrt(n_features)
-    automatic = _of_parties(n) if parties else _of_records(n, time)
+    automatic = _party_settings(n) if parties else _record_settings(n, time)
     settings = {name: automatic[name] if _is_auto(v) else v for name, v in given.items()}
     settings["batch_size"] = min(settings["batch_size"], n)
     if _is_auto(settings["learning_rate"]):
@@ -48,7 +35,7 @@ def chosen(
     return settings
 
 
-def _of_records(n: int, time: float) -> dict[str, Any]:
+def _record_settings(n: int, time: float) -> dict[str, Any]:
     rounds = _MOST_ROUNDS if math.isinf(time) else 32 * math.sqrt(time)
     return {
         "n_rounds": round(min(max(rounds, _FEWEST_ROUNDS), _MOST_ROUNDS)),
@@ -58,7 +45,7 @@ def _of_records(n: int, time: float) -> dict[str, Any]:
     }
 
 
-def _of_parties(n: int) -> dict[str, Any]:
+def _party_settings(n: int) -> dict[str, Any]:
     return {
         "n_rounds": _ROUNDS_OF_PARTIES,
         "batch_size": n,

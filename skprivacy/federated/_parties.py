@@ -1,4 +1,4 @@
-"""Whose records are whose in a federation, and what each party adds to the sum of a round."""
+"""Rounds of federated training, simulated: parties, their contributions and the noisy sums."""
 
 from __future__ import annotations
 
@@ -16,48 +16,34 @@ from .._validation import sequence
 from ..mechanisms import PoissonSampler, SecureRandom
 from .plan import FederatedPlan
 
-__all__ = ["check_parties", "train"]
+__all__ = ["check_parties", "train_over_parties"]
 
 
 def check_parties(parties: Any, X: Any, names: Any) -> Groups:
-    """Return the party of each record.
-
-    Parameters
-    ----------
-    parties : array-like of shape (n_samples,) or None
-        ``None``: each record is a party of its own.
-    X : array-like of shape (n_samples, n_features)
-    names : sequence or None
-        All parties, also those without a record. ``None``: those in ``parties``.
-
-    Raises
-    ------
-    ValueError
-        As :func:`check_groups`, or if there are others than ``names``.
-    """
+    """Return the party of each record; without ``parties`` each record is a party of its own."""
     who = protected(None, X) if parties is None else check_groups(parties, X, "parties")
-    return who if names is None else _among(who, parties, names)
+    return who if names is None else _index_parties(who, parties, names)
 
 
-def _among(who: Groups, parties: Any, names: Any) -> Groups:
+def _index_parties(who: Groups, parties: Any, names: Any) -> Groups:
     if parties is None:
         raise ValueError("party_names is given, but parties is not: pass fit(X, y, parties=...).")
     every = sequence("party_names", names)
     if not all(isinstance(name, str | int | float | np.generic) for name in every):
-        raise ValueError(f"party_names={names!r} must be numbers or text, as they are in parties.")
+        raise ValueError(f"party_names={names!r} must be numbers or text, as in parties.")
     if len(set(as_text(np.array(every, object)))) < len(every):
         raise ValueError(f"party_names={names!r} must name each party once.")
     places = pd.Index(np.array(every, object)).get_indexer(np.asarray(who.names, object))
     if (places < 0).any():
         other = np.asarray(who.names, object)[places < 0][0]
         raise ValueError(
-            f"parties has {other!r}, which is not in party_names={names!r}. Name all parties, in "
-            "the type that they have in parties."
+            f"parties has {other!r}, which is not in party_names={names!r}. Name all parties, with "
+            "the type of their names in parties."
         )
     return Groups(places[who.codes].astype(np.int64), len(every), who.unit, every)
 
 
-def train(
+def train_over_parties(
     plan: FederatedPlan,
     X: NDArray,
     codes: NDArray[np.int64],
@@ -67,51 +53,36 @@ def train(
 ) -> NDArray[np.float64]:
     """Return the weights after all rounds.
 
-    Parameters
-    ----------
-    plan : FederatedPlan
-    X : ndarray of shape (n_samples, n_features)
-    codes : ndarray of shape (n_samples,)
-        Classes, from 0.
-    parties : ndarray of shape (n_samples,)
-        The party of each record, from 0.
-    random : SecureRandom
-        Draws who takes part, and all noise and masks.
-    n_jobs : int, default=None
-        How many threads work for parties.
-
-    Notes
-    -----
     **Guarantees.** Those of ``plan.event``: each round is one release of ``plan.mechanism``, which
-    is given the contribution of each party and returns their noisy sum alone. Records take part as
-    a Poisson sample; that all are drawn from one stream here, and by each party at home, is the
-    same law. It does not depend on ``n_jobs``.
+    maps the parties' contributions to their noisy sum. Records take part as a Poisson sample. It
+    is drawn here from one generator instead of by each party, with the same distribution. The
+    result does not depend on ``n_jobs``.
     """
     mechanism, sampler = plan.mechanism, PoissonSampler(plan.sampling_rate)
     weights, velocity = plan.start()
-    grouped = _by_party(np.arange(len(X)), parties, plan.n_parties)
+    grouped = _group_by_party(np.arange(len(X)), parties, plan.n_parties)
     with Parallel(n_jobs=n_jobs, prefer="threads") as workers:
         for done in range(plan.n_rounds):
             if not plan.of_parties:
-                grouped = _by_party(sampler.draw(len(X), random), parties, plan.n_parties)
-            added = _contributions(plan, weights, X, codes, grouped, workers)
-            if plan.n_noises == 1:  # the server sees what parties send, and adds all noise
+                grouped = _group_by_party(sampler.draw(len(X), random), parties, plan.n_parties)
+            added = _party_contributions(plan, weights, X, codes, grouped, workers)
+            if plan.n_noises == 1:  # trusted server: it sees all contributions and adds the noise
                 added = added.sum(axis=0, keepdims=True)
             total = mechanism.release(added, random)
             weights, velocity = plan.step(weights, velocity, total, done)
     return weights
 
 
-def _by_party(
+def _group_by_party(
     rows: NDArray[np.int64], parties: NDArray[np.int64], n: int
 ) -> list[NDArray[np.int64]]:
-    """Return which of the ``rows`` are each party's, in their order."""
+    """Return the ``rows`` of each party, in their order."""
     rows = rows[np.argsort(parties[rows], kind="stable")]
     ends = np.searchsorted(parties[rows], np.arange(n + 1))
     return [rows[begin:end] for begin, end in pairwise(ends)]
 
 
-def _contributions(
+def _party_contributions(
     plan: FederatedPlan,
     weights: NDArray[np.float64],
     X: NDArray,
@@ -119,7 +90,7 @@ def _contributions(
     grouped: Sequence[NDArray[np.int64]],
     workers: Parallel,
 ) -> NDArray[np.int64]:
-    """Return what each party adds, of shape (n_parties, n_weights)."""
+    """Return the contribution of each party, of shape (n_parties, n_weights)."""
     added = np.zeros((len(grouped), weights.size), np.int64)
 
     def some(these: NDArray[np.int64]) -> None:

@@ -1,4 +1,4 @@
-"""A linear classifier seen by a party: what its records, one by one or together, would change."""
+"""Gradients of softmax regression at a party: for each record, or their mean."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-__all__ = ["gradients", "mean_gradient", "usable"]
+__all__ = ["gradient_factors", "mean_gradient", "usable_rows"]
 
 Floats = NDArray[np.float64]
 
-_LARGEST = 1e100  # of a feature: no product of such numbers overflows
+_LARGEST = 1e100  # largest absolute feature: products of such numbers do not overflow
 
 
-def usable(X: NDArray) -> NDArray[np.bool_]:
-    """Return which rows have finite numbers that may be computed with: the others count as zero."""
-    fine: NDArray[np.bool_] = (np.abs(X) <= _LARGEST).all(axis=1)  # false for NaN
+def usable_rows(X: NDArray) -> NDArray[np.bool_]:
+    """Return which rows are finite and not huge; the other rows count as zero."""
+    fine: NDArray[np.bool_] = (np.abs(X) <= _LARGEST).all(axis=1)  # False for NaN
     return fine
 
 
 def residuals(scores: Floats, codes: NDArray[np.int64]) -> Floats:
-    """Return the predicted probabilities less the truth: one number for two classes."""
+    """Return predicted probabilities minus indicators of the true class; one column for two."""
     rest: Floats
     if scores.shape[1] == 1:
         return expit(scores) - codes[:, None]
@@ -29,30 +29,16 @@ def residuals(scores: Floats, codes: NDArray[np.int64]) -> Floats:
     return rest
 
 
-def gradients(weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the two factors of the gradient of each record.
+def gradient_factors(
+    weights: Floats, X: NDArray, codes: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Return the errors and the inputs of each record; its gradient is their outer product.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_outputs, n_features + 1)
-        The last column is the intercept.
-    X : ndarray of shape (n_samples, n_features)
-    codes : ndarray of shape (n_samples,)
-        The class of each record, from 0.
-
-    Returns
-    -------
-    errors : ndarray of shape (n_samples, n_outputs)
-    inputs : ndarray of shape (n_samples, n_features + 1)
-        A record's gradient is the outer product of its rows of both.
-
-    Notes
-    -----
-    **Guarantees.** A record's rows depend on nothing but itself and ``weights``, to the last bit:
-    each score is a sum of its own, which a kernel of matrix products would order by how many
-    records there are. Rows that are not :func:`usable` have an error of 0.
+    **Guarantees.** A record's rows depend only on the record and ``weights``, to the last bit: each
+    score is a separate sum, whereas a matrix product would order sums by the number of records.
+    Records that are not :func:`usable_rows` have an error of 0.
     """
-    fine = usable(X)
+    fine = usable_rows(X)
     inputs = np.ones((len(X), X.shape[1] + 1))
     inputs[:, :-1] = np.where(fine[:, None], X, 0.0)
     scores = (inputs[:, None, :] * weights).sum(axis=2)
@@ -60,7 +46,7 @@ def gradients(weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> tuple[Fl
 
 
 def mean_gradient(weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Floats:
-    """Return the mean gradient of usable records, shape as ``weights``; 0 if there are none."""
+    """Return the mean gradient of usable records, in the shape of ``weights``; 0 without any."""
     if not len(X):
         return np.zeros_like(weights)
     scores = X @ weights[:, :-1].T + weights[:, -1]

@@ -1,4 +1,4 @@
-"""A classifier trained over parties that keep their records: private federated averaging."""
+"""Federated logistic regression with differential privacy: DP-FedSGD and DP-FedAvg."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._data_validation import validate_data
+from .._docs import fill_docs
 from .._groups import Groups
 from .._sklearn import StrOptions
 from .._validation import Interval
@@ -22,8 +23,8 @@ from ..base import PrivateEstimatorMixin, PrivateFit
 from ..linear_model._base import LinearScores
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from ._auto import chosen
-from ._parties import check_parties, train
+from ._auto import resolve_auto_settings
+from ._parties import check_parties, train_over_parties
 from .plan import FederatedPlan
 
 __all__ = ["DPFederatedClassifier"]
@@ -33,122 +34,109 @@ _SIZE = [Interval(Integral, 1, None, closed="left"), _AUTO]
 _LENGTH = [Interval(Real, 0, None, closed="neither"), _AUTO]
 
 
+@fill_docs
 class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
-    """Logistic regression trained over parties, none of which shows its records to anybody.
+    """Federated logistic regression with differential privacy (DP-FedSGD, DP-FedAvg).
 
-    In each round the server sends the weights to all parties. Each party computes what its records
-    would change, clips it, adds its share of the noise and a mask, and sends that back; the server
-    sees nothing but the sum, in which the masks cancel out. All of it runs in this process: it
-    shows what a federation learns at which price, and is not a network protocol.
+    In each round the server sends the weights to all parties. Each party computes an update from
+    its records, clips it, adds its share of the noise and a mask, and sends it back. The server
+    sees only the sum, in which the masks cancel out. Everything runs in this process: the class
+    simulates the cost and accuracy of a federation, and is not a network protocol.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss that training may cost, in nats. ``numpy.inf`` trains without noise and
-        **without any guarantee**, to compare against.
+    %(epsilon)s
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records (or
         of parties).
     unit : {"record", "party"}, default="record"
-        Who is protected: each record, such as a patient of a hospital that may see her record
+        Unit of the guarantee: each record, such as a patient of a hospital that may see her record
         anyway; or each party with all of its records, such as the owner of a phone.
     server : {"curious", "trusted"}, default="curious"
         "curious": the server follows the protocol and may try to learn from what it sees, which is
-        the noisy sum of each round alone (secure aggregation); the parties add the noise.
-        "trusted": the server sees what each party sends and adds the noise itself; the guarantee
-        holds against everybody else.
+        only the noisy sum of each round (secure aggregation). The parties add the noise.
+        "trusted": the server sees each party's contribution and adds the noise. The guarantee holds
+        against everybody else.
     n_untrusted : int, default=1
-        Of how many parties the noise is not counted on, because they drop out, or tell it to
-        others: each party knows its own share of it. The noise of each of K parties is larger for
-        it, by K / (K - n_untrusted) in its variance. Of no effect with a trusted server.
+        Number of parties whose noise does not count, because they may drop out or disclose their
+        own share of the noise. It raises the variance of the noise of each of K parties by the
+        factor K / (K - n_untrusted). No effect with a trusted server.
     party_names : array-like of shape (n_parties,), default=None
-        All parties, also those without records. ``None``: those in ``parties``.
+        Names of all parties, also of those without records. ``None`` means those in ``parties``.
     n_rounds : int or "auto", default="auto"
-        How often the model is sent to the parties and back.
+        Number of rounds.
     batch_size : int or "auto", default="auto"
-        Expected number of records in a round, of all parties together. Only where records are
-        protected; a protected party uses all of its own.
+        Expected number of records in a round, over all parties. Only for ``unit="record"``; a
+        protected party uses all of its records.
     max_norm : float or "auto", default="auto"
         L2 norm to which the gradient of each record (or the update of each party) is clipped.
         "auto" is 1 for records, and 0.4 for parties.
     learning_rate : float or "auto", default="auto"
-        Step size of the first round, from which it falls to zero along a line.
+        Step size of the first round. It decreases linearly to zero.
     momentum : float, default=0.9
         Momentum of the server's updates, in [0, 1).
     local_steps : int, default=1
-        How many steps a protected party does on its own records in a round: 1 is DP-FedSGD, more
-        are DP-FedAvg.
+        Number of local gradient steps of a protected party in a round: 1 is DP-FedSGD, more are
+        DP-FedAvg.
     local_learning_rate : float, default=1.0
-        Their size. The update is divided by it, so that it is measured as one gradient.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. They must be known publicly: without them they are read off
-        ``y``, which tells whether a rare class occurs.
+        Size of the local steps. The update is divided by it, so that it is on the scale of one
+        gradient.
+    %(classes)s
     n_records : int, default=None
-        A public figure for the number of records of all parties together. With it the guarantee
-        also hides how many records there are (add/remove). Without it the number of records counts
-        as public (zero-out). Only where records are protected.
+        Public figure for the number of records of all parties. With it the relation is add-remove:
+        the guarantee also hides the number of records. Without it the relation is zero-out, and the
+        number of records is public. Only for ``unit="record"``.
     n_jobs : int, default=None
-        How many threads work for the parties. The result is the same.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before training looks at the data. What it cannot afford is refused.
-    noise_seed : int, default=None
-        Makes sampling and noise reproducible **and the guarantee void**. For tests only.
+        Number of threads that compute for the parties. The result does not depend on it.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features; one row for two classes.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Constants of the scores.
     n_parties_ : int
-        How many parties took part.
+        Number of parties.
     n_rounds_ : int
-        How many rounds there were.
+        Number of rounds.
     noise_multiplier_ : float
-        Standard deviation of the noise that is counted on, divided by ``max_norm``.
+        Standard deviation of the noise that counts, divided by ``max_norm``.
     settings_ : dict
-        What each parameter that can be "auto" was.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
-    privacy_event_ : DpEvent
-        What was released, for composition with other releases.
-    epsilon_ : float
-        The guaranteed epsilon at ``delta_``.
-    delta_ : float
-        The delta that ``epsilon_`` holds at.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        Value used for each parameter that can be "auto".
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** The weights of all rounds, hence the model, are (``epsilon``,
-    ``delta``)-differentially private. Of records: each takes part in a round by chance of its own
-    (a Poisson sample that its party keeps secret); relation zero-out, or add/remove when
-    ``n_records`` is given. Of parties: each takes part in every round, because a server sees who
-    answers; relation zero-out, a party that contributes nothing, and their number is public. A
-    party is protected against the server and against up to ``n_untrusted`` other parties, together;
-    with 0, not against another party that knows its own noise. With records as the unit, each
-    party is trusted with its own. Gradients are rounded to whole steps before they are summed,
-    exactly, and the noise is a sum of exact discrete Gaussians, which is as good as one Gaussian
-    (:class:`~skprivacy.mechanisms.DistributedGaussian` says how good): the floating-point attack of
-    Mironov (2012) finds nothing. Party names, who takes part and how long it takes are public.
-    Parties that send wrong numbers on purpose, to spoil the model or to plant a backdoor, are not
-    defended against.
+    ``delta``)-differentially private. With ``unit="record"``, each record takes part in a round at
+    random, in a Poisson sample that its party keeps secret; the relation is zero-out, or add-remove
+    if ``n_records`` is given, and each party is trusted with its own records. With
+    ``unit="party"``, each party takes part in every round, because a server sees who answers; the
+    relation is zero-out (a party that contributes nothing), and the number of parties is public. A
+    party is protected against a coalition of the server and up to ``n_untrusted`` other parties;
+    with 0, it is not protected against another party that knows its own noise.
 
-    **What "auto" is** follows from public facts alone, as for
-    :class:`~skprivacy.neural_network.DPSGDClassifier` without hidden layers: let mu be the
-    Gaussian-DP parameter of ``epsilon`` and ``delta``, n the number of records (or parties), d that
-    of features, and t = n * mu / sqrt(d). For records there are 32 * sqrt(t) rounds, from 128 to
-    1,536, in batches of min(n / 4, 1024); for parties 64 rounds. The learning rate is t divided by
+    Gradients are rounded to integer steps and summed exactly. The noise is a sum of exact discrete
+    Gaussians, which is nearly as good as one Gaussian
+    (:class:`~skprivacy.mechanisms.DistributedGaussian` states how nearly), and withstands the
+    floating-point attack of Mironov (2012). Party names, participation and timing are public.
+    There is no defence against parties that send wrong numbers to spoil the model or to plant a
+    backdoor.
+
+    **Automatic settings** follow from public facts alone, as for
+    :class:`~skprivacy.neural_network.DPSGDClassifier` without hidden layers. Let mu be the
+    Gaussian-DP parameter of ``epsilon`` and ``delta``, n the number of records (or parties), d the
+    number of features, and t = n * mu / sqrt(d). Records take 32 * sqrt(t) rounds, between 128 and
+    1,536, in batches of min(n / 4, 1024); parties take 64 rounds. The learning rate is t divided by
     the rounds, at most 2, and divided by ``max_norm``.
 
-    **Edge cases.** A record with NaN, infinite or huge values is ignored; whether there are such
-    records must not show, so nothing is said about them. A party may have no records, or those of
-    one class alone: it takes part and adds noise. ``predict`` refuses NaN and infinity.
+    **Edge cases.** A record with NaN, infinite or huge values is ignored. This is not reported,
+    since it would reveal the record. A party may have no records, or records of one class only: it
+    takes part and adds noise. ``predict`` refuses NaN and infinity.
 
     References
     ----------
@@ -248,32 +236,31 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Numbers of about unit size, by public bounds such as those of a
+            Private records of about unit size, scaled by public bounds, for instance by a
             :class:`~skprivacy.preprocessing.SchemaTransformer`.
         y : array-like of shape (n_samples,)
             Labels.
         parties : array-like of shape (n_samples,), default=None
-            Whose record each is. The name of a Series is the unit of a guarantee for parties.
-            ``None``: each record is a party of its own, such as a phone; it is slow for many.
+            Party of each record. With ``unit="party"``, the name of a Series names the unit.
+            ``None`` makes each record a party of its own, such as a phone, which is slow for many.
 
         Returns
         -------
-        DPFederatedClassifier
-            The fitted classifier.
+        %(fit_returns)s
 
         Raises
         ------
         ValueError
-            If parameters or parties do not fit together. Nothing is charged.
+            If the parameters or parties contradict each other. Nothing is charged.
         BudgetExceededError
             If the budget cannot afford the fit. Nothing is charged, and the data is not used.
         """
         with self._private_fit() as fit:
             self._validate_params()
-            effective_n_jobs(self.n_jobs)  # which refuses 0
+            effective_n_jobs(self.n_jobs)  # raises for 0
             who = check_parties(parties, X, self.party_names)
-            rows, codes = self._validated(fit, X, y)
-            plan, settings = self._planned(rows.shape[1], who, parties is None)
+            rows, codes = self._check_data(fit, X, y)
+            plan, settings = self._make_plan(rows.shape[1], who, parties is None)
             fit.assume(*self._assumptions(who.n))
             relation = "zero_out" if self.n_records is None else "add_remove"
             unit = who.unit if plan.of_parties else "record"
@@ -285,27 +272,27 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
                 arithmetic=plan.mechanism.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
-                weights = train(plan, rows, codes, who.codes, random, self.n_jobs)
+                weights = train_over_parties(plan, rows, codes, who.codes, random, self.n_jobs)
             self.coef_, self.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()
             self.n_parties_, self.n_rounds_ = plan.n_parties, plan.n_rounds
             self.noise_multiplier_, self.settings_ = plan.noise_multiplier, settings
         return self
 
-    def _validated(
+    def _check_data(
         self, fit: PrivateFit, X: ArrayLike, y: ArrayLike
     ) -> tuple[NDArray, NDArray[np.int64]]:
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         self.classes_, codes = public_classes(fit, labels, self.classes)
         return rows, codes
 
-    def _planned(
+    def _make_plan(
         self, n_features: int, who: Groups, alone: bool
     ) -> tuple[FederatedPlan, dict[str, Any]]:
-        """Return what training does, and the settings; refuse what does not fit together."""
+        """Return the plan of training and the settings; refuse parameters that contradict."""
         if who.n < 2:
             raise ValueError(
-                "parties has 1 party: a federation needs two at least, or the server sees what one "
-                "sends. For one party's records use DPSGDClassifier(hidden_layer_sizes=())."
+                "parties has 1 party, and at least 2 are needed, or the sum shows what one sends. "
+                "For one party's records use DPSGDClassifier(hidden_layer_sizes=())."
             )
         of_parties, trusted = self.unit == "party", self.server == "trusted"
         self._check_unit(of_parties, alone)
@@ -313,11 +300,11 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         if not math.isinf(self.epsilon) and self.delta >= 1.0 / n:
             raise ValueError(
                 f"delta={self.delta!r} must be below 1 / {n}, the number of "
-                f"{'parties' if of_parties else 'records'}: otherwise publishing one outright "
-                f"would count as private. Set a smaller delta."
+                f"{'parties' if of_parties else 'records'}: publishing one of them in full would "
+                "meet a larger delta. Set a smaller one."
             )
         names = ("n_rounds", "batch_size", "max_norm", "learning_rate")
-        settings = chosen(
+        settings = resolve_auto_settings(
             {name: getattr(self, name) for name in names},
             n=n, n_features=n_features, epsilon=self.epsilon, delta=self.delta, parties=of_parties,
         )  # fmt: skip
@@ -344,18 +331,18 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         if alone and (of_parties or self.n_records is not None):
             raise ValueError(
                 "parties=None makes each record a party of its own, and the number of parties is "
-                "public. Pass fit(X, y, parties=...) with whose record each is, or leave "
+                "public. Pass fit(X, y, parties=...) with the party of each record, or leave "
                 "unit='record' and n_records=None."
             )
         for name in ("batch_size", "n_records") if of_parties else ():
             if getattr(self, name) not in (None, "auto"):
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r} is about protected records, and unit='party' "
-                    "protects parties, each of which takes part in every round. Leave it out."
+                    f"{name}={getattr(self, name)!r} is for unit='record'; with unit='party' each "
+                    "party takes part in every round. Leave it out."
                 )
 
     def _assumptions(self, n_parties: int) -> list[str]:
-        """Return whom the guarantee trusts with what."""
+        """Return the trust assumptions of the guarantee."""
         stated = ["the parties that take part are public"]
         if self.unit == "record":
             stated.append("each party is trusted with its own records")

@@ -1,4 +1,8 @@
-"""What a federated training does, fixed by public facts before any party looks at its records."""
+"""Plan of a federated training: public numbers, clipped contributions and the server's step.
+
+It implements DP-FedSGD and DP-FedAvg (McMahan et al. 2018) with distributed discrete Gaussian
+noise (Kairouz et al. 2021).
+"""
 
 from __future__ import annotations
 
@@ -18,66 +22,65 @@ from ..accounting import (
     calibrate_noise_multiplier,
 )
 from ..mechanisms import DistributedGaussian
-from ._softmax import gradients, mean_gradient, usable
+from ._softmax import gradient_factors, mean_gradient, usable_rows
 
 __all__ = ["FederatedPlan"]
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
-_INWARDS = 1.0 - 2.0**-20  # so that a vector rounded to steps stays within its norm
-_AT_A_TIME = 1 << 20  # numbers of gradients that are held in memory
-_MOST_UNITS = 1 << 24  # of which not even all together overflow a sum
+_INWARDS = 1.0 - 2.0**-20  # keeps a vector that is rounded to steps within its norm
+_MAX_NUMBERS_IN_MEMORY = 1 << 20  # numbers of records' gradients held in memory at once
+_MAX_UNITS = 1 << 24  # the sum of so many contributions does not overflow
 
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedPlan(PlainNumbers):
-    """All that server and parties must agree upon before the first round.
+    """Public facts on which server and parties agree before the first round.
 
     Parameters
     ----------
     n_features, n_outputs : int
-        Of the linear model: ``n_outputs`` is 1 for two classes, else the number of classes.
+        Size of the linear model: ``n_outputs`` is 1 for two classes, else the number of classes.
     n_parties : int
-        How many parties take part in every round.
+        Number of parties, all of which take part in every round.
     n_units : int
-        How many records there are (or parties, if these are protected), publicly: what sums are
-        divided by.
+        Public number of records, or of parties if these are protected. Sums are divided by it.
     n_rounds : int
-        How often the model is sent to the parties and back.
+        Number of rounds.
     of_parties : bool, default=False
-        Whether a whole party is protected, and contributes one vector a round; otherwise each of
-        its records contributes one to the rounds that it takes part in.
+        Whether whole parties are protected and contribute one vector a round. Otherwise each record
+        contributes one vector to the rounds in which it takes part.
     sampling_rate : float, default=1.0
-        Probability with which a record takes part in a round. Only for records: who of the parties
-        answers is no secret to the server.
+        Probability with which a record takes part in a round. Must be 1 for parties, since the
+        server sees which parties answer.
     max_norm : float, default=1.0
         L2 norm to which each contribution is clipped.
     noise_multiplier : float, default=0.0
         Standard deviation of the noise of a round, divided by ``max_norm``.
     n_noises : int, default=None
-        How many add noise: 1 if the server does it, ``None`` for each party.
+        Number of parties that add noise: 1 if the server does it, ``None`` for all parties.
     n_untrusted : int, default=0
-        Of how many of these the noise is not counted on.
+        Number of these whose noise does not count.
     learning_rate : float, default=1.0
-        Step size of the first round, from which it falls to zero along a line.
+        Step size of the first round. It decreases linearly to zero.
     momentum : float, default=0.9
         Momentum of the server's updates, in [0, 1).
     local_steps : int, default=1
-        Steps of gradient descent that a protected party does on its own records in a round.
+        Number of local gradient steps of a protected party in a round.
     local_learning_rate : float, default=1.0
-        Their size.
+        Size of the local steps.
 
     Notes
     -----
-    **Guarantees.** Frozen, and made of public facts. :attr:`event` is what all rounds cost, for
-    contributions of :meth:`contribution` that are summed and made noisy by :attr:`mechanism`. The
-    weights of all rounds may be known to everybody.
+    **Guarantees.** The plan is frozen and made of public facts. :attr:`event` is the cost of all
+    rounds if each releases, by :attr:`mechanism`, the noisy sum of :meth:`contribution`. The
+    weights of all rounds may be published.
 
     Examples
     --------
-    A round by hand. Each party computes its contribution at home; sums and noise are left to the
-    mechanism.
+    A round by hand. Each party computes its contribution locally; the mechanism sums and adds the
+    noise.
 
     >>> import numpy as np
     >>> from skprivacy.federated import FederatedPlan
@@ -120,27 +123,27 @@ class FederatedPlan(PlainNumbers):
             raise ValueError(f"sampling_rate={self.sampling_rate!r} must be in (0, 1].")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum={self.momentum!r} must be in [0, 1).")
-        if self.n_units > _MOST_UNITS:
+        if self.n_units > _MAX_UNITS:
             raise ValueError(
-                f"n_units={self.n_units!r} must be {_MOST_UNITS} at most: sums of more "
+                f"n_units={self.n_units!r} must be {_MAX_UNITS} at most: sums of more "
                 "contributions could overflow 64 bits."
             )
         flag("of_parties", self.of_parties)
         if self.of_parties and self.sampling_rate < 1:
             raise ValueError(
-                f"sampling_rate={self.sampling_rate!r} must be 1 where parties are protected: the "
-                "server sees who answers, so nothing is gained by chance that it knows."
+                f"sampling_rate={self.sampling_rate!r} must be 1 if parties are protected: the "
+                "server sees which parties answer, so sampling them hides nothing."
             )
         if not self.of_parties and self.local_steps != 1:
             raise ValueError(
-                f"local_steps={self.local_steps!r} must be 1 where records are protected: what one "
-                "record changes in several steps together has no bound. Protect parties instead."
+                f"local_steps={self.local_steps!r} must be 1 if records are protected: the effect "
+                "of one record on several steps has no known bound. Protect parties instead."
             )
-        assert self.mechanism  # which refuses what it cannot do
+        assert self.mechanism  # raises for noise that it cannot add
 
     @property
     def mechanism(self) -> DistributedGaussian:
-        """What adds the noise of every round."""
+        """Mechanism that sums the contributions of a round and adds the noise."""
         noises = self.n_parties if self.n_noises is None else self.n_noises
         return DistributedGaussian(
             self.noise_multiplier, noises, self.n_untrusted, 2 * max(self.n_units, self.n_parties)
@@ -148,45 +151,45 @@ class FederatedPlan(PlainNumbers):
 
     @property
     def event(self) -> Event:
-        """What all rounds release."""
+        """Event of all rounds."""
         return self.event_at(self.noise_multiplier)
 
     def event_at(self, noise_multiplier: float) -> Event:
-        """Return what all rounds would release with another noise.
+        """Return the event of all rounds with another noise.
 
         Parameters
         ----------
         noise_multiplier : float
-            As the parameter.
+            Standard deviation of the noise of a round, divided by ``max_norm``.
 
         Returns
         -------
-        DpEvent
-            As :attr:`event`.
+        Event
+            The composition of all rounds.
         """
         not_negative("noise_multiplier", noise_multiplier)
         if noise_multiplier == 0:
             return NonPrivate()
-        # Also of all parties, for whom the rate is 1: so it says that ``noise_multiplier`` is about
-        # one contribution, and where one is replaced two of them change.
+        # Sampled even for parties, whose rate is 1: the event then relates ``noise_multiplier`` to
+        # one contribution, and accounts for two of them if a unit is replaced.
         return Repeated(
             PoissonSampled(self.sampling_rate, GaussianEvent(noise_multiplier)), self.n_rounds
         )
 
     def with_noise_for(self, epsilon: float, delta: float, relation: str) -> FederatedPlan:
-        """Return the same with as much noise as a guarantee takes.
+        """Return a copy with the noise calibrated to a guarantee.
 
         Parameters
         ----------
         epsilon, delta : float
-            What all rounds may cost; an infinite ``epsilon`` takes no noise.
+            Cost of all rounds; an infinite ``epsilon`` means no noise.
         relation : {"zero_out", "add_remove"}
-            In which it holds.
+            Neighbouring relation of the guarantee.
 
         Returns
         -------
         FederatedPlan
-            Of which :attr:`event` keeps the guarantee.
+            Copy whose :attr:`event` meets the guarantee.
         """
         if is_number(epsilon) and epsilon == math.inf:
             return replace(self, noise_multiplier=0.0)
@@ -202,72 +205,74 @@ class FederatedPlan(PlainNumbers):
         weights : ndarray of shape (n_outputs, n_features + 1)
             The last column is the intercept.
         velocity : ndarray of shape (n_outputs, n_features + 1)
-            How they move.
+            Velocity of the weights.
         """
         shape = (self.n_outputs, self.n_features + 1)
         return np.zeros(shape), np.zeros(shape)
 
     def contribution(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
-        """Return what a party adds to the sum of a round, before noise.
+        """Return the contribution of a party to the sum of a round, before noise.
 
         Parameters
         ----------
         weights : ndarray of shape (n_outputs, n_features + 1)
-            Of the model that the server has sent.
+            Weights that the server has sent.
         X : ndarray of shape (n_samples, n_features)
-            The party's records; if records are protected, those that the party has drawn for this
-            round. There may be none.
+            The party's records; if records are protected, the party's sample for this round. It may
+            be empty.
         codes : ndarray of int of shape (n_samples,)
             Their classes, numbered from 0.
 
         Returns
         -------
         ndarray of int64 of shape (n_outputs * (n_features + 1),)
-            In steps of which ``max_norm`` has 2**36.
+            The contribution in steps of ``max_norm`` / 2**36.
 
         Notes
         -----
-        **Guarantees.** One unit, a record or a party, changes it by at most 2**36 steps in L2:
-        it is clipped to a norm that is shorter by one part in 2**20, which the rounding to steps
-        does not use up, and whole numbers are summed exactly, in any order.
+        **Guarantees.** One unit, a record or a party, changes the contribution by at most 2**36
+        steps in L2. It is clipped to a norm shorter by one part in 2**20, which exceeds the
+        rounding to steps, and integers are summed exactly, in any order.
 
         **Edge cases.** A record with NaN, infinity or numbers beyond 1e100 adds nothing, and
-        neither does a party whose own training comes to no finite numbers.
+        neither does a party whose local training diverges.
         """
         if self.of_parties:
-            return self._of_party(weights, X, codes)
-        return self._of_records(weights, X, codes)
+            return self._party_contribution(weights, X, codes)
+        return self._record_contribution(weights, X, codes)
 
-    def _of_records(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
+    def _record_contribution(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
         total = np.zeros(weights.size, np.int64)
-        rows = max(1, _AT_A_TIME // weights.size)
+        rows = max(1, _MAX_NUMBERS_IN_MEMORY // weights.size)
         for begin in range(0, len(X), rows):
             part = slice(begin, begin + rows)
-            with np.errstate(all="ignore"):  # weights without bounds make scores without
-                errors, inputs = gradients(weights, X[part], codes[part])
+            # McMahan et al. 2018, DP-FedSGD: the gradient of each record, clipped to max_norm
+            with np.errstate(all="ignore"):  # weights are unbounded, so scores may overflow
+                errors, inputs = gradient_factors(weights, X[part], codes[part])
                 norms = np.sqrt((errors**2).sum(axis=1) * (inputs**2).sum(axis=1))
             errors[~np.isfinite(norms)] = 0.0
             norms[~np.isfinite(norms)] = 0.0
-            errors *= self._factors(norms)[:, None]
+            errors *= self._clipping_factors(norms)[:, None]
             each = np.rint(errors[:, :, None] * inputs[:, None, :])
             total += each.astype(np.int64).sum(axis=0).ravel()
         return total
 
-    def _of_party(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
-        fine = usable(X)
+    def _party_contribution(self, weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Steps:
+        fine = usable_rows(X)
         X, codes = X[fine], codes[fine]
         here = weights
-        with np.errstate(all="ignore"):  # its own training may overflow
+        # McMahan et al. 2018, DP-FedAvg: local steps, then clip the update of the party
+        with np.errstate(all="ignore"):  # local training may overflow
             for _ in range(self.local_steps):
                 here = here - self.local_learning_rate * mean_gradient(here, X, codes)
             moved = (weights - here).ravel() / self.local_learning_rate
         if not np.isfinite(moved).all() or np.abs(moved).max() > 1e100:
             return np.zeros(moved.size, np.int64)
         norm = np.sqrt((moved**2).sum())
-        return np.rint(moved * self._factors(norm)).astype(np.int64)
+        return np.rint(moved * self._clipping_factors(norm)).astype(np.int64)
 
-    def _factors(self, norms: NDArray) -> NDArray:
-        """Return what gradients of such norms are multiplied by, to be clipped and in steps."""
+    def _clipping_factors(self, norms: NDArray) -> NDArray:
+        """Return the factors that clip gradients of these norms and convert them to steps."""
         shortened = _INWARDS * DistributedGaussian.sensitivity
         factors: NDArray = shortened / np.maximum(norms, self.max_norm)
         return factors
@@ -280,19 +285,20 @@ class FederatedPlan(PlainNumbers):
         Parameters
         ----------
         weights, velocity : ndarray of shape (n_outputs, n_features + 1)
-            Those before it.
+            Weights and velocity before the round.
         total : ndarray of int64 of shape (n_outputs * (n_features + 1),)
             The noisy sum of all contributions.
         done : int
-            How many rounds there were before.
+            Number of earlier rounds.
 
         Returns
         -------
         weights : ndarray of shape (n_outputs, n_features + 1)
-            For the next round.
+            Weights for the next round.
         velocity : ndarray of shape (n_outputs, n_features + 1)
-            For the next round.
+            Velocity for the next round.
         """
+        # McMahan et al. 2018: divide by the expected number of units, which is public
         unit = self.max_norm / DistributedGaussian.sensitivity
         mean = total.reshape(weights.shape) * (unit / (self.n_units * self.sampling_rate))
         velocity = self.momentum * velocity + mean

@@ -1,4 +1,8 @@
-"""Public encoders with a private head: fine-tuning whose result may be published."""
+"""Private fine-tuning: a head trained with differential privacy on a public encoder's features.
+
+Start with ``alm.py`` (the estimator) and ``head.py`` (the interface of heads). Heads are in
+``gradient.py``, ``prototypes.py``, ``least_squares.py``, ``softmax.py`` and ``network.py``.
+"""
 
 from .alm import ALMFineTuner
 from .gradient import GradientHead

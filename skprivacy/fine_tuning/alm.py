@@ -1,4 +1,7 @@
-"""Fine-tuning on private records: a public encoder, and a head whose weights are released."""
+"""Private fine-tuning by the additive logistic mechanism (Yang, Gohari and Topcu 2022) and others.
+
+Encoding is in ``features.py``, the heads' interface in ``head.py``.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from .._data_validation import (
     column_or_1d,
     validate_data,
 )
+from .._docs import fill_docs
 from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions
 from .._validation import (
@@ -34,101 +38,88 @@ from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmeti
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from .choice import HEADS, chosen_head
-from .encoding import checked_public, fitted_to_public, shared_by
+from .choice import HEADS, choose_head
+from .encoding import check_public, fit_to_public, shared_encoders
 from .features import head_rows
-from .head import Head, OneRelease, Records, Task
+from .head import Head, HeadInput, OneRelease, Task
 from .release import MECHANISMS, Sensitivity
-from .sensitivity import SampledSensitivity, as_sampled, given_sensitivity
+from .sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
 
 __all__ = ["ALMFineTuner"]
 
 
+@fill_docs
 class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """A public encoder with a private head, which is noised once and then answers for ever.
+    """Fine-tuning with differential privacy: a private head on a public encoder.
 
-    The encoder is trained on public records without labels, or needs none; the head is fitted to
-    the private records' features, and its noisy weights are all that is kept of them. With
+    The encoder is trained on public records without labels, or needs no training. The head is
+    fitted to the features of the private records, and only its noisy weights are kept. With
     ``head="softmax"`` and ``mechanism="logistic"`` this is the additive logistic mechanism (ALM)
-    of Yang, Gohari and Topcu; the default is more accurate at the same guarantee.
+    of Yang, Gohari and Topcu. The default is more accurate at the same guarantee.
 
     Parameters
     ----------
     encoder : transformer, default=None
-        Maps records to features, each record by itself. Unfitted, its clone is fitted to
-        ``X_public``. A fitted one comes as ``sklearn.frozen.FrozenEstimator(encoder)``, and must
-        have seen no private record. ``None`` takes the records for features.
+        Maps records to features, each record separately. If unfitted, a clone is fitted to
+        ``X_public``. Pass a fitted encoder as ``sklearn.frozen.FrozenEstimator(encoder)``; it must
+        not have seen private records. ``None`` uses the records as features.
     head : {"auto", "dpsgd", "gradient", "least_squares", "prototypes", "softmax"} or Head, \
             default="auto"
-        What is learned on the features; "dpsgd" is a network with a hidden layer. "auto" is
-        "gradient"; with ``delta=0``, or another mechanism than Gaussian noise, "prototypes"; with a
-        ``sensitivity`` that is given, "softmax".
+        Model trained on the features; "dpsgd" is a network with a hidden layer. "auto" means
+        "softmax" with a ``sensitivity`` other than "proved", "prototypes" with ``delta=0`` or a
+        mechanism other than Gaussian noise, and "gradient" otherwise.
     mechanism : {"auto", "gaussian", "k_norm", "laplace", "logistic"}, default="auto"
-        The noise of a head that releases once. "auto" is the one with the least noise under
-        (``epsilon``, ``delta``). "logistic" has two accounts, pure from the L1 sensitivity and of
-        moments from the L2 one, and takes the smaller noise.
+        Noise of a head that releases once. "auto" is the mechanism with the least noise for
+        (``epsilon``, ``delta``). "logistic" has two analyses, pure from the L1 sensitivity and by
+        moments from the L2 sensitivity, and uses the one with less noise.
     sensitivity : "proved", "sampled", float, Sensitivity or SampledSensitivity, default="proved"
-        How far a record moves the weights of ``head="softmax"``: proved, or a number that you
-        vouch for, in L2, which the guarantee then assumes. "sampled" stands for
-        ``SampledSensitivity()``, which takes the largest movement among the private records and is
-        **an estimate, no guarantee**; with a ``sampler`` of public records it gives random
+        How far a record moves the weights of ``head="softmax"``. "proved" uses the proved bound. A
+        number is an L2 sensitivity of your own, which the guarantee then assumes. "sampled" stands
+        for ``SampledSensitivity()``, which uses the largest movement among the private records and
+        is **an estimate, not a guarantee**; with a ``sampler`` of public records it gives random
         differential privacy. Both need ``relation="replace_one"``.
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=1e-5
         Probability with which ``epsilon`` may be exceeded; 0 for pure differential privacy.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. Nothing depends on the number of records, so that "add_remove"
-        hides it at no cost ("dpsgd" needs a public figure for it); "replace_one" needs about twice
-        the noise.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Neighbouring relation. "add_remove" hides the number of records at no cost, since nothing
+        depends on it ("dpsgd" needs a public figure for it). "replace_one" needs about twice the
+        noise.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     encoder_ : transformer or None
         The fitted encoder.
     whitening_ : HalfWhitening or None
-        Fitted to the features of ``X_public``, if that was given.
+        The whitening fitted to the features of ``X_public``, if given.
     head_ : Head
-        The head, with the numbers that were chosen from public facts.
+        The head, with its settings chosen from public facts.
     weights_ : ndarray of shape (n_features_out + 1, n_classes) or DPSGDClassifier
-        The released weights of the features, scaled to norm 1, and of the constant; of "dpsgd"
+        The released weights of the features, scaled to norm 1, and of the constant. For "dpsgd",
         the network.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group; each head has its own proof. Each of the m records of a group counts 1 / m in what a
-    head sums up: a group adds a mean of what records add. "dpsgd" clips the mean of their
-    gradients, see :class:`NetworkHead`. Features are centred and half-whitened by the covariance of
-    the public records, if given, and scaled to norm 1 in any case, so that the norm of what a head
-    gets is public. The exact weights live in one function call: they are neither in the fitted
-    model, nor in its pickle, nor in the frames of an error's traceback. ``fit`` encodes each record
-    in a call of its own, and whitens exactly: rounding of a record's features cannot depend on
-    other records. Predictions encode records together.
+    one group; each head has its own proof. Each of the m records of a group counts 1 / m in the
+    sums of a head, so a group adds a mean of records' contributions. "dpsgd" clips the mean of
+    their gradients, see :class:`NetworkHead`. Features are centred and half-whitened by the
+    covariance of the public records, if given, and always scaled to norm 1, so that the norm of a
+    head's input is public. The exact weights live in one function call: they are neither in the
+    fitted model, nor in its pickle, nor in the frames of an error's traceback. ``fit`` encodes each
+    record in a separate call, and whitens exactly, so the rounding of a record's features does not
+    depend on other records. Predictions encode records in one call.
 
-    **Edge cases.** A record with NaN or infinity, or whose features are not finite, contributes
-    nothing, which is not reported; in predictions all classes are equally probable for it. A class
-    without records is learned as rare. An encoder of columns that are not numbers has to cope with
-    every record: one that it refuses fails the fit, which tells that it is there.
+    **Edge cases.** A record with NaN or infinity, or with features that are not finite, contributes
+    nothing, which is not reported; its predictions are equally probable for all classes. A class
+    without records is learned as rare. An encoder of columns that are not numbers must accept every
+    record: a record that it refuses makes the fit fail, which reveals the record's presence.
 
     References
     ----------
@@ -216,18 +207,15 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         X_public : array-like, DataFrame or PublicRecords of shape (n_public, n_features), \
                 default=None
             Public records of the same kind, without labels. In a cross-validation wrap them in
-            :class:`~skprivacy.ensemble.PublicRecords`, to which the encoder is fitted once, not
-            once a fold. ``None`` needs an encoder that is fitted
-            or learns nothing, and leaves features as they are but for their norm.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series. A sensitivity that is sampled
-            takes none.
+            :class:`~skprivacy.ensemble.PublicRecords`, so that the encoder is fitted once and not
+            for each fold. ``None`` needs an encoder that is fitted or has nothing to learn, and
+            changes only the norm of features.
+        %(groups)s
+            Not supported with a sampled sensitivity.
 
         Returns
         -------
-        ALMFineTuner
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -237,7 +225,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             If ``budget`` cannot afford the fit. Nothing is released and nothing charged.
         """
         with self._private_fit() as fit:
-            X, labels, who, task = self._public_part(fit, X, y, X_public, groups)
+            X, labels, who, task = self._prepare(fit, X, y, X_public, groups)
             with fit.charged(
                 self.head_.event(task),
                 relation=self.relation,
@@ -245,7 +233,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
                 unit=who.unit,
                 arithmetic=self.head_.arithmetic(task),
             ):
-                self.weights_ = _without_frames(self._released, task, X, labels, who)
+                self.weights_ = _call_without_frames(self._release_weights, task, X, labels, who)
         return self
 
     def noised_copies(
@@ -258,9 +246,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     ) -> list[ALMFineTuner]:
         """Train once, and release the weights with fresh noise for each epsilon.
 
-        The numbers of the head, such as the ridge, are those for the estimator's own ``epsilon``.
-        All releases are charged together, before the data is touched; whoever sees several copies
-        knows what their composition tells.
+        The settings of the head, such as the ridge, are those for the estimator's own ``epsilon``.
+        All releases are charged as one composition, before the data is used. Publishing several
+        copies costs their composition.
 
         Parameters
         ----------
@@ -269,7 +257,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         y : array-like of shape (n_samples,)
             Their labels.
         epsilons : iterable of float
-            The privacy loss of each copy, in nats.
+            Privacy loss of each copy, in nats.
         X_public : array-like, DataFrame or PublicRecords, default=None
             As in :meth:`fit`.
         groups : array-like of shape (n_samples,), default=None
@@ -283,19 +271,19 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Raises
         ------
         ValueError
-            As :meth:`fit` does; and if the head trains with its noise, so that each epsilon needs
-            a training of its own.
+            As :meth:`fit` does; and if the head adds noise while it trains, so that each epsilon
+            needs its own training.
         """
         trained: ALMFineTuner = clone(self)
         with trained._private_fit() as fit:
-            X, labels, who, task = trained._public_part(fit, X, y, X_public, groups)
+            X, labels, who, task = trained._prepare(fit, X, y, X_public, groups)
             head = trained.head_
             if not isinstance(head, OneRelease):
                 raise ValueError(
-                    f"head={self.head!r} trains with its noise: fit one model for each epsilon, or "
-                    "use head='softmax', 'prototypes' or 'least_squares'."
+                    f"head={self.head!r} adds noise while it trains. Fit one model for each "
+                    "epsilon, or use head='softmax', 'prototypes' or 'least_squares'."
                 )
-            tasks = [replace(task, epsilon=_checked_epsilon(e)) for e in epsilons]
+            tasks = [replace(task, epsilon=_check_epsilon(e)) for e in epsilons]
             if not tasks:
                 raise ValueError("epsilons is empty; expected at least one number above 0.")
             mechanisms = [head.mechanism(each) for each in tasks]
@@ -307,7 +295,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
                 unit=who.unit,
                 arithmetic=weakest_arithmetic(m.arithmetic for m in mechanisms),
             ):
-                weights = _without_frames(trained._released_often, head, tasks, X, labels, who)
+                weights = _call_without_frames(trained._release_copies, head, tasks, X, labels, who)
         copies = []
         for each, mechanism, released in zip(tasks, mechanisms, weights, strict=True):
             copy: ALMFineTuner = clone(self).set_params(head=head, epsilon=each.epsilon)
@@ -321,43 +309,43 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             copies.append(copy)
         return copies
 
-    def _public_part(
+    def _prepare(
         self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any, groups: Any
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
-        """Check everything and do all that needs public facts alone; sets what is public."""
+        """Check the input, fit the encoder and choose the head, from public facts alone."""
         if X_public is X:
             raise ValueError(
-                "X_public is X itself. Public records are those of people who are not protected; "
-                "what is learned from them is released as it is. Pass other records."
+                "X_public must not be X: public records must come from people outside the "
+                "guarantee. Pass other records."
             )
         check_order(groups, X)
-        X, target = self._validated(X, y)
+        X, target = self._check_data(X, y)
         who = protected(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         self.classes_, labels = public_classes(fit, target, self.classes)
-        public = checked_public(X_public, self.n_features_in_)
+        public = check_public(X_public, self.n_features_in_)
         if public is None and isinstance(X, pd.DataFrame):
             raise ValueError(
-                "X holds columns that are not numbers, and there are no public records to try the "
-                "encoder on. Pass X_public=..., a few are enough, or make numbers of them before "
-                "the fine-tuner: make_pipeline(SchemaTransformer(schema), ALMFineTuner(...))."
+                "X has columns that are not numbers, and no X_public to try the encoder on. Pass "
+                "a few public records, or use make_pipeline(SchemaTransformer(schema), "
+                "ALMFineTuner(...))."
             )
-        # Algorithm 1, line 1: train the base encoder, on public records alone
-        self.encoder_, self.whitening_, width = fitted_to_public(
-            self.encoder, public, self.n_features_in_, fit, shared_by(X_public)
+        # Yang et al. 2022, Algorithm 1, line 1: train the base encoder, on public records alone
+        self.encoder_, self.whitening_, width = fit_to_public(
+            self.encoder, public, self.n_features_in_, fit, shared_encoders(X_public)
         )
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
-            who.n, self.mechanism, given_sensitivity(self.sensitivity, self.relation, fit),
+            who.n, self.mechanism, resolve_sensitivity(self.sensitivity, self.relation, fit),
             self.noise_seed,
         )  # fmt: skip
-        self.head_ = chosen_head(self.head, task).ready(task)
-        sampled = as_sampled(self.sensitivity)
+        self.head_ = choose_head(self.head, task).ready(task)
+        sampled = to_sampled(self.sensitivity)
         if groups is not None and sampled is not None:
             raise ValueError(
-                f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, and "
-                "groups are given. Use sensitivity='proved'."
+                f"sensitivity={self.sensitivity!r} is sampled by leaving out single records, which "
+                "does not cover groups. Use sensitivity='proved'."
             )
         if sampled is not None and sampled.sampler is not None:
             assert isinstance(self.head_, OneRelease)
@@ -365,7 +353,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, who, task
 
-    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
+    def _check_data(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame) and not all_numbers(X):
@@ -379,39 +367,42 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         check_delta_is_small(self.delta)
         return X, target
 
-    def _with_sampled(self, tasks: list[Task], records: Records) -> list[Task]:
-        """Return the tasks with the sensitivity that the private records show, if that is asked."""
-        sampled = as_sampled(self.sensitivity)
+    def _sample_sensitivity(self, tasks: list[Task], records: HeadInput) -> list[Task]:
+        """Return the tasks with the sensitivity sampled on private records, if requested."""
+        sampled = to_sampled(self.sensitivity)
         if sampled is None or sampled.sampler is not None:
             return tasks
         assert isinstance(self.head_, OneRelease)
         random = np.random.default_rng(self.noise_seed)
         return sampled.on(self.head_, tasks, records, random)
 
-    def _public_records(self, X: Any, y: ArrayLike) -> Records:
-        X, labels = checked_public(X, self.n_features_in_), np.asarray(y)
+    def _public_records(self, X: Any, y: ArrayLike) -> HeadInput:
+        X, labels = check_public(X, self.n_features_in_), np.asarray(y)
         if not np.isin(labels, self.classes_).all():
-            raise ValueError("sampler holds labels that are none of classes. Leave them out.")
+            raise ValueError("sampler returns labels outside of classes. Leave them out.")
         return self._records(X, np.searchsorted(self.classes_, labels))
 
-    def _records(self, X: Any, labels: NDArray[np.int64], groups: Groups | None = None) -> Records:
+    def _records(
+        self, X: Any, labels: NDArray[np.int64], groups: Groups | None = None
+    ) -> HeadInput:
         rows, found = head_rows(self.encoder_, self.whitening_, X, private=True)
         counts = found.astype(np.float64)
         if groups is not None:
             counts *= groups.exact_shares()
-        return Records(rows, counts, labels, len(self.classes_), groups)
+        return HeadInput(rows, counts, labels, len(self.classes_), groups)
 
-    def _released(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
-        records = self._records(X, labels, who)  # Algorithm 1, line 2: outputs of the encoder
-        [task] = self._with_sampled([task], records)
-        # Algorithm 1, line 3: train the projection head and add noise to its weights
+    def _release_weights(self, task: Task, X: Any, labels: NDArray[np.int64], who: Groups) -> Any:
+        # Yang et al. 2022, Algorithm 1, line 2: outputs of the encoder
+        records = self._records(X, labels, who)
+        [task] = self._sample_sensitivity([task], records)
+        # Yang et al. 2022, Algorithm 1, line 3: train the head and add noise to its weights
         return self.head_.release(task, records, SecureRandom(self.noise_seed))
 
-    def _released_often(
+    def _release_copies(
         self, head: OneRelease, tasks: list[Task], X: Any, labels: NDArray[np.int64], who: Groups
     ) -> list[NDArray[np.float64]]:
         records = self._records(X, labels, who)
-        tasks = self._with_sampled(tasks, records)
+        tasks = self._sample_sensitivity(tasks, records)
         statistic = head.statistic(tasks[0], records)
         random = SecureRandom(self.noise_seed)
         return [head.noised(task, statistic, random) for task in tasks]
@@ -425,7 +416,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             X = validate_data(
                 self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
             )
-        # Algorithm 1, line 4: the noisy head on the encoder's outputs
+        # Yang et al. 2022, Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
         return self.head_.scores(rows, self.weights_)
 
@@ -455,20 +446,20 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         best = self._scores(X).argmax(axis=1)
         return self.classes_[best]
 
 
-def _checked_epsilon(epsilon: float) -> float:
+def _check_epsilon(epsilon: float) -> float:
     if not (is_number(epsilon) and epsilon > 0):
         raise ValueError(f"epsilons hold {epsilon!r}; expected numbers above 0.")
     return float(epsilon)
 
 
-def _without_frames(compute: Any, *arguments: Any) -> Any:
-    """Call, and strip an error of the frames below, whose variables are exact weights."""
+def _call_without_frames(compute: Any, *arguments: Any) -> Any:
+    """Call, and remove the frames below from an error: their variables hold exact weights."""
     try:
         return compute(*arguments)
     except BaseException as error:

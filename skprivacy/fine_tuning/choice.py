@@ -1,4 +1,4 @@
-"""Which head to take: by its name, or by public facts."""
+"""Choice of the head, by name or by public facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .network import NetworkHead
 from .prototypes import PrototypeHead
 from .softmax import SoftmaxHead
 
-__all__ = ["HEADS", "chosen_head"]
+__all__ = ["HEADS", "choose_head"]
 
 HEADS: dict[str, type[Head]] = {
     "dpsgd": NetworkHead,
@@ -20,29 +20,27 @@ HEADS: dict[str, type[Head]] = {
 }
 
 
-def chosen_head(head: str | Head, task: Task) -> Head:
-    """Return the head of that name; for "auto" the most accurate one for the task.
-
-    Raises
-    ------
-    ValueError
-        If a sensitivity is given for a head whose own is known exactly.
-    """
-    found = head if isinstance(head, Head) else HEADS[_best(task) if head == "auto" else head]()
+def choose_head(head: str | Head, task: Task) -> Head:
+    """Return the head with this name, or for "auto" the most accurate one for the task."""
+    found = (
+        head
+        if isinstance(head, Head)
+        else HEADS[_most_accurate_head(task) if head == "auto" else head]()
+    )
     if task.sensitivity is not None and not isinstance(found, SoftmaxHead):
         raise ValueError(
-            f"sensitivity={task.sensitivity!r} does not fit head={head!r}, whose sensitivity is "
-            "exact. Use sensitivity='proved', or head='softmax'."
+            f"sensitivity={task.sensitivity!r} does not apply to head={head!r}, whose sensitivity "
+            "is exact. Use sensitivity='proved', or head='softmax'."
         )
     return found
 
 
-def _best(task: Task) -> str:
-    """Return the name of the head that was the most accurate, or within .01 of it.
+def _most_accurate_head(task: Task) -> str:
+    """Return the name of the head that was the most accurate in benchmarks, or within .01 of it.
 
-    Gradient descent was at every number of records from 1,500 to 40,000 and every epsilon from .1
-    to 4, on pixels and on scattering features. A pure guarantee needs ten times the noise of each
-    number in one release, and sums of classes bear it best.
+    This was gradient descent for all numbers of records from 1,500 to 40,000 and all epsilons from
+    .1 to 4, on pixels and on scattering features. A pure guarantee needs ten times the noise on
+    each number of a release, and class sums tolerate it best.
     """
     if task.sensitivity is not None:
         return "softmax"

@@ -1,4 +1,4 @@
-"""Encoders that have seen no private record."""
+"""Fitting of encoders to public records, and checks that they have seen no private record."""
 
 from __future__ import annotations
 
@@ -21,19 +21,13 @@ from ..ensemble import PublicRecords
 from .features import encode_together
 from .whitening import HalfWhitening
 
-__all__ = ["checked_public", "fitted_to_public", "shared_by"]
+__all__ = ["check_public", "fit_to_public", "shared_encoders"]
 
-_TRIED = 8
+_N_TRIAL_RECORDS = 8
 
 
-def checked_public(X_public: Any, n_features: int) -> Any:
-    """Return public records of the width of the private ones; None for None.
-
-    Raises
-    ------
-    ValueError
-        If they are not numbers, or of another width.
-    """
+def check_public(X_public: Any, n_features: int) -> Any:
+    """Validate public records, which must have the width of the private ones; None stays None."""
     public = X_public.X if isinstance(X_public, PublicRecords) else X_public
     if public is None:
         return None
@@ -49,45 +43,24 @@ def checked_public(X_public: Any, n_features: int) -> Any:
     return public
 
 
-def shared_by(X_public: Any) -> PublicRecords | None:
-    """Return what keeps encoders for several fine-tuners, if public records came as that."""
+def shared_encoders(X_public: Any) -> PublicRecords | None:
+    """Return the cache of fitted encoders, if the public records come as PublicRecords."""
     return X_public if isinstance(X_public, PublicRecords) else None
 
 
-def fitted_to_public(
+def fit_to_public(
     encoder: Any, public: Any, n_features: int, fit: PrivateFit, shared: PublicRecords | None = None
 ) -> tuple[Any, HalfWhitening | None, int]:
-    """Return an encoder and a whitening that have seen public records alone.
+    """Return an encoder and a whitening fitted to public records alone, and the number of features.
 
-    What cannot be known of them becomes an assumption of the guarantee.
-
-    Parameters
-    ----------
-    encoder : transformer or None
-        As it was passed.
-    public : array-like, DataFrame or None
-        Public records, checked.
-    n_features : int
-        Columns of a record.
-    fit : PrivateFit
-        Takes the assumptions.
-    shared : PublicRecords, default=None
-        What ``public`` came as, if that keeps encoders for others who pass the same.
-
-    Returns
-    -------
-    encoder : transformer or None
-    whitening : HalfWhitening or None
-        None without public records.
-    width : int
-        How many features the encoder gives.
+    Facts that cannot be checked become assumptions of the guarantee.
     """
     fitted = public_encoder(encoder, public, n_features, shared)
     if public is not None:
         fit.assume("the public records depend on no private record")
-    if has_a_past(encoder, fitted, public):
+    if may_have_seen_private_data(encoder, fitted, public):
         fit.assume("the encoder depends on no private record")
-    width = try_encoder(fitted, trial_rows(public, n_features))
+    width = check_encoder(fitted, trial_rows(public, n_features))
     if fitted is not None:
         fit.assume(
             "the encoder treats each record by itself (tried on records that are not private)"
@@ -98,25 +71,7 @@ def fitted_to_public(
 
 
 def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = None) -> Any:
-    """Return a fitted encoder that has seen public records alone; None for None.
-
-    Parameters
-    ----------
-    encoder : transformer or None
-        Unfitted, then a clone is fitted to ``X_public``; or fitted and frozen, then it is
-        returned as it is; or without anything to learn.
-    X_public : array-like, DataFrame or None
-        Public records.
-    n_features : int
-        Columns of a record.
-    shared : PublicRecords, default=None
-        What ``X_public`` came as, if that keeps encoders for others who pass the same.
-
-    Raises
-    ------
-    ValueError
-        If it is unfitted and there are no public records, or fitted and not frozen.
-    """
+    """Return a fitted encoder that has seen public records alone; None stays None."""
     if encoder is None or isinstance(encoder, FrozenEstimator):
         return encoder
     if not get_tags(encoder).requires_fit:  # such as Normalizer
@@ -125,45 +80,36 @@ def public_encoder(encoder: Any, X_public: Any, n_features: int, shared: Any = N
         return encoder
     if _is_fitted(encoder):
         raise ValueError(
-            f"encoder={encoder!r} is fitted: clone() and a cross-validation would lose what it has "
-            "learned. Pass sklearn.frozen.FrozenEstimator(encoder), or sklearn.base.clone(encoder) "
-            "and X_public to fit it again. It must not have seen private records."
+            f"encoder={encoder!r} is fitted, and clone() would lose what it has learned. Pass "
+            "sklearn.frozen.FrozenEstimator(encoder), if it has not seen private records, or "
+            "sklearn.base.clone(encoder) and X_public."
         )
     if shared is not None:
         return shared.encoder_like(encoder, X_public)
     if X_public is not None:
         return clone(encoder).fit(X_public)
-    fitted = _fitted_to_nothing(encoder, n_features)
+    fitted = _fit_to_zeros(encoder, n_features)
     if not _learns_nothing(fitted):
         raise ValueError(
-            f"encoder={encoder!r} is not fitted and there are no public records to fit it to; it "
-            "is never fitted to X, which is private. Pass fit(X, y, X_public=...), or a fitted "
-            "encoder as sklearn.frozen.FrozenEstimator(encoder)."
+            f"encoder={encoder!r} is not fitted, there is no X_public, and it is never fitted to "
+            "the private X. Pass fit(X, y, X_public=...), or a fitted encoder as "
+            "sklearn.frozen.FrozenEstimator(encoder)."
         )
     return fitted
 
 
-def _fitted_to_nothing(encoder: Any, n_features: int) -> Any:
-    """Return a clone fitted to a record of zeros, or None where that cannot be."""
+def _fit_to_zeros(encoder: Any, n_features: int) -> Any:
+    """Return a clone fitted to a record of zeros, or None if that fails."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return clone(encoder).fit(np.zeros((1, n_features)))
-        except Exception:  # whatever an encoder that learns makes of a single record
+        except Exception:  # an encoder that learns may reject a single record in any way
             return None
 
 
-def has_a_past(given: Any, encoder: Any, X_public: Any) -> bool:
-    """Return whether an encoder may have learned from records that are not seen here.
-
-    Parameters
-    ----------
-    given : transformer or None
-        As it was passed.
-    encoder : transformer or None
-        What :func:`public_encoder` made of it.
-    X_public : array-like, DataFrame or None
-    """
+def may_have_seen_private_data(given: Any, encoder: Any, X_public: Any) -> bool:
+    """Return whether an encoder may have learned from records outside of this fit."""
     if encoder is None or _learns_nothing(encoder):
         return False
     fitted_here = X_public is not None and not isinstance(given, FrozenEstimator)
@@ -183,20 +129,14 @@ def _is_fitted(encoder: Any) -> bool:
 
 
 def trial_rows(X_public: Any, n_features: int) -> Any:
-    """Return a few public rows to try an encoder on; of random numbers where there are none."""
+    """Return a few public rows, or random numbers without any, to try an encoder on."""
     if X_public is None:
-        return np.random.RandomState(0).uniform(size=(_TRIED, n_features))
-    return safe_indexing(X_public, np.arange(min(_TRIED, num_samples(X_public))))
+        return np.random.RandomState(0).uniform(size=(_N_TRIAL_RECORDS, n_features))
+    return safe_indexing(X_public, np.arange(min(_N_TRIAL_RECORDS, num_samples(X_public))))
 
 
-def try_encoder(encoder: Any, rows: Any) -> int:
-    """Return how many features an encoder gives; refuse one that mixes records.
-
-    Raises
-    ------
-    ValueError
-        If rows that are encoded together give other features than each by itself.
-    """
+def check_encoder(encoder: Any, rows: Any) -> int:
+    """Return the number of features of an encoder; refuse one that mixes records."""
     together = encode_together(encoder, rows)
     alone = [encode_together(encoder, safe_indexing(rows, [i])) for i in range(len(together))]
     size = np.abs(together).max(initial=0.0)
@@ -204,6 +144,6 @@ def try_encoder(encoder: Any, rows: Any) -> int:
         raise ValueError(
             f"encoder={encoder!r} computes a record's features from other records too, or at "
             f"random (tried on {len(together)} records that are not private). Encode each record "
-            "by itself; a torch module must be in eval mode."
+            "separately; a torch module must be in eval mode."
         )
     return together.shape[1]

@@ -1,4 +1,4 @@
-"""Features of records, and the rows of the unit ball that a head is fitted to.
+"""Encoding of records to features, and their scaling to rows in the unit ball.
 
 The features of a private record are a function of that record alone, to the last bit. Read
 :func:`encode_each` first.
@@ -34,7 +34,7 @@ from .whitening import HalfWhitening, with_constant
 
 __all__ = ["encode_each", "encode_together", "head_rows"]
 
-_LARGEST = 1e30  # finite in single precision, in which most encoders compute
+_LARGEST = 1e30  # largest absolute input: finite in single precision, which most encoders use
 
 # Each number of the output is computed from one number of the record, so that rounding depends on
 # no other record. Matched by exact type.
@@ -51,51 +51,49 @@ _NUMBER_BY_NUMBER = {
 
 
 def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
-    """Return the features of each record; NaN for a record that is not finite.
+    """Encode all records in one call; NaN for a record that is not finite.
 
-    The encoder gets all records in one call, which is fast. Rounding may then depend on the other
-    records: use it for public records and for predictions.
+    One call is fast, but rounding may depend on the other records. Use it for public records and
+    for predictions.
 
-    An encoder gets zeros in place of a record that is not finite: an error would tell that the
-    record is there.
+    The encoder gets zeros in place of a record that is not finite, because an error would reveal
+    the record's presence.
     """
-    X, finite = _made_finite(encoder, X)
+    X, finite = _replace_nonfinite(encoder, X)
     if encoder is None:
         check_numbers(X)
     with named_failure(encoder, "asked about X"):
         found = X if encoder is None else encoder.transform(X)
-    features = _checked(encoder, found, len(finite))
+    features = _as_feature_array(encoder, found, len(finite))
     features[~finite] = np.nan
     return features
 
 
 def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
-    """Return the features of each record; NaN for a record that is not finite.
+    """Encode each record in a separate call; NaN for a record that is not finite.
 
-    The encoder gets one record in each call. Matrix products round a row by its place among the
-    other rows, and by how many there are: in one call for all records, one inserted record would
-    change the features of others, and half-whitening multiplies that change.
+    Matrix products round a row by its position and by the number of rows. In one call for all
+    records, an inserted record would change the features of others, and half-whitening multiplies
+    that change.
 
-    Notes
-    -----
     **Guarantees.** The features of a record are a function of that record alone, to the last bit,
     if the encoder keeps no state between calls. Each call has the same shape. An array is copied
     to the same place in memory each time, because some kernels round by alignment.
 
     Encoders that compute each number, or each record, separately get all records in one call.
     """
-    X, finite = _made_finite(encoder, X)
-    first, rest = _split(encoder)
+    X, finite = _replace_nonfinite(encoder, X)
+    first, rest = _split_steps(encoder)
     if encoder is None:
         check_numbers(X)
     if first is not None:
         with named_failure(first, "asked about X"):
             X = first.transform(X)
     if rest is None:
-        features = _checked(encoder, X, len(finite))
+        features = _as_feature_array(encoder, X, len(finite))
     else:
         with named_failure(rest, "asked about X"):
-            features = _one_by_one(rest, X, len(finite))
+            features = _encode_one_by_one(rest, X, len(finite))
     features[~finite] = np.nan
     return features
 
@@ -103,37 +101,27 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
 def head_rows(
     encoder: Any, whitening: HalfWhitening | None, X: Any, *, private: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return rows in the unit ball, and which records count.
-
-    Parameters
-    ----------
-    encoder : transformer or None
-    whitening : HalfWhitening or None
-    X : array-like or DataFrame
-        Records.
-    private : bool
-        Whether each row must be a function of its own record, to the last bit.
-    """
+    """Return rows in the unit ball, and which records count; private rows to the last bit."""
     if not isinstance(X, np.ndarray) or len(X) == 0:
-        return _few_head_rows(encoder, whitening, X, private)
+        return _head_rows_of_slice(encoder, whitening, X, private)
     rows, counts = None, np.empty(len(X), np.bool_)
     for part in few_rows(len(X)):
-        found, counts[part] = _few_head_rows(encoder, whitening, X[part], private)
+        found, counts[part] = _head_rows_of_slice(encoder, whitening, X[part], private)
         rows = np.empty((len(X), found.shape[1])) if rows is None else rows
         rows[part] = found
     assert rows is not None
     return rows, counts
 
 
-def _few_head_rows(
+def _head_rows_of_slice(
     encoder: Any, whitening: HalfWhitening | None, X: Any, private: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     features = encode_each(encoder, X) if private else encode_together(encoder, X)
     return with_constant(features if whitening is None else whitening.scaled(features))
 
 
-def _made_finite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
-    """Return what the encoder takes, and which records are finite."""
+def _replace_nonfinite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
+    """Return the encoder's input, with zeros for records that are not finite, and a mask."""
     finite: NDArray[np.bool_] = np.ones(num_samples(X), np.bool_)
     if isinstance(X, np.ndarray):
         finite = np.asarray(np.isfinite(X).all(axis=1))
@@ -143,18 +131,18 @@ def _made_finite(encoder: Any, X: Any) -> tuple[Any, NDArray[np.bool_]]:
     return X, finite
 
 
-def _checked(encoder: Any, found: Any, n: int) -> NDArray[np.float64]:
-    """Return a new array, one row after the other in memory."""
+def _as_feature_array(encoder: Any, found: Any, n: int) -> NDArray[np.float64]:
+    """Return the encoder's output as a new C-contiguous array."""
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
     if found.ndim != 2 or len(found) != n:
         raise ValueError(
-            f"encoder={encoder!r} gives an array of shape {found.shape} for {n} records; expected "
-            "one row of features for each."
+            f"encoder={encoder!r} returns shape {found.shape} for {n} records; expected one row of "
+            "features for each."
         )
     return np.array(found, dtype=np.float64, order="C")
 
 
-def _one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
+def _encode_one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
     record = np.empty((1, X.shape[1]), X.dtype) if isinstance(X, np.ndarray) else None
     features = np.empty((0, 0))
     for i in range(n):
@@ -163,20 +151,20 @@ def _one_by_one(encoder: Any, X: Any, n: int) -> NDArray[np.float64]:
         else:
             record[0] = X[i]
             found = encoder.transform(record)
-        row = _checked(encoder, found, 1)
+        row = _as_feature_array(encoder, found, 1)
         if not i:
             features = np.empty((n, row.shape[1]))
         features[i] = row[0]
     return features
 
 
-def _split(encoder: Any) -> tuple[Any, Any]:
+def _split_steps(encoder: Any) -> tuple[Any, Any]:
     """Return the first steps, which compute each record separately, and the other steps.
 
     ``None`` stands for no steps.
     """
     if type(encoder) is FrozenEstimator:
-        return _split(encoder.estimator)
+        return _split_steps(encoder.estimator)
     if type(encoder) is not Pipeline:
         return (encoder, None) if _computes_apart(encoder) else (None, encoder)
     apart = [_computes_apart(step) for _, step in encoder.steps]
@@ -185,7 +173,7 @@ def _split(encoder: Any) -> tuple[Any, Any]:
 
 
 def _computes_apart(step: Any) -> bool:
-    """Return whether rounding of a record's features is known to depend on no other record."""
+    """Return whether a step is known to round each record independently of the others."""
     kind = type(step)
     if kind is FrozenEstimator:
         return _computes_apart(step.estimator)

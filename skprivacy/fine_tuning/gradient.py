@@ -1,4 +1,4 @@
-"""Noisy full-batch gradient descent on frozen features."""
+"""Noisy full-batch gradient descent on frozen features, a head for private fine-tuning."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from .._validation import is_number
 from ..accounting import Event, GaussianEvent, NonPrivate, Repeated
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from ..mechanisms.bounds import GRID_BITS, exact_map, exact_product, quantize, row_norms
-from .head import Head, Records, Task
+from .head import Head, HeadInput, Task
 
 __all__ = ["GradientHead"]
 
-_TRAVEL = 1.25  # standard deviation of the noise that a weight collects
-_LEAST_NOISE = 0.3  # a noise multiplier below which steps grow no longer
+_TRAVEL = 1.25  # standard deviation of the noise that a weight collects over all steps
+_LEAST_NOISE = 0.3  # noise multiplier below which steps no longer grow
 _AVERAGED = 0.25  # share of the last steps whose weights are averaged
-_INWARDS = 1.0 - 1e-6  # outweighs the rounding of norms, and of the sums of over 2**20 records
+_INWARDS = 1.0 - 1e-6  # outweighs the rounding of norms, and of sums of more than 2**20 records
 
 
 @dataclass(frozen=True)
 class GradientHead(Head):
-    """Softmax regression by gradient descent on all records, each step with noise.
+    """Softmax regression by noisy gradient descent on all records.
 
-    The most accurate head at an epsilon from about .1 on. Each step sums the records' gradients,
-    clipped, and adds Gaussian noise. How far a step goes follows from the noise alone: all steps
-    together collect noise of standard deviation 1.25 in each weight.
+    It is the most accurate head for an epsilon of about .1 or more. Each step adds Gaussian noise
+    to the sum of the records' clipped gradients. The step size depends only on the noise: over all
+    steps each weight collects noise of standard deviation 1.25.
 
     Parameters
     ----------
     steps : int, default=30
-        Number of steps. More steps of more noise cost the same.
+        Number of steps. The cost is the same for any number, since more steps get more noise.
     clip : float, default=0.2
         L2 norm to which the gradient of each record, for features of norm 1, is clipped.
 
     Notes
     -----
     **Guarantees.** Each step is a Gaussian mechanism of sensitivity ``clip`` (twice that if a
-    record is replaced), with sqrt(steps) times the noise of a single release, and steps adapt to
-    one another: their composition is exactly that single release. A record's gradient is its row
-    times its residual, so that clipping the residual clips it. That of a group is the mean of its
-    records' clipped gradients, hence no longer than ``clip``. Scores are exact products with
-    rounded weights, and residuals lie on a grid, so that a record's gradient is a function of that
-    record and of the weights, to the last bit, and sums are exact. It is clipped to a millionth
-    less than ``clip``, which outweighs the rounding of its norm.
+    record is replaced), with sqrt(steps) times the noise of a single release. The steps are
+    adaptive, and their composition is exactly that single release. A record's gradient is its row
+    times its residual, so clipping the residual clips the gradient. The gradient of a group is the
+    mean of its records' clipped gradients, whose norm is at most ``clip``. Scores are exact
+    products with rounded weights, and residuals lie on a grid. A record's gradient is therefore a
+    function of that record and of the weights, to the last bit, and sums are exact. It is clipped
+    to a millionth less than ``clip``, which outweighs the rounding of its norm.
 
     References
     ----------
@@ -86,9 +86,10 @@ class GradientHead(Head):
             )
         if math.isinf(task.epsilon):
             return 0.0
+        # Dong et al. 2022: T adaptive Gaussian mechanisms of parameter mu compose to sqrt(T) mu
         return math.sqrt(self.steps) * analytic_noise_multiplier(task.epsilon, task.delta)
 
-    def release(self, task: Task, records: Records, random: SecureRandom) -> NDArray[np.float64]:
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
         multiplier = self._multiplier(task)
         mechanism = Gaussian(multiplier, task.moved * self.clip)
         noise = max(multiplier / math.sqrt(self.steps), _LEAST_NOISE)
@@ -104,9 +105,9 @@ class GradientHead(Head):
         return averaged
 
     def _residuals(
-        self, records: Records, targets: NDArray[np.float64], weights: NDArray[np.float64]
+        self, records: HeadInput, targets: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return what each row is multiplied by in the sum of clipped gradients."""
+        """Return the factors of the rows in the sum of clipped gradients."""
         scores = exact_map(records.rows, weights, GRID_BITS)
         residuals = softmax(scores, axis=1) - targets
         norms = row_norms(records.rows) * row_norms(residuals)

@@ -1,4 +1,4 @@
-"""What every head has in common: public facts in, released weights out."""
+"""Interface of private heads: public facts and private features in, released weights out."""
 
 from __future__ import annotations
 
@@ -15,77 +15,47 @@ from ..accounting import Event
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
-from .release import Sensitivity, noise_for
+from .release import Sensitivity, least_noise_mechanism
 
-__all__ = ["Head", "OneRelease", "Records", "Task"]
+__all__ = ["Head", "HeadInput", "OneRelease", "Task"]
 
 
 @dataclass(frozen=True)
 class Task:
-    """The public facts that a head may be chosen by.
+    """Public facts from which a head is chosen and set up."""
 
-    Attributes
-    ----------
-    size : int
-        Columns of a row, the constant included.
-    n_classes : int
-    epsilon, delta : float
-    relation : str
-    n_records : int
-        How many records there are. Public, and to be looked at, except under "add_remove".
-    mechanism : str
-        Name of the noise.
-    sensitivity : Sensitivity or None
-        That of the head's weights if it was given; None to prove it.
-    noise_seed : int or None
-    """
-
-    size: int
+    size: int  # columns of a row, with the constant
     n_classes: int
     epsilon: float
     delta: float
     relation: str
-    n_records: int
-    mechanism: str = "auto"
-    sensitivity: Sensitivity | None = None
+    n_records: int  # public, and to be used, except under "add_remove"
+    mechanism: str = "auto"  # name of the noise
+    sensitivity: Sensitivity | None = None  # of the weights, if given; None to prove it
     noise_seed: int | None = None
 
     @property
     def moved(self) -> float:
-        """How many records' worth of a sum a neighbour moves at most."""
+        """Largest number of records by which a sum changes between neighbours."""
         return 2.0 if self.relation == "replace_one" else 1.0
 
 
 @dataclass(frozen=True)
-class Records:
-    """Private records as a head sees them.
+class HeadInput:
+    """Private records in the form that a head takes.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_samples, size)
-        In the unit ball, on a grid of 2**-16; 0 for a record that does not count.
-    counts : ndarray of shape (n_samples,)
-        What the record counts for: 1.0 or its share in its group, 0.0 if it does not count.
-    labels : ndarray of shape (n_samples,)
-        Indices of classes.
-    n_classes : int
-    groups : Groups, default=None
-        Whom each record belongs to, perhaps itself alone.
-
-    Notes
-    -----
-    **Guarantees.** Shares of a group add up to 1 at most. A product of ``weighted`` rows with each
-    other or with ``indicators`` is, of a record, its share or less of one that a row in the unit
-    ball might have: a group adds a convex combination of what single records, and none at all, may
-    add. It lies in each ball in which they do, and so does the difference of two groups wherever
-    that of two records does.
+    **Guarantees.** The counts of a group add up to at most 1. In a product of ``weighted`` rows
+    with each other or with ``indicators``, a record contributes at most its count times the
+    contribution of some row in the unit ball. A group thus contributes a convex combination of
+    possible single-record contributions and 0. It lies in every ball that contains these, and the
+    difference of two groups in every ball that contains the differences of two records.
     """
 
-    rows: NDArray[np.float64]
-    counts: NDArray[np.float64]
-    labels: NDArray[np.int64]
+    rows: NDArray[np.float64]  # in the unit ball, on a grid of 2**-16; 0 if the count is 0
+    counts: NDArray[np.float64]  # 1.0, or the share in a group; 0.0 for a record left out
+    labels: NDArray[np.int64]  # indices of classes
     n_classes: int
-    groups: Groups | None = None
+    groups: Groups | None = None  # of the records; each may be a group of its own
 
     @property
     def targets(self) -> NDArray[np.float64]:
@@ -94,31 +64,31 @@ class Records:
 
     @property
     def roots(self) -> NDArray[np.float64]:
-        """Return the roots of the counts, rounded down to the grid of the rows."""
+        """Return the square roots of the counts, rounded down to the grid of the rows."""
         return quantize(np.sqrt(self.counts))
 
     @property
     def indicators(self) -> NDArray[np.float64]:
-        """Return the targets, each times its root."""
+        """Return the targets, each times the square root of its count."""
         return self.targets * self.roots[:, None]
 
     @property
     def weighted(self) -> NDArray[np.float64]:
-        """Return the rows, each times its root, on their grid."""
-        if ((self.counts == 0) | (self.counts == 1)).all():  # those of 0 are 0
+        """Return the rows, each times the square root of its count, on their grid."""
+        if ((self.counts == 0) | (self.counts == 1)).all():  # rows with count 0 are 0
             return self.rows
         return quantize(self.rows * self.roots[:, None])
 
 
 class Head(PlainNumbers, ABC):
-    """A way to learn a private classifier of features of norm 1: small, frozen, without data.
+    """Base class of private heads: training algorithms on features of norm 1, without state.
 
-    Each kind has its own proof. All that it computes from records passes through
+    Each head has its own proof. Everything that it computes from records passes through
     :meth:`~skprivacy.mechanisms.Mechanism.release`.
     """
 
     def ready(self, task: Task) -> Head:
-        """Return the head with all its numbers set, from public facts alone.
+        """Return the head with all settings chosen, from public facts alone.
 
         Parameters
         ----------
@@ -128,13 +98,13 @@ class Head(PlainNumbers, ABC):
         Returns
         -------
         Head
-            Of the same kind.
+            Head of the same class.
         """
         return self
 
     @abstractmethod
     def event(self, task: Task) -> Event:
-        """Return what :meth:`release` releases.
+        """Return the event of :meth:`release`.
 
         Parameters
         ----------
@@ -144,12 +114,12 @@ class Head(PlainNumbers, ABC):
         Returns
         -------
         Event
-            Of one release.
+            Event of one release.
 
         Raises
         ------
         ValueError
-            If the head does not fit the task.
+            If the head does not support the task.
         """
 
     def arithmetic(self, task: Task) -> str:
@@ -168,33 +138,33 @@ class Head(PlainNumbers, ABC):
         return UNSPECIFIED
 
     @abstractmethod
-    def release(self, task: Task, records: Records, random: SecureRandom) -> Any:
-        """Return released weights, of shape (size, n_classes), or what :meth:`scores` takes.
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> Any:
+        """Release the weights.
 
         Parameters
         ----------
         task : Task
             Public facts.
-        records : Records
-            Private.
+        records : HeadInput
+            Private records.
         random : SecureRandom
-            The source of all noise.
+            Source of all noise.
 
         Returns
         -------
         ndarray of shape (size, n_classes)
-            Or another form that :meth:`scores` takes.
+            The weights, or another form that :meth:`scores` takes.
         """
 
     def scores(self, rows: NDArray[np.float64], weights: Any) -> NDArray[np.float64]:
-        """Return scores of rows, whose softmax are probabilities.
+        """Return the logits of rows.
 
         Parameters
         ----------
         rows : ndarray of shape (n_samples, size)
-            In the unit ball.
+            Rows in the unit ball.
         weights : ndarray of shape (size, n_classes)
-            What :meth:`release` returned.
+            Weights returned by :meth:`release`.
 
         Returns
         -------
@@ -205,29 +175,29 @@ class Head(PlainNumbers, ABC):
 
 
 class OneRelease(Head):
-    """A head that noises one vector, from which the weights follow.
+    """Base of heads that release one noisy vector, from which the weights are computed.
 
-    The vector itself depends on no noise, so that one training serves many budgets.
+    The vector is computed without noise, so one training serves many budgets.
     """
 
     @abstractmethod
     def sensitivity(self, task: Task) -> Sensitivity:
-        """Return how far neighbours move the statistic."""
+        """Return the sensitivity of the statistic."""
 
     @abstractmethod
     def length(self, task: Task) -> int:
-        """Return how many numbers the statistic has."""
+        """Return the length of the statistic."""
 
     @abstractmethod
-    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
-        """Return what is computed from the records: a flat private vector."""
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
+        """Return the private statistic of the records, a flat vector."""
 
     @abstractmethod
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weights that a noisy statistic gives."""
+        """Return the weights computed from a noisy statistic."""
 
     def mechanism(self, task: Task) -> Mechanism:
-        """Return the mechanism that the statistic passes through.
+        """Return the mechanism that releases the statistic.
 
         Parameters
         ----------
@@ -237,9 +207,9 @@ class OneRelease(Head):
         Returns
         -------
         Mechanism
-            With the sensitivity of the statistic.
+            Mechanism with the sensitivity of the statistic.
         """
-        return noise_for(
+        return least_noise_mechanism(
             task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
         )
 
@@ -249,22 +219,22 @@ class OneRelease(Head):
     def arithmetic(self, task: Task) -> str:
         return self.mechanism(task).arithmetic
 
-    def release(self, task: Task, records: Records, random: SecureRandom) -> NDArray[np.float64]:
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> NDArray[np.float64]:
         return self.noised(task, self.statistic(task, records), random)
 
     def noised(
         self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Return the weights that the statistic gives with fresh noise.
+        """Add fresh noise to the statistic and return the weights.
 
         Parameters
         ----------
         task : Task
             Public facts.
         statistic : ndarray of shape (length,)
-            Private; it is not changed.
+            Private statistic; it is not changed.
         random : SecureRandom
-            The source of all noise.
+            Source of all noise.
 
         Returns
         -------

@@ -1,8 +1,8 @@
-"""Heads without one of the records, a thousand of them for little more than the cost of one.
+"""Leave-one-out training of heads, a thousand for little more than the cost of one.
 
 Without one record the minimiser moves little. One Newton step from the minimiser with all records
-(its influence) almost reaches it, and the same factorised Hessian serves every record; a few more
-steps make it exact.
+(the influence of the record) almost reaches it, and the same factorised Hessian serves every
+record. A few more steps make it exact.
 """
 
 from __future__ import annotations
@@ -14,63 +14,40 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ..linear_model._logistic import LogisticLoss, minimize
-from .head import OneRelease, Records, Task
+from .head import HeadInput, OneRelease, Task
 from .softmax import SoftmaxHead
 
-__all__ = ["WITHIN", "left_out", "minimisers_without"]
+__all__ = ["MINIMIZER_TOLERANCE", "leave_one_out", "leave_one_out_minimizers"]
 
 Float64Array = NDArray[np.float64]
-_TOGETHER = 16  # records that are left out side by side: one matrix product for all of them
+_RECORDS_PER_PART = 16  # records left out in parallel, by one matrix product
 _STEPS = 25
-_LARGEST_HESSIAN = 5_000  # numbers of a head up to which the Hessian is factorised: 200 MB
-WITHIN = 1e-7  # distance to the exact minimiser
+_MAX_HESSIAN_SIZE = 5_000  # numbers of a head up to which the Hessian is factorised: 200 MB
+MINIMIZER_TOLERANCE = 1e-7  # distance to the exact minimiser
 
 
-def left_out(head: OneRelease, task: Task, records: Records, which: NDArray) -> Float64Array:
-    """Return the head's statistic without each of some records.
-
-    Parameters
-    ----------
-    head : OneRelease
-        Ready for the task.
-    task : Task
-    records : Records
-    which : ndarray of shape (m,)
-        Numbers of the records that are left out, one at a time.
-
-    Returns
-    -------
-    ndarray of shape (m, length)
-        Exact, private statistics. A softmax head's are within 1e-7 of the exact minimisers.
-    """
+def leave_one_out(head: OneRelease, task: Task, records: HeadInput, which: NDArray) -> Float64Array:
+    """Return the head's private statistic without each of some records, (m, length)."""
     if isinstance(head, SoftmaxHead):
         loss = head.loss(task, records)
-        if loss.tilt.size <= _LARGEST_HESSIAN:
-            found = minimisers_without(loss, which, WITHIN * loss.ridge)
+        if loss.tilt.size <= _MAX_HESSIAN_SIZE:
+            found = leave_one_out_minimizers(loss, which, MINIMIZER_TOLERANCE * loss.ridge)
             return np.stack([head.flattened(task, W) for W in found])
-    return np.stack([head.statistic(task, _without(records, i)) for i in which])
+    return np.stack([head.statistic(task, _drop_record(records, i)) for i in which])
 
 
-def minimisers_without(loss: LogisticLoss, which: NDArray, tolerance: float) -> Float64Array:
-    """Return the minimisers of a loss without each of some records, (m, size, n_outputs).
-
-    Parameters
-    ----------
-    loss : LogisticLoss
-    which : ndarray of shape (m,)
-    tolerance : float
-        The largest norm of a gradient.
-    """
+def leave_one_out_minimizers(loss: LogisticLoss, which: NDArray, tolerance: float) -> Float64Array:
+    """Return the minimisers of a loss without each of some records, (m, size, n_outputs)."""
     W = minimize(loss, tolerance)
     probabilities = loss.probabilities(W)
     factor = cho_factor(_hessian(loss, probabilities))
     rows, places = np.unique(which, return_inverse=True)
-    parts = np.array_split(rows, max(1, -(-len(rows) // _TOGETHER)))
-    found = [_solved(loss, W, probabilities, factor, part, tolerance) for part in parts]
+    parts = np.array_split(rows, max(1, -(-len(rows) // _RECORDS_PER_PART)))
+    found = [_solve_part(loss, W, probabilities, factor, part, tolerance) for part in parts]
     return np.concatenate(found)[places.reshape(-1)]
 
 
-def _solved(
+def _solve_part(
     loss: LogisticLoss,
     W: Float64Array,
     probabilities: Float64Array,
@@ -78,29 +55,29 @@ def _solved(
     part: NDArray,
     tolerance: float,
 ) -> Float64Array:
-    """Return the minimisers without each record of ``part``, by steps of one fixed Hessian each."""
-    step = _Step(loss.rows[part], probabilities[part], factor)
+    """Return the minimisers without each record of ``part``, by Newton steps of fixed Hessians."""
+    step = _NewtonStep(loss.rows[part], probabilities[part], factor)
     residuals = (probabilities - loss.targets)[part] * loss.weights[part, None]
     own = loss.rows[part][:, :, None] * residuals[:, None, :]
     found = W - step(loss.gradient(W, probabilities) - own)
-    largest = (loss.rows @ W).max(axis=1)  # near those without a record, and of no effect
+    largest = (loss.rows @ W).max(axis=1)  # close to the largest margins; only avoids overflow
     for _ in range(_STEPS):
-        with np.errstate(over="ignore", invalid="ignore"):  # a step too far is noticed below
-            gradients = _gradients(loss, found, part, largest)
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is detected below
+            gradients = _gradients_without(loss, found, part, largest)
         far = ~(np.linalg.norm(gradients, axis=(1, 2)) <= tolerance)  # NaN is far
         if not far.any():
             return found
         found = found - step(gradients)
-    return np.stack(  # few records, and little penalty: the Hessian changes too much
+    return np.stack(  # with few records and a small ridge the fixed Hessian may not converge
         [
-            minimize(_loss_without(loss, i), tolerance) if bad else one
+            minimize(_drop_from_loss(loss, i), tolerance) if bad else one
             for i, one, bad in zip(part, found, far, strict=True)
         ]
     )
 
 
-class _Step:
-    """Newton steps with the Hessians of which one record's part has been taken off (Woodbury)."""
+class _NewtonStep:
+    """Newton steps with the Hessian less the contribution of one record (Woodbury identity)."""
 
     def __init__(self, rows: Float64Array, probabilities: Float64Array, factor: tuple) -> None:
         values, vectors = np.linalg.eigh(_curvatures(probabilities))
@@ -120,12 +97,12 @@ class _Step:
         return np.asarray((straight + back).reshape(gradients.shape))
 
 
-def _gradients(
+def _gradients_without(
     loss: LogisticLoss, points: Float64Array, part: NDArray, largest: Float64Array
 ) -> Float64Array:
-    """Return the gradient at each point of the loss without its record, (m, size, n_outputs).
+    """Return the gradient of the loss without one record, at each point, (m, size, n_outputs).
 
-    Powers are taken relative to ``largest``, so that they do not overflow.
+    Exponents are relative to ``largest``, so that they do not overflow.
     """
     m, size, n_outputs = points.shape
     margins = (loss.rows @ points.swapaxes(0, 1).reshape(size, -1)).reshape(-1, m, n_outputs)
@@ -143,7 +120,7 @@ def _gradients(
 
 
 def _curvatures(probabilities: Float64Array) -> Float64Array:
-    """Return each record's second derivative by its margins, (n, n_outputs, n_outputs)."""
+    """Return each record's second derivatives in its margins, (n, n_outputs, n_outputs)."""
     if probabilities.shape[1] == 1:
         return (probabilities * (1.0 - probabilities))[:, :, None]
     outer = probabilities[:, :, None] * probabilities[:, None, :]
@@ -151,7 +128,7 @@ def _curvatures(probabilities: Float64Array) -> Float64Array:
 
 
 def _hessian(loss: LogisticLoss, probabilities: Float64Array) -> Float64Array:
-    """Return the Hessian by the flattened weights."""
+    """Return the Hessian in the flattened weights."""
     size, n_outputs = loss.tilt.shape
     curvatures = _curvatures(probabilities)
     hessian = np.empty((size, n_outputs, size, n_outputs))
@@ -164,13 +141,13 @@ def _hessian(loss: LogisticLoss, probabilities: Float64Array) -> Float64Array:
     return flat
 
 
-def _loss_without(loss: LogisticLoss, i: int) -> LogisticLoss:
+def _drop_from_loss(loss: LogisticLoss, i: int) -> LogisticLoss:
     weights, rows = loss.weights.copy(), loss.rows.copy()
     weights[i], rows[i] = 0.0, 0.0
     return replace(loss, rows=rows, weights=weights)
 
 
-def _without(records: Records, i: int) -> Records:
+def _drop_record(records: HeadInput, i: int) -> HeadInput:
     counts, rows = records.counts.copy(), records.rows.copy()
     counts[i], rows[i] = 0.0, 0.0
     return replace(records, rows=rows, counts=counts)

@@ -1,4 +1,4 @@
-"""A multi-layer perceptron as a head, trained by DP-SGD: noise in training instead of after it."""
+"""Multi-layer perceptron head, trained by DP-SGD (Abadi et al. 2016)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .._validation import is_whole, sequence
 from ..accounting import Event
 from ..mechanisms import SecureRandom
-from .head import Head, Records, Task
+from .head import Head, HeadInput, Task
 
 if TYPE_CHECKING:
     from ..neural_network import DPSGDClassifier
@@ -24,11 +24,10 @@ _LEAST = 1e-300  # a probability whose logarithm is finite
 
 @dataclass(frozen=True)
 class NetworkHead(Head):
-    """A network with hidden layers, trained as
-    :class:`~skprivacy.neural_network.DPSGDClassifier` is.
+    """Network with hidden layers, trained by DP-SGD.
 
-    No bound is known on how far a record moves the weights of such a network, so that noise on
-    them after training has no proof.
+    It is a :class:`~skprivacy.neural_network.DPSGDClassifier`. Noise is added in training, since no
+    bound is known on how far a record moves the trained weights of such a network.
 
     Parameters
     ----------
@@ -39,12 +38,13 @@ class NetworkHead(Head):
     batch_size : int or "auto", default="auto"
         Expected number of records in a step.
     n_records : int, default=None
-        A public figure for the number of records, or of groups, which ``relation="add_remove"``
+        Public figure for the number of records, or of groups, which ``relation="add_remove"``
         needs.
     random_state : int, default=None
-        Drives the initial weights only.
+        Seed of the initial weights only.
     max_group_rows : int or None, default=2
-        With ``groups``: at most so many records of each are used, drawn once; ``None`` uses all.
+        With ``groups``: largest number of records used of each group, drawn once. ``None`` uses
+        all.
     group_contribution : {"mean", "sum"}, default="mean"
         With ``groups``: whether the mean or the sum of the gradients of a group is clipped.
 
@@ -100,11 +100,11 @@ class NetworkHead(Head):
         if task.relation == "zero_out" and self.n_records is not None:
             raise ValueError(
                 f"n_records={self.n_records!r} is for relation='add_remove'; under 'zero_out' the "
-                "number of records is public. Leave one of them out."
+                "number of records is public. Remove n_records, or change the relation."
             )
         classifier = self._classifier(task)
         classifier._validate_params()
-        # how many features there are changes the step size alone, which costs nothing
+        # The number of features affects the step size only, which costs no privacy.
         recipe = classifier._recipe(task.n_records, 1, task.n_classes)
         plan = classifier._plan(task.n_records, recipe)
         return plan.with_noise_for(task.epsilon, task.delta, None)
@@ -126,7 +126,7 @@ class NetworkHead(Head):
             noise_seed=task.noise_seed,
         )
 
-    def release(self, task: Task, records: Records, random: SecureRandom) -> DPSGDClassifier:
+    def release(self, task: Task, records: HeadInput, random: SecureRandom) -> DPSGDClassifier:
         rows = np.where(records.counts[:, None] > 0, records.rows, np.nan)
         own = records.groups
         if own is None or own.unit == "record":

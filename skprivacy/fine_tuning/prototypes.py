@@ -1,4 +1,4 @@
-"""Private prototypes: the noisy mean direction of each class."""
+"""Private prototypes: the noisy mean direction of each class (Wahdany et al. 2025)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms.bounds import exact_product
-from .head import OneRelease, Records, Task
+from .head import HeadInput, OneRelease, Task
 from .release import Sensitivity
 from .whitening import FEATURE_NORM
 
 __all__ = ["PrototypeHead"]
 
-_SHARPNESS = 10.0  # of probabilities: how many nats a cosine of 1 is ahead of one of 0
+_SHARPNESS = 10.0  # logit, in nats, of a cosine of 1
 
 
 @dataclass(frozen=True)
 class PrototypeHead(OneRelease):
-    """The class whose records' sum has the smallest angle to a record.
+    """Nearest class by angle: the noisy sum of each class's features is its prototype.
 
-    Best where noise is large: a small epsilon, a pure guarantee, or few records.
+    It is the most accurate head where noise is large: a small epsilon, a pure guarantee, or few
+    records.
 
     Notes
     -----
-    **Guarantees.** A record adds its features, which in a row of the unit ball have norm .944, to
-    the sum of its class, and nothing else: that is the L2 sensitivity, or twice that if the record
-    is replaced. The constant takes no part. The sums are exact.
+    **Guarantees.** A record adds its features, which have norm .944 in a row of the unit ball, to
+    the sum of its class only. The L2 sensitivity is this norm, or twice this norm if the record is
+    replaced. The constant is not used. The sums are exact.
 
     References
     ----------
@@ -41,7 +42,7 @@ class PrototypeHead(OneRelease):
     def sensitivity(self, task: Task) -> Sensitivity:
         return Sensitivity(task.moved * FEATURE_NORM)
 
-    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
         return exact_product(records.weighted[:, :-1], records.indicators).ravel()
 
     def weights(self, task: Task, noisy: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Noise for one vector of known sensitivity: the least that a stated guarantee needs."""
+"""Calibrated noise for one vector: the mechanism with the least noise for a guarantee."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .._validation import is_number
 from ..accounting import LogisticEvent, calibrate_noise_multiplier
 from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism, analytic_noise_multiplier
 
-__all__ = ["MECHANISMS", "Sensitivity", "noise_for", "std_of"]
+__all__ = ["MECHANISMS", "Sensitivity", "least_noise_mechanism", "noise_std"]
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far neighbouring data sets move a vector at most, in one norm or in two.
+    """Sensitivity of a vector, in L2 and perhaps in L1.
 
     Parameters
     ----------
     l2 : float
-        In L2.
+        L2 sensitivity.
     l1 : float, default=None
-        In L1, where it is known to be less than ``sqrt(size) * l2``, which holds anyway.
+        L1 sensitivity, if it is known to be less than ``sqrt(size) * l2``, which always holds.
 
     Examples
     --------
@@ -52,13 +52,13 @@ class Sensitivity:
         Returns
         -------
         float
-            At most sqrt(size) times that in L2.
+            L1 sensitivity, at most sqrt(size) times the L2 sensitivity.
         """
         always = math.sqrt(size) * self.l2
         return always if self.l1 is None else min(self.l1, always)
 
 
-# Each returns the mechanism, or None where it has no guarantee of that kind.
+# Each function returns a calibrated mechanism, or None if it has no guarantee of this kind.
 Make = Callable[[float, float, Sensitivity, int], Mechanism | None]
 
 
@@ -92,8 +92,9 @@ def _logistic_moments(
     return Logistic(scale, moved.l2, norm="l2")
 
 
-# What a name may stand for. "auto" leaves logistic noise out: for L1 it is 1.28 times Laplace noise
-# of the same epsilon, and for L2 never below Gaussian noise of the same trade-off curve.
+# Candidates for each name. "auto" leaves out logistic noise: for L1 its standard deviation is 1.28
+# times that of Laplace noise at the same epsilon, and for L2 it is never below that of Gaussian
+# noise with the same trade-off curve.
 MECHANISMS: dict[str, tuple[Make, ...]] = {
     "auto": (_gaussian, _k_norm, _laplace),
     "gaussian": (_gaussian,),
@@ -103,31 +104,10 @@ MECHANISMS: dict[str, tuple[Make, ...]] = {
 }
 
 
-def noise_for(name: str, epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
-    """Return the mechanism of that name with the least noise for ``epsilon`` and ``delta``.
-
-    Parameters
-    ----------
-    name : str
-        One of ``MECHANISMS``.
-    epsilon : float
-        Above 0; infinity for no noise and no guarantee.
-    delta : float
-        0 for a pure guarantee.
-    moved : Sensitivity
-        Of the vector.
-    size : int
-        Length of the vector.
-
-    Returns
-    -------
-    Mechanism
-
-    Raises
-    ------
-    ValueError
-        If the mechanism has no guarantee with this ``delta``.
-    """
+def least_noise_mechanism(
+    name: str, epsilon: float, delta: float, moved: Sensitivity, size: int
+) -> Mechanism:
+    """Return the mechanism of this name with the least noise for ``epsilon`` and ``delta``."""
     found = [make(epsilon, delta, moved, size) for make in MECHANISMS[name]]
     able = [mechanism for mechanism in found if mechanism is not None]
     if not able:
@@ -135,10 +115,10 @@ def noise_for(name: str, epsilon: float, delta: float, moved: Sensitivity, size:
             f"mechanism={name!r} has no pure guarantee, and delta={delta!r}. Use a delta above 0, "
             "such as 1e-6, or mechanism='k_norm'."
         )
-    return min(able, key=lambda mechanism: std_of(mechanism, size))
+    return min(able, key=lambda mechanism: noise_std(mechanism, size))
 
 
-def std_of(mechanism: Mechanism, size: int) -> float:
+def noise_std(mechanism: Mechanism, size: int) -> float:
     """Return the standard deviation of the noise of each of ``size`` numbers."""
     if isinstance(mechanism, KNorm):
         return mechanism.std_of(size)

@@ -1,4 +1,7 @@
-"""A sensitivity that is sampled: from the private records an estimate, from others random DP."""
+"""Sensitivity sampling: an estimate from private records, random DP from public ones.
+
+The estimate is Algorithm 2 of Yang, Gohari and Topcu 2022, the other Rubinstein and Alda 2017.
+"""
 
 from __future__ import annotations
 
@@ -15,48 +18,48 @@ from .._sklearn import num_samples, safe_indexing
 from .._validation import is_number, whole
 from ..base import PrivateFit
 from ..mechanisms import Laplace, Logistic
-from .head import OneRelease, Records, Task
-from .left_out import WITHIN, left_out
-from .release import Sensitivity, noise_for
+from .head import HeadInput, OneRelease, Task
+from .left_out import MINIMIZER_TOLERANCE, leave_one_out
+from .release import Sensitivity, least_noise_mechanism
 from .softmax import SoftmaxHead
 
 __all__ = [
     "SampledSensitivity",
-    "as_sampled",
-    "given_sensitivity",
     "random_gamma",
-    "sampled_on",
-    "sampled_over",
+    "resolve_sensitivity",
+    "sample_on_private",
+    "sample_on_public",
+    "to_sampled",
 ]
 
 Sampler = Callable[[int, np.random.Generator], tuple[Any, Any]]
-_LEAST = 1e-12  # where all sampled pairs agree
+_LEAST = 1e-12  # least sensitivity, if all sampled pairs agree
 
 
 @dataclass(frozen=True, eq=False)
 class SampledSensitivity:
-    """The largest movement of a head's weights among sampled pairs of neighbouring data sets.
+    """Largest movement of a head's weights among sampled pairs of neighbouring data sets.
 
     Parameters
     ----------
     n_pairs : int, default=100
         Number of pairs, m.
     sampler : callable or tuple (X, y), default=None
-        Where the pairs come from. ``None``: from the private records, each pair with one record
-        left out and with another (Algorithm 2 of Yang, Gohari and Topcu). A callable
+        Source of the pairs. ``None`` means the private records: the two data sets of a pair leave
+        out one private record each (Algorithm 2 of Yang, Gohari and Topcu). A callable
         ``sampler(n_records, generator)`` returns X and y of fresh public records, a new data set
-        each time; a public table (X, y) is cut into data sets that do not overlap, and has at
-        least ``n_pairs * (n + 1)`` rows.
+        each time. A public table (X, y) with at least ``n_pairs * (n + 1)`` rows is split into
+        disjoint data sets.
     confidence : float, default=0.95
-        Of :attr:`unseen`.
+        Confidence of :attr:`unseen`.
 
     Notes
     -----
-    **Guarantees.** Without a sampler there is none: pairs that share all but two records are not
-    independent, and the guarantee of a model that uses them is of kind "estimate". With one it is
-    of kind "random_dp": (epsilon, delta)-privacy but for a share :attr:`gamma` of the data sets and
-    neighbours that the sampler might have drawn (Rubinstein and Alda, theorem 15). It is no
-    guarantee for records that are not drawn like the sampler's, such as an outlier.
+    **Guarantees.** None without a sampler: pairs that share all but two records are not
+    independent, and the guarantee of a model that uses them is of kind "estimate". With a sampler
+    it is of kind "random_dp": (epsilon, delta)-differential privacy except for a share
+    :attr:`gamma` of the data sets and neighbours that the sampler might draw (Rubinstein and Alda,
+    Theorem 15). It does not cover records unlike the sampler's, such as an outlier.
 
     **Edge cases.** The relation is "replace_one", and the number of records n is public.
 
@@ -95,19 +98,19 @@ class SampledSensitivity:
 
     @property
     def gamma(self) -> float:
-        """The share of data sets and neighbours, drawn anew, that the guarantee leaves out."""
+        """Probability, over fresh data sets and neighbours, that the guarantee does not hold."""
         return 1.0 if self.sampler is None else random_gamma(self.n_pairs)
 
     @property
     def unseen(self) -> float:
-        """With :attr:`confidence`, at most this share of pairs moves more than the largest."""
+        """Bound, with :attr:`confidence`, on the share of pairs beyond the sampled largest."""
         if self.sampler is None:
             return 1.0
         return float(-math.expm1(math.log1p(-self.confidence) / self.n_pairs))
 
     @property
     def assumption(self) -> str:
-        """What a guarantee that rests on it has to say."""
+        """Assumption that a guarantee with this sensitivity states."""
         if self.sampler is None:
             return (
                 "no neighbouring data sets move the head's weights further than the furthest of "
@@ -122,37 +125,37 @@ class SampledSensitivity:
         )
 
     def on(
-        self, head: OneRelease, tasks: list[Task], records: Records, random: np.random.Generator
+        self, head: OneRelease, tasks: list[Task], records: HeadInput, random: np.random.Generator
     ) -> list[Task]:
-        """Return tasks with the sensitivity that private records show: an estimate.
+        """Return tasks with the sensitivity sampled on private records, an estimate.
 
         Parameters
         ----------
         head : OneRelease
             The head that is trained.
         tasks : list of Task
-            Public facts, alike but for epsilon.
-        records : Records
-            Private.
+            Public facts, equal except for epsilon.
+        records : HeadInput
+            Private records.
         random : Generator
-            Of the pairs of neighbours.
+            Draws the pairs of neighbours.
 
         Returns
         -------
         list of Task
-            Each with a ``sensitivity``.
+            The tasks with their ``sensitivity`` set.
         """
-        moved = sampled_on(head, tasks[0], records, self.n_pairs, random)
-        return [_with(task, moved, head) for task in tasks]
+        moved = sample_on_private(head, tasks[0], records, self.n_pairs, random)
+        return [_with_sensitivity(task, moved, head) for task in tasks]
 
     def over(
         self,
         head: OneRelease,
         task: Task,
-        as_records: Callable[[Any, Any], Records],
+        as_records: Callable[[Any, Any], HeadInput],
         random: np.random.Generator,
     ) -> Task:
-        """Return the task with the sensitivity that the sampler's records show.
+        """Return the task with the sensitivity sampled on public records.
 
         Parameters
         ----------
@@ -161,44 +164,42 @@ class SampledSensitivity:
         task : Task
             Public facts.
         as_records : callable
-            Turns X and y of the sampler into Records.
+            Turns X and y of the sampler into a HeadInput.
         random : Generator
-            Given to the sampler.
+            Generator passed to the sampler.
 
         Returns
         -------
         Task
-            With a ``sensitivity``.
+            The task with its ``sensitivity`` set.
         """
         assert self.sampler is not None
-        drawn = _tables(self.sampler, self.n_pairs, task.n_records + 1, random)
-        return _with(task, sampled_over(head, task, (as_records(X, y) for X, y in drawn)), head)
+        drawn = _public_tables(self.sampler, self.n_pairs, task.n_records + 1, random)
+        return _with_sensitivity(
+            task, sample_on_public(head, task, (as_records(X, y) for X, y in drawn)), head
+        )
 
 
-def as_sampled(given: Any) -> SampledSensitivity | None:
-    """Return how a sensitivity is sampled; None if it is proved or a number."""
+def to_sampled(given: Any) -> SampledSensitivity | None:
+    """Return the sampled sensitivity that a parameter stands for; None if proved or a number."""
     if isinstance(given, SampledSensitivity):
         return given
     return SampledSensitivity() if isinstance(given, str) and given == "sampled" else None
 
 
-def given_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity | None:
-    """Return the sensitivity that a guarantee assumes, and let it say so; None if it is proved.
-
-    Raises
-    ------
-    ValueError
-        If it is sampled, and the relation is not that of the pairs.
-    """
-    sampled = as_sampled(given)
+def resolve_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity | None:
+    """Return the assumed sensitivity, and add it to the assumptions; None if it is proved."""
+    sampled = to_sampled(given)
     if sampled is not None:
         if relation != "replace_one":
             raise ValueError(
                 f"relation={relation!r} does not fit a sampled sensitivity, whose pairs differ in "
-                "one record that is replaced. Use relation='replace_one', or sensitivity='proved'."
+                "one replaced record. Use relation='replace_one', or sensitivity='proved'."
             )
         fit.assume_unproved(sampled.kind, sampled.assumption)
-        return Sensitivity(1.0)  # until it is known; what is charged does not depend on it
+        return Sensitivity(
+            1.0
+        )  # a placeholder until it is sampled; the charge does not depend on it
     if isinstance(given, str):
         return None
     moved = given if isinstance(given, Sensitivity) else Sensitivity(float(given))
@@ -219,76 +220,61 @@ def random_gamma(n_pairs: int) -> float:
     >>> round(random_gamma(1000), 4)
     0.0565
     """
+    # Rubinstein and Alda 2017: the rho that minimises gamma for m samples, by Lambert's W
     rho = math.exp(float(lambertw(-1.0 / (4.0 * n_pairs), -1).real) / 2.0)
     return min(1.0, rho + math.sqrt(-math.log(rho) / (2.0 * n_pairs)))
 
 
-def sampled_on(
-    head: OneRelease, task: Task, records: Records, n_pairs: int, random: np.random.Generator
+def sample_on_private(
+    head: OneRelease, task: Task, records: HeadInput, n_pairs: int, random: np.random.Generator
 ) -> Sensitivity:
     """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), in L2 and L1.
 
     An estimate, computed from the records and private as they are.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two records.
     """
     if len(records.rows) < 2:
         raise ValueError("sensitivity='sampled' needs at least two records.")
-    # Algorithm 2, lines 2 and 3: m pairs of records
-    first, second = _pairs(len(records.rows), n_pairs, random)
-    # Algorithm 2, lines 4 and 5: heads of the data sets without the first and without the second
-    heads = left_out(head, task, records, np.concatenate([first, second]))
-    # Algorithm 2, lines 6 and 8: the largest distance
-    return _largest(heads[:n_pairs] - heads[n_pairs:])
+    # Yang et al. 2022, Algorithm 2, lines 2 and 3: m pairs of records
+    first, second = _draw_pairs(len(records.rows), n_pairs, random)
+    # Yang et al. 2022, Algorithm 2, lines 4 and 5: heads without the first and without the second
+    heads = leave_one_out(head, task, records, np.concatenate([first, second]))
+    # Yang et al. 2022, Algorithm 2, lines 6 and 8: the largest distance
+    return _largest_movements(heads[:n_pairs] - heads[n_pairs:])
 
 
-def sampled_over(head: OneRelease, task: Task, tables: Iterator[Records]) -> Sensitivity:
-    """Return the largest movements when the last record of n is replaced, over several tables.
+def sample_on_public(head: OneRelease, task: Task, tables: Iterator[HeadInput]) -> Sensitivity:
+    """Return the largest movements when the last record is replaced, over public tables.
 
-    Parameters
-    ----------
-    head : OneRelease
-    task : Task
-    tables : iterator of Records
-        Public, independent of each other, of n + 1 records each.
+    The tables are independent of each other and hold n + 1 records each.
     """
     moved = []
     for records in tables:
         last = len(records.rows) - 1
-        without_last, without_other = left_out(head, task, records, np.array([last, last - 1]))
+        without_last, without_other = leave_one_out(head, task, records, np.array([last, last - 1]))
         moved.append(without_last - without_other)
-    return _largest(np.array(moved))
+    return _largest_movements(np.array(moved))
 
 
-def _with(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
-    """Return the task with a sensitivity that leaves the choice of the noise as it is for 1.
+def _with_sensitivity(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
+    """Return the task with a sensitivity that does not change the choice of the mechanism.
 
-    Which noise is taken, hence what is charged, must not depend on private records. L2 noise is
-    chosen or not whatever the L2 sensitivity; an L1 sensitivity is handed on only where L1 noise
-    had been chosen without it.
+    The mechanism, hence the charge, must not depend on private records. It is chosen for an L2
+    sensitivity of 1, and the choice is the same for any other. An L1 sensitivity is passed on only
+    if an L1 mechanism was chosen without it.
     """
     length = head.length(task)
-    plan = noise_for(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), length)
+    plan = least_noise_mechanism(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), length)
     in_l1 = isinstance(plan, Laplace) or (isinstance(plan, Logistic) and plan.norm == "l1")
-    # What is released is near the minimiser, and so is what was sampled.
-    off = 2.0 * (head.distance + WITHIN) if isinstance(head, SoftmaxHead) else 0.0
+    # Both the released and the sampled weights are only near the exact minimisers.
+    off = 2.0 * (head.distance + MINIMIZER_TOLERANCE) if isinstance(head, SoftmaxHead) else 0.0
     l2, l1 = moved.l2 + off, moved.in_l1(length) + math.sqrt(length) * off
     return replace(task, sensitivity=Sensitivity(l2, l1) if in_l1 else Sensitivity(l2))
 
 
-def _tables(
+def _public_tables(
     sampler: Sampler | tuple[Any, Any], n_tables: int, size: int, random: np.random.Generator
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield public tables of ``size`` records each, no record of which is in two of them.
-
-    Raises
-    ------
-    ValueError
-        If the public table is too short, or the sampler does not draw a new table of that size.
-    """
+    """Yield disjoint public tables of ``size`` records each."""
     if isinstance(sampler, tuple):
         X, y = sampler[0], np.asarray(sampler[1])
         if num_samples(X) != len(y) or len(y) < n_tables * size:
@@ -311,19 +297,19 @@ def _tables(
         drawn = np.asarray(X)
         if before is not None and np.array_equal(drawn, before):
             raise ValueError(
-                "sampler returned the same records twice. Draw fresh ones, with the generator that "
-                "it is given."
+                "sampler returned the same records twice. Draw fresh records with the generator "
+                "that it is given."
             )
         before = drawn.copy()
         yield X, np.asarray(y)
 
 
-def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return two different records of n for each pair; the paper's may be the same record."""
+def _draw_pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Return two different records of n for each pair; in the paper they may be equal."""
     first = random.integers(n, size=n_pairs)
     return first, (first + random.integers(1, n, size=n_pairs)) % n
 
 
-def _largest(moved: NDArray[np.float64]) -> Sensitivity:
+def _largest_movements(moved: NDArray[np.float64]) -> Sensitivity:
     l2, l1 = np.linalg.norm(moved, axis=1).max(), np.abs(moved).sum(axis=1).max()
     return Sensitivity(max(float(l2), _LEAST), max(float(l1), _LEAST))

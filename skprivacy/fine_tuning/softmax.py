@@ -1,4 +1,4 @@
-"""Softmax regression with noise on its weights: the paper's head, its sensitivity proved."""
+"""Softmax regression with output perturbation: the head of the ALM paper, with a proof."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from scipy.linalg import null_space
 from .._validation import positive
 from ..linear_model._logistic import LogisticLoss, minimize
 from ..linear_model.objective import TOLERANCE
-from .head import OneRelease, Records, Task
-from .release import Sensitivity, noise_for, std_of
+from .head import HeadInput, OneRelease, Task
+from .release import Sensitivity, least_noise_mechanism, noise_std
 
 __all__ = ["SoftmaxHead"]
 
-_RIDGE = 6.0  # ridge over the noise of one weight at sensitivity sqrt(2) and ridge 1
+_RIDGE = 6.0  # ratio of the ridge to the noise of a weight at sensitivity sqrt(2) and ridge 1
 _LEAST_RIDGE = 0.1
 
 
 @dataclass(frozen=True)
 class SoftmaxHead(OneRelease):
-    """Softmax regression whose weights are noised once, after training.
+    """Softmax regression whose weights get noise once, after training.
 
     Parameters
     ----------
     ridge : float, default=None
-        Strength of the L2 penalty, ``ridge / 2 * norm**2`` beside the sum of the losses. ``None``
-        takes it from the noise: 6 times that of a weight, for which the noise of the weights is
-        about 1 / 6, whatever the number of records.
+        Strength of the L2 penalty, ``ridge / 2 * norm**2`` added to the sum of the losses. ``None``
+        sets it to 6 times the noise that a weight would have at ridge 1. The noise of the weights
+        is then about 1 / 6, whatever the number of records.
 
     Notes
     -----
-    **Guarantees.** The loss of a record of norm 1 has a gradient of norm at most sqrt(2), of two
-    classes 1, and the penalty makes the sum strongly convex: a record moves the exact minimiser by
-    at most Lipschitz / ridge in L2, so its noise needs (Lipschitz + 2 tau) / ridge, since the
-    computed minimiser, whose gradient has norm at most tau = 1e-6, is within tau / ridge of it. The
-    mean of the losses of a group's records is convex and has the same Lipschitz constant.
-    Weights that are the same for all classes change nothing: what is released are the
-    n_classes - 1 contrasts between classes, in an orthonormal basis, so that the L2 sensitivity is
-    the same and there are fewer numbers to noise. A sensitivity that is given instead is used as
-    it is.
+    **Guarantees.** The loss of a record of norm 1 has a gradient of norm at most sqrt(2), or 1 for
+    two classes, and the penalty makes the sum strongly convex. A record therefore moves the exact
+    minimiser by at most Lipschitz / ridge in L2. The computed minimiser, whose gradient has norm at
+    most tau = 1e-6, is within tau / ridge of the exact one, so the sensitivity is
+    (Lipschitz + 2 tau) / ridge. The mean of the losses of a group's records is convex and has the
+    same Lipschitz constant. Weights that are equal for all classes have no effect. Only the
+    n_classes - 1 contrasts between classes are released, in an orthonormal basis: the L2
+    sensitivity is the same, and fewer numbers need noise. A given sensitivity is used as it is.
 
     References
     ----------
@@ -60,8 +59,10 @@ class SoftmaxHead(OneRelease):
         if self.ridge is not None:
             return self
         unit = Sensitivity(_lipschitz(task.n_classes))
-        noise = noise_for(task.mechanism, task.epsilon, task.delta, unit, self.length(task))
-        return replace(self, ridge=max(_RIDGE * std_of(noise, self.length(task)), _LEAST_RIDGE))
+        noise = least_noise_mechanism(
+            task.mechanism, task.epsilon, task.delta, unit, self.length(task)
+        )
+        return replace(self, ridge=max(_RIDGE * noise_std(noise, self.length(task)), _LEAST_RIDGE))
 
     def length(self, task: Task) -> int:
         return task.size * (task.n_classes - 1)
@@ -69,26 +70,27 @@ class SoftmaxHead(OneRelease):
     def sensitivity(self, task: Task) -> Sensitivity:
         if task.sensitivity is not None:
             return task.sensitivity
+        # Chaudhuri et al. 2011, output perturbation: the minimiser moves by Lipschitz / ridge
         moved = task.moved * _lipschitz(task.n_classes) + 2.0 * TOLERANCE
         return Sensitivity(moved / _ridge(self))
 
-    def statistic(self, task: Task, records: Records) -> NDArray[np.float64]:
+    def statistic(self, task: Task, records: HeadInput) -> NDArray[np.float64]:
         return self.flattened(task, minimize(self.loss(task, records), TOLERANCE))
 
-    def loss(self, task: Task, records: Records) -> LogisticLoss:
-        """Return what the weights minimise: for two classes, the log-odds of the second.
+    def loss(self, task: Task, records: HeadInput) -> LogisticLoss:
+        """Return the loss that the weights minimise; with two classes it has one output.
 
         Parameters
         ----------
         task : Task
             Public facts.
-        records : Records
-            Private.
+        records : HeadInput
+            Private records.
 
         Returns
         -------
         LogisticLoss
-            A function of the weights.
+            The loss as a function of the weights.
         """
         outputs = 1 if task.n_classes == 2 else task.n_classes
         return LogisticLoss(
@@ -101,23 +103,23 @@ class SoftmaxHead(OneRelease):
 
     @property
     def distance(self) -> float:
-        """How far the computed minimiser may be from the exact one, in L2."""
+        """Largest L2 distance of the computed minimiser from the exact one."""
         return TOLERANCE / _ridge(self)
 
     def flattened(self, task: Task, minimiser: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the statistic that a minimiser of the loss gives.
+        """Return the statistic of a minimiser of the loss: its contrasts between classes.
 
         Parameters
         ----------
         task : Task
             Public facts.
         minimiser : ndarray of shape (size, n_outputs)
-            The weights that minimise the loss.
+            Weights that minimise the loss.
 
         Returns
         -------
         ndarray of shape (length,)
-            Flat.
+            The flat statistic.
         """
         return np.asarray((minimiser @ _contrasts(task.n_classes)).ravel())
 
@@ -138,7 +140,7 @@ def _lipschitz(n_classes: int) -> float:
 
 
 def _contrasts(n_classes: int) -> NDArray[np.float64]:
-    """Return an orthonormal basis of what differs between classes, (outputs, n_classes - 1)."""
+    """Return an orthonormal basis of contrasts between classes, (outputs, n_classes - 1)."""
     if n_classes == 2:
         return np.ones((1, 1))
     return np.asarray(null_space(np.ones((1, n_classes))))

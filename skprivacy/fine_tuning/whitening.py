@@ -1,4 +1,4 @@
-"""Features on a common scale: by the covariance of public records, and of norm 1."""
+"""Half-whitening of features by the covariance of public records, and scaling to norm 1."""
 
 from __future__ import annotations
 
@@ -11,43 +11,45 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._data_validation import validate_data
+from .._docs import fill_docs
 from ..base import undone_if_refused
 from ..mechanisms.bounds import exact_map, quantize, row_norms
 
 __all__ = ["FEATURE_NORM", "HalfWhitening", "unit_rows", "with_constant"]
 
-_CONSTANT = 0.35  # as in the linear models: small, because it adds to the norm and so to the noise
-FEATURE_NORM = 1.0 / math.hypot(1.0, _CONSTANT)  # of the features in a row of the unit ball
+_CONSTANT = 0.35  # constant column, as in the linear models: small, since it adds to the norm
+FEATURE_NORM = 1.0 / math.hypot(1.0, _CONSTANT)  # norm of the features in a row of the unit ball
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
-_NOTHING = 1e-12  # share of the largest variance below which a direction does not vary in public
-_BITS = 26  # of a centred record of norm 1, so that the product with the components is exact
+_LEAST_VARIANCE_SHARE = 1e-12  # of the largest variance; directions below it count as constant
+_BITS = 26  # bits of a centred record of norm 1, which make its product with components exact
 
 
+@fill_docs
 class HalfWhitening(TransformerMixin, BaseEstimator):
-    """Centre features, whiten them half, and scale each record to norm 1.
+    """Centre features, half-whiten them, and scale each record to norm 1.
 
-    Whitening divides each principal direction by its standard deviation, half whitening by the
-    square root of it. Without any, a few directions decide everything; with all of it, those that
-    hardly vary bring as much noise as those that tell classes apart.
+    Whitening divides each principal direction by its standard deviation, half-whitening by the
+    square root of it. Without whitening, a few directions dominate; with full whitening, directions
+    that hardly vary get as much noise as those that separate classes.
 
-    Fit it to **public** records: the mean and the covariance that it keeps are exact.
+    Fit it to **public** records only: it stores their exact mean and covariance.
 
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,)
         Mean of the public records.
     components_ : ndarray of shape (n_features, n_features)
-        Maps centred records to their scaled principal directions; 0 for those that do not vary.
+        Map from centred records to scaled principal directions; 0 for directions without variance.
     n_features_in_ : int
         Number of features.
 
     Notes
     -----
-    **Guarantees.** None for the records that it is fitted to. A record that is transformed
-    afterwards is a function of itself alone, to the last bit: it is centred, scaled to norm 1 and
-    rounded to multiples of 2**-26, of which the product with ``components_`` is exact.
+    **Guarantees.** None for the records that it is fitted to. A transformed record is a function of
+    the record alone, to the last bit: it is centred, scaled to norm 1 and rounded to multiples of
+    2**-26, whose product with ``components_`` is exact.
 
-    **Edge cases.** The mean itself becomes 0, all other records have norm 1. Directions in which
+    **Edge cases.** The mean itself becomes 0; all other records have norm 1. Directions in which
     public records do not vary are dropped.
 
     Examples
@@ -75,14 +77,13 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        HalfWhitening
-            Itself, fitted.
+        %(fit_returns)s
         """
         rows = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         self.mean_ = rows.mean(axis=0)
         centred = rows - self.mean_
         variances, directions = np.linalg.eigh(centred.T @ centred / len(rows))
-        varies = variances > _NOTHING * max(float(variances[-1]), 1e-300)
+        varies = variances > _LEAST_VARIANCE_SHARE * max(float(variances[-1]), 1e-300)
         safe = np.where(varies, variances, 1.0)
         self.components_ = directions * np.where(varies, safe**-0.25, 0.0)
         return self
@@ -93,29 +94,29 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Records, private ones too: each is scaled by itself.
+            Records. They may be private, since each is scaled separately.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Of norm 1.
+            Records of norm 1.
         """
         check_is_fitted(self, "mean_")
         rows = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
         return unit_rows(self.scaled(rows))[0]
 
     def scaled(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each record in the scaled principal directions, times a factor of its own.
+        """Map each record to the scaled principal directions, up to a factor of the record.
 
         Parameters
         ----------
         features : ndarray of shape (n_samples, n_features)
-            NaN or infinity make a record NaN.
+            Features of records.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            NaN where a record is not finite.
+            The mapped records; NaN for a record that is not finite.
         """
         with np.errstate(all="ignore"):  # records that are not finite
             rows, finite = unit_rows(features - self.mean_)
@@ -125,11 +126,9 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
 
 
 def unit_rows(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Scale each row to norm 1, and say which rows are finite; the others become 0.
-
-    It is divided by its largest number first, so that no square overflows.
-    """
+    """Scale each row to norm 1, and return which rows are finite; the others become 0."""
     features = np.ascontiguousarray(features)
+    # Divide by the largest number first, so that no square overflows.
     largest = np.abs(features).max(axis=1, initial=0.0)
     finite = np.isfinite(largest)
     safe = np.where(finite & (largest > 0), largest, 1.0)
@@ -144,7 +143,7 @@ def with_constant(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return rows of norm at most 1, exactly, on a grid of 2**-16, and which records count.
 
-    Each row is the record scaled to norm 1, with a constant, scaled to the unit ball once more. The
+    Each row is the record scaled to norm 1 with a constant appended, scaled into the unit ball. The
     row of a record that does not count is 0.
     """
     unit, finite = unit_rows(features)

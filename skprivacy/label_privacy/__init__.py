@@ -1,4 +1,8 @@
-"""Classifiers that protect the labels of records whose features are public."""
+"""Label differential privacy: classifiers whose features are public and labels private.
+
+``response.py``, ``stages.py`` and ``alibi.py`` release noisy labels, from which ``_learning.py``
+learns; ``pate.py`` releases votes.
+"""
 
 from .alibi import ALIBIClassifier
 from .pate import LabelPATEClassifier

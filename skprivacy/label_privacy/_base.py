@@ -1,4 +1,4 @@
-"""A classifier with noisy labels: what those of one kind of noise or another share."""
+"""Base of label-private classifiers: release noisy labels once, then learn from them."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from .._data_validation import (
     column_or_1d,
     validate_data,
 )
+from .._docs import fill_docs
 from .._groups import check_order, protected
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, as_frame, check_random_state, raise_alone
@@ -37,27 +38,28 @@ from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from ._learning import fitted, learned
+from ._learning import fit_on_posterior, fit_on_weights
 
-__all__ = ["MOST", "OF_GROUPS", "NoisyLabelClassifier"]
+__all__ = ["GROUPS_ARE_PUBLIC", "LARGEST_EPSILON", "NoisyLabelClassifier"]
 
-OF_GROUPS = "whose labels they are is public"
+GROUPS_ARE_PUBLIC = "whose labels they are is public"
 
-MOST = 699.0  # the epsilon of responses that are as good as true
-_TRIED = 200  # records on which the estimator is tried
+LARGEST_EPSILON = 699.0  # responses are true but for a negligible probability; exp(699) is finite
+_N_TRIAL_RECORDS = 200  # records on which the estimator is tried before any label is released
 
 
-def _can(method: str) -> Any:
+def _estimator_has(method: str) -> Any:
     def has(self: Any) -> bool:
         return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), method)
 
     return available_if(has)
 
 
+@fill_docs
 class NoisyLabelClassifier(
     PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
 ):
-    """Release each label once, with noise; then learn from features and noisy labels."""
+    """Classifier that releases each label once, with noise, and learns from the noisy labels."""
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"]), None],
@@ -72,7 +74,7 @@ class NoisyLabelClassifier(
     }
 
     _arithmetic = UNSPECIFIED  # of the noise; a subclass states it
-    _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
+    _protects_labels = True  # and nothing else; membership attacks warn about it before a fit
 
     def __init__(
         self,
@@ -98,22 +100,21 @@ class NoisyLabelClassifier(
         self.noise_seed = noise_seed
 
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
-        """Release the labels with noise, once, and learn from them.
+        """Release the labels once, with noise, and learn from them.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Features, which are public, as the estimator takes them.
+            Public features, in the form that the estimator takes.
         y : array-like of shape (n_samples,)
             Private labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), default=None
-            Whom each label belongs to. The guarantee is then that of all labels of a group: one
-            record of each is drawn by chance, and the labels of the others are not used.
+            Group of each label. The guarantee then protects all labels of a group together. One
+            record of each group is drawn at random, and the labels of the others are not used.
 
         Returns
         -------
-        object
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -124,18 +125,18 @@ class NoisyLabelClassifier(
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             who = protected(groups, X)
             if who.n < 2:
                 raise ValueError(
-                    f"groups holds {who.n} group; at least 2 are needed, of each of which one "
-                    "record takes part. Pass the records of more groups."
+                    f"groups holds {who.n} group; at least 2 are needed, since one record of each "
+                    "takes part. Pass the records of more groups."
                 )
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             drawn = who.at_most(1, SecureRandom(self.noise_seed))
             if groups is not None:
-                fit.assume(OF_GROUPS)
+                fit.assume(GROUPS_ARE_PUBLIC)
                 X, codes = safe_indexing(X, drawn), codes[drawn]
             self._try_estimator(X)
             k = len(self.classes_)
@@ -148,8 +149,8 @@ class NoisyLabelClassifier(
                 arithmetic=self._arithmetic,
             ):
                 noise = SecureRandom(self.noise_seed)
-                labels, likelihood, prior = self._released(X, codes, random, noise)
-            self.estimator_ = learned(
+                labels, likelihood, prior = self._release_labels(X, codes, random, noise)
+            self.estimator_ = fit_on_posterior(
                 self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
             if self.keep_labels:
@@ -158,22 +159,22 @@ class NoisyLabelClassifier(
 
     @abstractmethod
     def _event(self, n_classes: int) -> Event:
-        """Return the event of a record's release, which is all that its label takes part in."""
+        """Return the event of the release of one label."""
 
     @abstractmethod
-    def _released(
+    def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-        """Release each label once; return what was released, its likelihoods and a prior."""
+        """Release each label once; return the noisy labels, their likelihoods and a prior."""
 
     def _base(self, X: Any = None) -> Any:
-        """Return the estimator that is cloned. Features are public, so that it may scale them."""
+        """Return the estimator to clone. It may scale features, since they are public."""
         if self.estimator is not None:
             return self.estimator
         scale = MaxAbsScaler() if sparse.issparse(X) else MinMaxScaler()
         return make_pipeline(scale, LogisticRegression(max_iter=1000))
 
-    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         self._validate_params()
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
@@ -184,10 +185,10 @@ class NoisyLabelClassifier(
             if len(X) < 2:
                 raise ValueError(f"X has {len(X)} sample(s); at least 2 are needed. Pass more.")
             return X, column_or_1d(y, warn=True)
-        return validate_data(self, X, y, ensure_min_samples=2, **self._takes())
+        return validate_data(self, X, y, ensure_min_samples=2, **self._input_checks())
 
-    def _takes(self) -> dict[str, Any]:
-        """Return which features are checked for what, by what the estimator takes."""
+    def _input_checks(self) -> dict[str, Any]:
+        """Return the checks of features that the estimator needs."""
         tags = self.__sklearn_tags__().input_tags
         return {
             "accept_sparse": "csr" if tags.sparse else False,
@@ -195,13 +196,15 @@ class NoisyLabelClassifier(
         }
 
     def _try_estimator(self, X: Any) -> None:
-        """Fit the estimator to made-up labels: what breaks it must show before any are noised."""
-        some = _telling_rows(X)
+        """Fit the estimator to made-up labels, so that it fails before any label is released."""
+        some = _probe_rows(X)
         made_up = np.eye(len(self.classes_))[np.arange(len(some)) % len(self.classes_)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                fitted(self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0))
+                fit_on_weights(
+                    self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0)
+                )
         except Exception as error:
             raise_alone(
                 ValueError(
@@ -217,7 +220,7 @@ class NoisyLabelClassifier(
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=False)
         else:
-            X = validate_data(self, X, reset=False, **self._takes())
+            X = validate_data(self, X, reset=False, **self._input_checks())
         one_class = isinstance(self.estimator_, DummyClassifier)
         return np.zeros((num_samples(X), 1)) if one_class else X
 
@@ -232,19 +235,20 @@ class NoisyLabelClassifier(
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         rows = self._rows(X)
         with named_failure(self.estimator_, "asked about X"):
             return self.classes_[self.estimator_.predict(rows)]
 
-    @_can("predict_proba")
+    @_estimator_has("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class; 0 for those that no noisy label names.
+        """Return the probability of each class; 0 for a class without any noisy label.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
 
         Returns
         -------
@@ -259,7 +263,7 @@ class NoisyLabelClassifier(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # the few records of a check drown in noise
+        tags.classifier_tags.poor_score = True  # a check has too few records for this noise
         base = LogisticRegression() if self.estimator is None else self.estimator
         tags.input_tags.sparse = get_tags(base).input_tags.sparse
         first = base.steps[0][1] if isinstance(base, Pipeline) else base
@@ -267,9 +271,9 @@ class NoisyLabelClassifier(
         return tags
 
 
-def _telling_rows(X: Any) -> NDArray[np.intp]:
-    """Return the first rows, and the first with a missing value of each column that has any."""
-    first = np.arange(min(num_samples(X), _TRIED))
+def _probe_rows(X: Any) -> NDArray[np.intp]:
+    """Return rows to try an estimator on: the first ones, and one with a NaN for each column."""
+    first = np.arange(min(num_samples(X), _N_TRIAL_RECORDS))
     if sparse.issparse(X):
         return first
     missing = np.asarray(pd.isna(X))

@@ -1,8 +1,8 @@
-"""Learning from labels that were noised by a known law: all of it is post-processing.
+"""Expectation maximisation on labels with known noise: all of it is post-processing.
 
-What is known of a record's label is its likelihood: for each class, the probability of what was
-released if that class were the true one. With a prior, which a model of the features gives, it is a
-posterior; with the posterior as weights a model can be fitted, which gives a better prior.
+The likelihood of a record is, for each class, the probability of the released label if that class
+were the true one. With a prior, from a model of the features, it gives a posterior. A model fitted
+with the posterior as weights gives a better prior.
 """
 
 from __future__ import annotations
@@ -22,22 +22,30 @@ from sklearn.utils.validation import has_fit_parameter
 from .._blas import one_thread
 from .._sklearn import num_samples, safe_indexing
 
-__all__ = ["believed", "crossed", "first_prior", "fitted", "heat", "learned", "posterior"]
+__all__ = [
+    "cross_fit_scores",
+    "estimate_first_prior",
+    "fit_inverse_temperature",
+    "fit_on_posterior",
+    "fit_on_weights",
+    "posterior",
+    "scores_to_probabilities",
+]
 
 Floats = NDArray[np.float64]
 
-_LEAST = 1e-3  # of a prior, shared by all classes: no model is certain
-_NEGLIGIBLE = 0.05  # weights below this share of a record's largest are left out
-_HEATS = 2.0 ** np.arange(-3.0, 9.0, 0.5)
+_LEAST_PRIOR = 1e-3  # probability shared by all classes, since no model is certain
+_NEGLIGIBLE = 0.05  # weights below this share of a record's largest weight are dropped
+_INVERSE_TEMPERATURES = 2.0 ** np.arange(-3.0, 9.0, 0.5)
 
 
 def posterior(likelihood: Floats, prior: Floats) -> Floats:
     """Return the probability of each class, of shape (n_samples, n_classes)."""
-    joint: Floats = likelihood * prior
+    joint: Floats = likelihood * prior  # Malek et al. 2021, ALIBI: Bayes' rule
     return joint / joint.sum(axis=1, keepdims=True)
 
 
-def learned(
+def fit_on_posterior(
     estimator: Any,
     X: Any,
     likelihood: Floats,
@@ -46,35 +54,19 @@ def learned(
     n_folds: int,
     random: np.random.RandomState,
 ) -> Any:
-    """Return a clone of ``estimator`` that has learned from noisy labels.
-
-    Parameters
-    ----------
-    estimator : classifier
-        Unfitted.
-    X : records of shape (n_samples, n_features)
-    likelihood : ndarray of shape (n_samples, n_classes)
-    prior : ndarray of shape (n_samples, n_classes)
-        To begin with.
-    n_rounds : int
-        How often the posterior is taken. Each but the last gives a model, and a prior by it.
-    n_folds : int
-        A record's prior comes from a model that has not seen its own noisy label.
-    random : RandomState
-
-    Returns
-    -------
-    classifier
-        It predicts indices of classes.
-    """
+    """Return a clone of ``estimator`` fitted to noisy labels in rounds; it predicts indices."""
+    # Malek et al. 2021, ALIBI: alternate posterior and model; the posterior is the E step of
+    # expectation maximisation, the fit on it the M step
     for _ in range(n_rounds - 1):
         weights = posterior(likelihood, prior)
-        scores = crossed(estimator, X, weights, n_folds, random)
-        prior = believed(scores, heat(estimator, scores, likelihood))
-    return fitted(estimator, X, posterior(likelihood, prior), random)
+        scores = cross_fit_scores(estimator, X, weights, n_folds, random)
+        prior = scores_to_probabilities(
+            scores, fit_inverse_temperature(estimator, scores, likelihood)
+        )
+    return fit_on_weights(estimator, X, posterior(likelihood, prior), random)
 
 
-def first_prior(
+def estimate_first_prior(
     estimator: Any,
     X: Any,
     named: NDArray[np.int64],
@@ -83,59 +75,48 @@ def first_prior(
     n_folds: int,
     random: np.random.RandomState,
 ) -> Floats:
-    """Return what a model of noisy labels says of the true ones.
+    """Return the class probabilities of the true labels, from a cross-fitted model of noisy ones.
 
-    Parameters
-    ----------
-    estimator : classifier
-    X : records of shape (n_samples, n_features)
-    named : ndarray of shape (n_samples,)
-        The class that each noisy label names.
-    true : float
-        Probability that it is the true one; all others are named alike.
-    likelihood : ndarray of shape (n_samples, n_classes)
-    n_folds : int
-    random : RandomState
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_classes)
-        Where the model gives probabilities, they are solved for those of the true classes.
+    ``named`` holds the class of each noisy label, ``true`` the probability that it is the true one;
+    all other classes are equally probable. The model's probabilities p of noisy labels are solved
+    for those of true labels, (p - other) / (true - other).
     """
     k = likelihood.shape[1]
-    scores = crossed(estimator, X, np.eye(k)[named], n_folds, random)
+    scores = cross_fit_scores(estimator, X, np.eye(k)[named], n_folds, random)
     if not hasattr(estimator, "predict_proba"):
-        return believed(scores, heat(estimator, scores, likelihood))
+        return scores_to_probabilities(
+            scores, fit_inverse_temperature(estimator, scores, likelihood)
+        )
     other = (1.0 - true) / (k - 1)
-    return _bounded((np.exp(scores) - other) / max(true - other, 1e-9))
+    return _floor_probabilities((np.exp(scores) - other) / max(true - other, 1e-9))
 
 
-def crossed(
+def cross_fit_scores(
     estimator: Any, X: Any, weights: Floats, n_folds: int, random: np.random.RandomState
 ) -> Floats:
-    """Return the scores of each record's classes by a model that was fitted without it."""
+    """Return the class scores of each record, by a model that was fitted without it."""
     found = np.empty_like(weights)
     n_folds = min(n_folds, len(weights))
-    if n_folds < 2:  # a single record has no others that would tell of it
+    if n_folds < 2:  # a single record leaves none to fit a model to
         return np.zeros_like(weights)
     for others, own in KFold(n_folds, shuffle=True, random_state=random).split(weights):
-        model = fitted(estimator, safe_indexing(X, others), weights[others], random)
-        found[own] = scores_of(model, safe_indexing(X, own), weights.shape[1])
+        model = fit_on_weights(estimator, safe_indexing(X, others), weights[others], random)
+        found[own] = class_scores(model, safe_indexing(X, own), weights.shape[1])
     return found
 
 
-def scores_of(model: Any, X: Any, n_classes: int) -> Floats:
+def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
     """Return logarithms of probabilities, or else the values of a decision function.
 
-    Where a model gives no number, as some do for records that are far from all others, it tells
-    nothing: what has been released by now must not be lost.
+    NaN, which some models return for records far from all others, counts as no information: an
+    error here would lose labels that are released already.
     """
     if isinstance(model, DummyClassifier):
         X = np.zeros((num_samples(X), 1))
     if hasattr(model, "predict_proba"):
         found = np.zeros((num_samples(X), n_classes))
         found[:, model.classes_] = model.predict_proba(X)
-        return np.log(_bounded(np.nan_to_num(found)))
+        return np.log(_floor_probabilities(np.nan_to_num(found)))
     if hasattr(model, "decision_function"):
         values = np.nan_to_num(np.asarray(model.decision_function(X), np.float64))
         values = np.column_stack([-values, values]) if values.ndim == 1 else values
@@ -145,28 +126,31 @@ def scores_of(model: Any, X: Any, n_classes: int) -> Floats:
     return np.eye(n_classes)[model.predict(X)]
 
 
-def heat(estimator: Any, scores: Floats, likelihood: Floats) -> float:
-    """Return what scores are multiplied by to be logarithms of probabilities.
+def fit_inverse_temperature(estimator: Any, scores: Floats, likelihood: Floats) -> float:
+    """Return the factor that turns scores into logarithms of probabilities.
 
-    1 where they are; otherwise the factor that makes what was released most likely.
+    It is 1 for a model with probabilities, else the factor of highest likelihood.
     """
     if hasattr(estimator, "predict_proba"):
         return 1.0
-    fits = [np.log((likelihood * believed(scores, t)).sum(axis=1)).sum() for t in _HEATS]
-    return float(_HEATS[int(np.argmax(fits))])
+    fits = [
+        np.log((likelihood * scores_to_probabilities(scores, t)).sum(axis=1)).sum()
+        for t in _INVERSE_TEMPERATURES
+    ]
+    return float(_INVERSE_TEMPERATURES[int(np.argmax(fits))])
 
 
-def believed(scores: Floats, heat: float) -> Floats:
-    """Return the probabilities that scores stand for."""
-    return _bounded(softmax(heat * scores, axis=1))
+def scores_to_probabilities(scores: Floats, heat: float) -> Floats:
+    """Return the softmax of the scaled scores, with a floor."""
+    return _floor_probabilities(softmax(heat * scores, axis=1))
 
 
-def fitted(estimator: Any, X: Any, weights: Floats, random: np.random.RandomState) -> Any:
-    """Return a clone fitted to each record once a class, with that class's weight.
+def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.RandomState) -> Any:
+    """Return a clone fitted to each record once per class, with the class's weight.
 
-    An estimator without sample weights gets one label a record, drawn by these weights.
+    An estimator without sample weights gets one label per record, drawn with these weights.
     """
-    model, route = _seeded(estimator, random), _weights_of(estimator)
+    model, route = _seed_clone(estimator, random), _weight_parameter(estimator)
     fit_params = {}
     if route is None:
         drawn = (weights.cumsum(axis=1) < random.random_sample((len(weights), 1))).sum(axis=1)
@@ -176,14 +160,14 @@ def fitted(estimator: Any, X: Any, weights: Floats, random: np.random.RandomStat
         fit_params = {route: weights[rows, labels]}
     if len(np.unique(labels)) < 2:
         return DummyClassifier(strategy="constant", constant=labels[0]).fit(labels, labels)
-    whole = len(rows) == len(weights)  # one class a record: no copy is needed
-    # Features and their number are public where labels alone are protected.
+    whole = len(rows) == len(weights)  # one class per record: no copy is needed
+    # The number of threads may depend on the number of records, which is public here.
     with one_thread(math.prod(np.shape(X))):
         return model.fit(X if whole else safe_indexing(X, rows), labels, **fit_params)
 
 
-def _seeded(estimator: Any, random: np.random.RandomState) -> Any:
-    """Return a clone whose seeds are drawn, where they are left open."""
+def _seed_clone(estimator: Any, random: np.random.RandomState) -> Any:
+    """Return a clone, with each ``random_state`` of None replaced by a drawn seed."""
     model = clone(estimator)
     seeds = {
         name: random.randint(np.iinfo(np.int32).max)
@@ -193,15 +177,15 @@ def _seeded(estimator: Any, random: np.random.RandomState) -> Any:
     return model.set_params(**seeds)
 
 
-def _bounded(values: Floats) -> Floats:
-    values = np.maximum(values, _LEAST / values.shape[1])
+def _floor_probabilities(values: Floats) -> Floats:
+    values = np.maximum(values, _LEAST_PRIOR / values.shape[1])
     return values / values.sum(axis=1, keepdims=True)
 
 
-def _weights_of(estimator: Any) -> str | None:
-    """Return the name under which ``fit`` takes weights of records; None if it takes none."""
+def _weight_parameter(estimator: Any) -> str | None:
+    """Return the name of the ``fit`` parameter for sample weights; None if there is none."""
     if isinstance(estimator, Pipeline):
         name, last = estimator.steps[-1]
-        inner = _weights_of(last)
+        inner = _weight_parameter(last)
         return None if inner is None else f"{name}__{inner}"
     return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None

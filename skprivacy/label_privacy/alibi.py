@@ -1,4 +1,4 @@
-"""Laplace noise on labels as indicators, and Bayesian inference of what they were."""
+"""ALIBI (Malek et al. 2021): Laplace noise on one-hot labels, and Bayesian inference."""
 
 from __future__ import annotations
 
@@ -8,80 +8,58 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from .._docs import fill_docs
 from ..accounting import Event
 from ..mechanisms import Laplace, SecureRandom
-from ._base import MOST, NoisyLabelClassifier
-from ._learning import first_prior
+from ._base import LARGEST_EPSILON, NoisyLabelClassifier
+from ._learning import estimate_first_prior
 
 __all__ = ["ALIBIClassifier"]
 
-_SENSITIVITY = 2.0  # another label takes 1 off one indicator and adds it to another
+_SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
 
 
+@fill_docs
 class ALIBIClassifier(NoisyLabelClassifier):
-    """Any classifier, with labels that are private by Laplace noise: iterative Bayesian inference.
+    """ALIBI: any classifier, with label privacy by Laplace noise (Malek et al. 2021).
 
-    Each label is released as a vector with 1 for its class and 0 for the others, plus Laplace noise
-    on each number. Which class a vector stands for is inferred with a prior from the features,
-    and better again with the better model that results.
+    Each label is released as a one-hot vector plus Laplace noise on each number. The class of a
+    vector is inferred by Bayes' rule, with a prior from a model of the features; each round fits a
+    better model, which gives a better prior.
 
     Parameters
     ----------
-    estimator : classifier or pipeline, default=None
-        Is cloned and fitted to indices of classes, with a weight for each class that a record may
-        be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
-        means logistic regression on features scaled by their largest and least values.
-    epsilon : float, default=1.0
-        Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
-        guarantee**, to compare against.
-    n_rounds : int, default=3
-        How often the probabilities of the true labels are worked out. All rounds use the labels
-        that were released once; more cost time, not privacy.
-    n_folds : int, default=3
-        Between rounds, a record's label is judged by a model that was fitted without it.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(label_estimator)s
+    %(label_epsilon)s
+    %(label_rounds)s
+    %(classes)s
     keep_labels : bool, default=False
-        Whether what was released is kept as ``labels_``.
+        Whether to keep the released labels as ``labels_``.
     random_state : int, RandomState instance or None, default=None
-        Drives the folds and the estimator's seeds, never the noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the labels are touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Seed of the folds and the estimator, never of the noise.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     estimator_ : classifier
         The fitted estimator. It predicts indices of ``classes_``.
     labels_ : ndarray of shape (n_samples, n_classes)
-        With ``keep_labels``: the noisy indicators.
+        With ``keep_labels``: the noisy one-hot vectors.
     labelled_ : ndarray of shape (n_groups,)
-        With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
-        one of each.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in the relation "label" and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon``-differential privacy of each label: all indicators of a record
-    are one release of L1 sensitivity 2. With ``groups`` it is that of all labels of a group, of
-    which one alone is released. Features are public and unprotected, and so is that a
-    record takes part: a label guarantee says nothing about membership.
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label: the vector of a record is
+    one release of L1 sensitivity 2. With ``groups`` all labels of a group are protected together,
+    and one of them is released. Features and membership are public and unprotected.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. An
-    estimator that has neither probabilities nor a decision function is fitted all the same, and
-    little is gained by rounds.
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
 
     References
     ----------
@@ -108,24 +86,26 @@ class ALIBIClassifier(NoisyLabelClassifier):
     def _event(self, n_classes: int) -> Event:
         return Laplace(1.0 / self.epsilon, _SENSITIVITY).event
 
-    def _released(
+    def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-        k, scale = len(self.classes_), _SENSITIVITY / min(self.epsilon, MOST)
+        k, scale = len(self.classes_), _SENSITIVITY / min(self.epsilon, LARGEST_EPSILON)
         mechanism = Laplace(scale / _SENSITIVITY, _SENSITIVITY)
+        # Malek et al. 2021, ALIBI: Laplace noise of scale 2 / epsilon on the one-hot label
         noisy = mechanism.release(np.eye(k)[codes], noise)
-        # Of the density only what depends on the class: one number is a step nearer, the rest stay.
+        # Malek et al. 2021, ALIBI: the likelihood of each class, relative to a vector of zeros.
+        # Only the number of the class itself changes its density.
         log_likelihood = (np.abs(noisy) - np.abs(noisy - 1.0)) / scale
         likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-        prior = first_prior(
-            self._base(X), X, noisy.argmax(axis=1), _is_largest(k, scale), likelihood,
+        prior = estimate_first_prior(
+            self._base(X), X, noisy.argmax(axis=1), _truth_probability(k, scale), likelihood,
             self.n_folds, random,
         )  # fmt: skip
         return noisy, likelihood, prior
 
 
-def _is_largest(n_classes: int, scale: float) -> float:
-    """Return the probability that the indicator of the true class is the largest with noise."""
+def _truth_probability(n_classes: int, scale: float) -> float:
+    """Return the probability that the true class has the largest noisy number."""
     law = stats.laplace(scale=scale)
     middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)
     return float((law.cdf(1.0 + middles) ** (n_classes - 1)).mean())

@@ -1,4 +1,4 @@
-"""PATE for labels: the records whose labels are private are the public ones that are voted on."""
+"""PATE with label privacy (Malek et al. 2021): teachers vote on the records themselves."""
 
 from __future__ import annotations
 
@@ -9,97 +9,86 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 
+from .._docs import fill_docs
 from .._groups import check_order, protected
 from .._jobs import N_JOBS
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import PrivacyBudget, check_delta
 from ..ensemble import Aggregator
-from ..ensemble._taught import TaughtByVotes, placed
-from ..ensemble.aggregators import MOST_TEACHERS
-from ..ensemble.partition import parts_by_index
-from ..ensemble.public_records import chosen_queries
-from ..ensemble.teachers import count_votes, try_teacher
+from ..ensemble._taught import StudentClassifier, scatter_labels
+from ..ensemble.aggregators import MAX_TEACHERS
+from ..ensemble.partition import partition_by_index
+from ..ensemble.public_records import choose_queries
+from ..ensemble.teachers import check_teacher, count_votes
 from ..mechanisms import SecureRandom
 from ..public_facts import public_classes
-from ._base import OF_GROUPS
+from ._base import GROUPS_ARE_PUBLIC
 
 __all__ = ["LabelPATEClassifier"]
 
-_MOVED = 1  # votes: with its features a record stays with its teacher, whatever its label
+_MOVED_VOTES = 1  # of each query: a record has the same teacher, whatever its label
 
 
-class LabelPATEClassifier(TaughtByVotes):
-    """Private aggregation of teacher ensembles for labels: no public records are needed.
+@fill_docs
+class LabelPATEClassifier(StudentClassifier):
+    """PATE for label privacy, which needs no public records (Malek et al. 2021).
 
-    Teachers learn from parts of the records and vote on some of these very records, whose features
-    are public; a student learns from all features and the noisy winners.
+    Teachers learn from partitions of the records and vote on some of the same records, whose
+    features are public. A student learns from all features and the noisy winners.
 
     Parameters
     ----------
     teacher : classifier or pipeline, default=None
-        Is cloned and fitted on each part. ``None`` means logistic regression.
+        Classifier cloned and fitted on each partition. ``None`` means logistic regression.
     student : classifier or pipeline, default=None
         As in :class:`~skprivacy.ensemble.PATEClassifier`, with all records as the public ones.
     n_teachers : int, default=100
-        More teachers drown the noise better, and each has fewer records.
+        Number of teachers. With more teachers noise matters less, but each has fewer records.
     aggregator : Aggregator, default=None
-        How votes become labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
+        Rule that turns votes into labels. ``None`` means :class:`~skprivacy.ensemble.GNMax`.
     n_queries : int, default=100
-        Records whose labels are voted on; each costs. At most as many as there are.
+        Number of records to label by vote; each costs privacy. More than there are means all.
     epsilon : float, default=1.0
-        Privacy loss of a label, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, to compare against.
+        Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits without noise
+        **and without any guarantee**, for comparison.
     delta : float, default=1e-5
         In (0, 1).
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     keep_labels : bool, default=False
-        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+        Whether to keep the noisy labels as ``labels_``. They are released anyway.
     n_jobs : int, default=None
-        Teachers trained at once, through joblib.
+        Number of teachers trained at once, through joblib.
     device : str, default="cpu"
-        Where teachers are trained that are an ``MLPClassifier(solver="adam",
-        early_stopping=False)`` and no pipeline: "cuda" trains all at once on a GPU, "auto" if there
-        is one. Others need "cpu".
+        Device that trains the teachers. "cuda" trains all of them at once on a GPU, "auto" does so
+        if there is one; both need ``MLPClassifier(solver="adam", early_stopping=False)`` without a
+        pipeline.
     random_state : int, RandomState instance or None, default=None
-        Drives the cut, the teachers' and the student's seeds and the choice of queries, never the
+        Seed of the partition, the teachers, the student and the choice of queries, never of the
         noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the labels are touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     student_ : classifier
         The fitted student. It predicts indices of ``classes_``.
     aggregator_ : Aggregator
-        The aggregator with the noise that was used.
+        The aggregator, with the noise that was used.
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: indices of classes, -1 for records that were not voted on.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in the relation "label" and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of each label, whatever the
-    teachers do. A label, or all labels of a group, take part in one teacher, which moves one vote
-    of each query. Features are public and unprotected, and so is that a record takes part: a label
-    guarantee says nothing about membership.
+    teachers do. A label, or all labels of a group, reach one teacher, which has one vote on each
+    query. Features and membership are public and unprotected.
 
-    **Edge cases.** As of :class:`~skprivacy.ensemble.PATEClassifier`. A record that is voted on may
-    be one of its own teacher's: that costs nothing more.
+    **Edge cases.** Those of :class:`~skprivacy.ensemble.PATEClassifier`. A teacher may vote on
+    records that it learned from, at no extra cost.
 
     References
     ----------
@@ -119,11 +108,11 @@ class LabelPATEClassifier(TaughtByVotes):
     True
     """
 
-    _protects_labels = True  # and nothing else: who attacks membership is told so before a fit
+    _protects_labels = True  # and nothing else; membership attacks warn about it before a fit
     _parameter_constraints: dict = {
         "teacher": [HasMethods(["fit", "predict"]), None],
         "student": [HasMethods(["fit", "predict"]), None],
-        "n_teachers": [Interval(Integral, 2, MOST_TEACHERS, closed="both")],
+        "n_teachers": [Interval(Integral, 2, MAX_TEACHERS, closed="both")],
         "aggregator": [Aggregator, None],
         "n_queries": [Interval(Integral, 1, None, closed="left")],
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -171,22 +160,21 @@ class LabelPATEClassifier(TaughtByVotes):
         self.noise_seed = noise_seed
 
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> LabelPATEClassifier:
-        """Train teachers on parts of the records, and a student on all features.
+        """Train teachers on partitions of the records, and a student on all features.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Features, which are public, as teacher and student take them.
+            Public features, in the form that teacher and student take.
         y : array-like of shape (n_samples,)
             Private labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), default=None
-            Whom each label belongs to. All records of a group go to one teacher, so that the
-            guarantee is that of all labels of a group.
+            Group of each label. All records of a group go to one teacher, so that the guarantee
+            protects all labels of a group together.
 
         Returns
         -------
-        LabelPATEClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -197,21 +185,21 @@ class LabelPATEClassifier(TaughtByVotes):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
+            X, y = self._check_data(X, y)
             n, who = num_samples(X), protected(groups, X)
             check_delta(self.delta, who.n)
             if groups is not None:
-                fit.assume(OF_GROUPS)
+                fit.assume(GROUPS_ARE_PUBLIC)
             self.classes_, _ = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            queries = chosen_queries(X, min(self.n_queries, n), random)
+            queries = choose_queries(X, min(self.n_queries, n), random)
             self._check_student()
             teacher = LogisticRegression(max_iter=1000) if self.teacher is None else self.teacher
-            try_teacher(teacher, X, self.classes_, self.device)
+            check_teacher(teacher, X, self.classes_, self.device)
             self._try_student(X, queries)
             seeds = random.randint(np.iinfo(np.int32).max, size=self.n_teachers)
-            self.aggregator_ = self._aggregator(len(queries), _MOVED, "label")
-            event = self.aggregator_.event(len(queries), _MOVED)
+            self.aggregator_ = self._calibrate_aggregator(len(queries), _MOVED_VOTES, "label")
+            event = self.aggregator_.event(len(queries), _MOVED_VOTES)
             with fit.charged(
                 event,
                 relation="label",
@@ -219,7 +207,9 @@ class LabelPATEClassifier(TaughtByVotes):
                 unit=who.unit,
                 arithmetic=self.aggregator_.arithmetic,
             ):
-                parts = parts_by_index(who.n, self.n_teachers, random)[who.codes]
+                # Malek et al. 2021, PATE for labels: features are public, so the teachers can vote
+                # on the records themselves
+                parts = partition_by_index(who.n, self.n_teachers, random)[who.codes]
                 votes = count_votes(
                     teacher, X, y, parts, self.n_teachers,
                     safe_indexing(X, queries), self.classes_, seeds, self.n_jobs,
@@ -227,12 +217,12 @@ class LabelPATEClassifier(TaughtByVotes):
                 )  # fmt: skip
                 answers = self.aggregator_.release(
                     votes,
-                    _MOVED,
+                    _MOVED_VOTES,
                     SecureRandom(self.noise_seed),
-                    self._expecting(X, queries, self.n_teachers),
+                    self._make_vote_predictor(X, queries, self.n_teachers),
                 )
-            labels = placed(answers, queries, n)
-            self.student_ = self._taught(X, labels)
+            labels = scatter_labels(answers, queries, n)
+            self.student_ = self._fit_student(X, labels)
             if self.keep_labels:
                 self.labels_ = labels
         return self

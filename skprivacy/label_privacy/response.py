@@ -1,4 +1,4 @@
-"""Randomised response of labels, and a model of the true ones behind them."""
+"""Randomised response on labels (Warner 1965), with a model of the true labels."""
 
 from __future__ import annotations
 
@@ -7,82 +7,59 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._docs import fill_docs
 from ..accounting import Event
 from ..mechanisms import RandomizedResponse, SecureRandom
-from ._base import MOST, NoisyLabelClassifier
-from ._learning import first_prior
+from ._base import LARGEST_EPSILON, NoisyLabelClassifier
+from ._learning import estimate_first_prior
 
 __all__ = ["RandomizedResponseClassifier"]
 
 
+@fill_docs
 class RandomizedResponseClassifier(NoisyLabelClassifier):
-    """Any classifier, with labels that are private by randomised response.
+    """Any classifier, with label privacy by randomised response (Warner 1965).
 
     Each label is reported truthfully with probability e^epsilon / (e^epsilon + k - 1), otherwise as
-    one of the other k - 1. How labels are reported is known, so the bias is taken off: a first
-    model of the reports is solved for the probabilities of the true labels, and the estimator
-    learns from these.
+    one of the other k - 1. Since this law is known, the bias can be removed: a first model of the
+    reports is solved for the probabilities of the true labels, and the estimator learns from these.
 
     Parameters
     ----------
-    estimator : classifier or pipeline, default=None
-        Is cloned and fitted to indices of classes, with a weight for each class that a record may
-        be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
-        means logistic regression on features scaled by their largest and least values.
-    epsilon : float, default=1.0
-        Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
-        guarantee**, to compare against.
-    n_rounds : int, default=3
-        How often the probabilities of the true labels are worked out. All rounds use the labels
-        that were released once; more cost time, not privacy.
-    n_folds : int, default=3
-        Between rounds, a record's label is judged by a model that was fitted without it.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(label_estimator)s
+    %(label_epsilon)s
+    %(label_rounds)s
+    %(classes)s
     keep_labels : bool, default=False
-        Whether what was released is kept as ``labels_``.
+        Whether to keep the released labels as ``labels_``.
     random_state : int, RandomState instance or None, default=None
-        Drives the folds and the estimator's seeds, never the noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the labels are touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Seed of the folds and the estimator, never of the noise.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     estimator_ : classifier
         The fitted estimator. It predicts indices of ``classes_``.
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: the reported labels.
     labelled_ : ndarray of shape (n_groups,)
-        With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
-        one of each.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in the relation "label" and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon``-differential privacy of each label, even locally: whoever sees
-    the reports learns no more of a label. With ``groups`` it is that of all labels of a group, of
-    which one alone is reported. Features are public and unprotected, and so is that a
-    record takes part: a label guarantee says nothing about membership.
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label, even locally: it also holds
+    against an observer of the reports. With ``groups`` all labels of a group are protected
+    together, and one of them is reported. Features and membership are public and unprotected.
 
-    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports,
-    which is that of the forward-corrected loss of Patrini et al.; all weights are positive.
+    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports, the
+    likelihood behind the forward-corrected loss of Patrini et al.; all weights are positive.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. An
-    estimator that has neither probabilities nor a decision function is fitted all the same, and
-    little is gained by rounds.
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
 
     References
     ----------
@@ -111,13 +88,15 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     def _event(self, n_classes: int) -> Event:
         return RandomizedResponse(self.epsilon, n_classes).event
 
-    def _released(
+    def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
         k = len(self.classes_)
-        mechanism = RandomizedResponse(min(self.epsilon, MOST), k)
-        reports = mechanism.release(codes, noise)
+        mechanism = RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), k)
+        reports = mechanism.release(codes, noise)  # Warner 1965: randomised response
         true = mechanism.truth_probability
         likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
-        prior = first_prior(self._base(X), X, reports, true, likelihood, self.n_folds, random)
+        prior = estimate_first_prior(
+            self._base(X), X, reports, true, likelihood, self.n_folds, random
+        )
         return self.classes_[reports], likelihood, prior

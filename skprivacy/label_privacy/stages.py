@@ -1,4 +1,4 @@
-"""Labels in two stages: a model of the first tells what is worth asking in the second."""
+"""LP-2ST (Ghazi et al. 2021): label privacy in two stages, by randomised response with prior."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval
 from ..accounting import ApproxDP, Event, PrivacyBudget, weakest_arithmetic
 from ..mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
-from ._base import MOST, NoisyLabelClassifier
-from ._learning import believed, crossed, first_prior, fitted, heat, posterior, scores_of
+from ._base import LARGEST_EPSILON, NoisyLabelClassifier
+from ._learning import (
+    class_scores,
+    cross_fit_scores,
+    estimate_first_prior,
+    fit_inverse_temperature,
+    fit_on_weights,
+    posterior,
+    scores_to_probabilities,
+)
 
 __all__ = ["LP2STClassifier"]
 
@@ -21,74 +30,51 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
+@fill_docs
 class LP2STClassifier(NoisyLabelClassifier):
-    """Any classifier, with labels that are private by randomised response with a prior.
+    """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
 
-    The labels of a part of the records are released by randomised response, and a model of them
-    tells how probable each class is for the others. These respond among their most probable classes
-    alone, as many as make a true response most probable: with fewer candidates less is lost
-    to noise. Each label is released once.
+    In the first stage, the labels of some records are released by randomised response, and a model
+    of them gives a prior for the other records. In the second stage, each of these responds among
+    its most probable classes only; their number maximises the probability of a true response. Fewer
+    candidates mean less noise. Each label is released once.
 
     Parameters
     ----------
-    estimator : classifier or pipeline, default=None
-        Is cloned and fitted to indices of classes, with a weight for each class that a record may
-        be of; one without ``sample_weight`` gets labels that are drawn by these weights. ``None``
-        means logistic regression on features scaled by their largest and least values.
-    epsilon : float, default=1.0
-        Privacy loss of a label, in nats. ``numpy.inf`` fits to the true labels **and without any
-        guarantee**, to compare against.
-    n_rounds : int, default=3
-        How often the probabilities of the true labels are worked out. All rounds use the labels
-        that were released once; more cost time, not privacy.
-    n_folds : int, default=3
-        Between rounds, a record's label is judged by a model that was fitted without it.
+    %(label_estimator)s
+    %(label_epsilon)s
+    %(label_rounds)s
     first : float, default=0.5
         Share of the records whose labels are released in the first stage, in (0, 1).
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
+    %(classes)s
     keep_labels : bool, default=False
-        Whether what was released is kept as ``labels_``.
+        Whether to keep the released labels as ``labels_``.
     random_state : int, RandomState instance or None, default=None
-        Drives which records come first, the folds and the estimator's seeds, never the noise.
-    budget : PrivacyBudget, default=None
-        Is charged for the fit before the labels are touched; refuses what it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Seed of the first stage's records, the folds and the estimator, never of the noise.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     estimator_ : classifier
         The fitted estimator. It predicts indices of ``classes_``.
     labels_ : ndarray of shape (n_samples,)
         With ``keep_labels``: the reported labels.
     labelled_ : ndarray of shape (n_groups,)
-        With ``keep_labels``: the positions of the records that ``labels_`` are of; with ``groups``
-        one of each.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in the relation "label" and under which assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, when all of them are strings.
+        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon``-differential privacy of each label. The stages are disjoint: a
-    label is released in one of them, and what is asked in the second depends on released labels
-    and public features alone. With ``groups`` it is that of all labels of a group, of which one
-    alone is released. Features are unprotected, and so is that a record takes part: a label
-    guarantee says nothing about membership.
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label. The stages have disjoint
+    records, so a label is released once. The candidates of the second stage depend on released
+    labels and public features alone. With ``groups`` all labels of a group are protected together,
+    and one of them is released. Features and membership are public and unprotected.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. An
-    estimator that has neither probabilities nor a decision function is fitted all the same, and
-    little is gained by rounds.
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
 
     References
     ----------
@@ -147,11 +133,11 @@ class LP2STClassifier(NoisyLabelClassifier):
         self.first = first
 
     def _event(self, n_classes: int) -> Event:
-        # Of all pure mechanisms: records respond among different numbers of candidates.
-        RandomizedResponse(min(self.epsilon, MOST), n_classes)  # refuses what it cannot respond by
+        # The event of any pure mechanism, since the number of candidates differs between records.
+        RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), n_classes)  # checks the epsilon
         return ApproxDP(float(self.epsilon))
 
-    def _released(
+    def _release_labels(
         self, X: Any, codes: Codes, random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], Floats, Floats]:
         n, k = len(codes), len(self.classes_)
@@ -160,9 +146,12 @@ class LP2STClassifier(NoisyLabelClassifier):
         one, two = np.sort(order[:n_first]), np.sort(order[n_first:])
         reports = np.empty(n, np.int64)
         likelihood, prior = np.empty((n, k)), np.empty((n, k))
-        reports[one], likelihood[one] = _responses(codes[one], k, self.epsilon, noise)
+        # Ghazi et al. 2021, LP-2ST, first stage: randomised response
+        reports[one], likelihood[one] = _respond(codes[one], k, self.epsilon, noise)
+        # Ghazi et al. 2021, LP-2ST, between the stages: a model of the reports gives the prior
         prior[one], prior[two] = self._priors(X, one, two, reports[one], likelihood[one], random)
-        reports[two], likelihood[two] = _responses_with_prior(
+        # Ghazi et al. 2021, LP-2ST, second stage: RRWithPrior
+        reports[two], likelihood[two] = _respond_with_prior(
             codes[two], prior[two], self.epsilon, noise
         )
         return self.classes_[reports], likelihood, prior
@@ -171,38 +160,38 @@ class LP2STClassifier(NoisyLabelClassifier):
         self, X: Any, one: Codes, two: Codes, reports: Codes, likelihood: Floats,
         random: np.random.RandomState,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Return the probabilities of classes in both parts, by labels of the first alone."""
+        """Return the priors of both stages' records, from labels of the first stage alone."""
         base, known = self._base(X), safe_indexing(X, one)
         true = likelihood[0].max() / likelihood[0].sum()
-        prior = first_prior(base, known, reports, true, likelihood, self.n_folds, random)
+        prior = estimate_first_prior(base, known, reports, true, likelihood, self.n_folds, random)
         weights = posterior(likelihood, prior)
-        scores = crossed(base, known, weights, self.n_folds, random)
-        factor = heat(base, scores, likelihood)
-        model = fitted(base, known, weights, random)
-        others = scores_of(model, safe_indexing(X, two), likelihood.shape[1])
-        return believed(scores, factor), believed(others, factor)
+        scores = cross_fit_scores(base, known, weights, self.n_folds, random)
+        factor = fit_inverse_temperature(base, scores, likelihood)
+        model = fit_on_weights(base, known, weights, random)
+        others = class_scores(model, safe_indexing(X, two), likelihood.shape[1])
+        return scores_to_probabilities(scores, factor), scores_to_probabilities(others, factor)
 
 
-def _responses(
+def _respond(
     codes: Codes, n_classes: int, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
-    """Return reports among all classes, and their likelihoods."""
-    mechanism = RandomizedResponse(min(epsilon, MOST), n_classes)
+    """Return reports by randomised response among all classes, and their likelihoods."""
+    mechanism = RandomizedResponse(min(epsilon, LARGEST_EPSILON), n_classes)
     reports = mechanism.release(codes, noise)
     true = mechanism.truth_probability
     named = np.eye(n_classes, dtype=bool)[reports]
     return reports, np.where(named, true, (1.0 - true) / (n_classes - 1))
 
 
-def _responses_with_prior(
+def _respond_with_prior(
     codes: Codes, prior: Floats, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
-    """Return reports among each record's most probable classes, and their likelihoods.
+    """Return reports by RRWithPrior, and their likelihoods.
 
-    Who has one candidate reports it whatever the label: nothing is released, nothing learned.
+    A record with one candidate reports it whatever the label, so nothing is released or learned.
     """
     ranked = np.argsort(-prior, axis=1, kind="stable")
-    sizes = _best_sizes(np.take_along_axis(prior, ranked, axis=1), epsilon)
+    sizes = _best_candidate_counts(np.take_along_axis(prior, ranked, axis=1), epsilon)
     reports, likelihood = ranked[:, 0].copy(), np.ones_like(prior)
     for size in range(2, prior.shape[1] + 1):
         rows = np.flatnonzero(sizes == size)
@@ -211,7 +200,9 @@ def _responses_with_prior(
         candidates = ranked[rows, :size]
         found = candidates == codes[rows, None]
         positions = np.where(found.any(axis=1), found.argmax(axis=1), -1)
-        mechanism = RandomizedResponseAmong(min(epsilon, MOST), size)
+        # Ghazi et al. 2021, RRTop-k: randomised response among the k candidates; a label outside
+        # of them is reported as any of them, uniformly
+        mechanism = RandomizedResponseAmong(min(epsilon, LARGEST_EPSILON), size)
         chosen = mechanism.release(positions, noise)
         reports[rows] = candidates[np.arange(len(rows)), chosen]
         true = mechanism.truth_probability
@@ -221,9 +212,14 @@ def _responses_with_prior(
     return reports, likelihood
 
 
-def _best_sizes(ranked: Floats, epsilon: float) -> Codes:
-    """Return how many candidates make a true report most probable; ``ranked`` is descending."""
+def _best_candidate_counts(ranked: Floats, epsilon: float) -> Codes:
+    """Return the candidates of each record that maximise the probability of a true report.
+
+    ``ranked`` holds the prior in descending order.
+    """
+    # Ghazi et al. 2021, RRWithPrior: w_k = e^eps / (e^eps + k - 1) times the prior of the top k,
+    # and the k of largest w_k
     sizes = np.arange(1, ranked.shape[1] + 1)
     with np.errstate(over="ignore"):
-        truthful = 1.0 / (1.0 + (sizes - 1) * np.exp(-min(epsilon, MOST)))
+        truthful = 1.0 / (1.0 + (sizes - 1) * np.exp(-min(epsilon, LARGEST_EPSILON)))
     return (ranked.cumsum(axis=1) * truthful).argmax(axis=1) + 1

@@ -1,4 +1,9 @@
-"""Linear models with proved privacy: the functional mechanism and its alternatives."""
+"""Differentially private linear and logistic regression.
+
+Start with ``functional.py`` (the functional mechanism), whose polynomials stand in
+``polynomial.py``. ``perturbation.py`` adds noise to the objective or to its minimiser,
+``objective.py`` proves the cost of the former, and ``sufficient.py`` is AdaSSP.
+"""
 
 from .functional import FunctionalMechanismClassifier, FunctionalMechanismRegressor
 from .perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier

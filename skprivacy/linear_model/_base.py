@@ -1,4 +1,4 @@
-"""The base of the private linear models: checks, public bounds and prediction."""
+"""Base classes of the private linear models: input checks, public bounds and prediction."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
     "PrivateLinearRegressor",
 ]
 
-# The constant column, next to features in [-1, 1]: small, because it adds to the norm and so to the
-# noise, but not so small compared with records of large norm that the ridge suppresses it.
+# Value of the constant column, beside features in [-1, 1]. A larger constant adds to the norm of a
+# record, and so to the noise; one much smaller than the records is suppressed by the ridge.
 _CONSTANT = 0.35
-_HUGE = 1e150  # so that no prediction overflows
+_LARGEST_FEATURE = 1e150  # predictions clip features to it, so that no score overflows
 
 
 class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
-    """Parameters and methods that all private linear models share."""
+    """Parameters and methods shared by all private linear models."""
 
     _constant_share = 0.25  # of the radius: the constant column next to the features
 
@@ -60,7 +60,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
-    def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
         self._validate_params()
         rows, target = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
@@ -68,15 +68,15 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         check_delta_is_small(self.delta)
         return rows, target
 
-    def _protected(self, groups: ArrayLike | None, X: NDArray) -> Groups:
-        """Return whom the guarantee protects; refuse a delta that is too large for so many."""
+    def _resolve_groups(self, groups: ArrayLike | None, X: NDArray) -> Groups:
+        """Return the protected groups; refuse a delta too large for their number."""
         who = protected(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         return who
 
-    def _ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
-        """Return the map of records into the unit ball, from public bounds."""
+    def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
+        """Return the map of records into the unit ball, made from public bounds."""
         d = X.shape[1]
         lower, upper = self.bounds_ = public_bounds(fit, X, self.bounds)
         radius = 0.5 * math.sqrt(d) if self.radius is None else float(self.radius)
@@ -89,7 +89,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             intercept=constant if self.fit_intercept else 0.0,
         )
 
-    def _noise(self, sensitivity: float) -> Laplace | Gaussian:
+    def _single_mechanism(self, sensitivity: float) -> Laplace | Gaussian:
         """Return the mechanism for a single release that spends all of epsilon and delta."""
         pure = self.delta == 0
         if math.isinf(self.epsilon):
@@ -100,10 +100,10 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
         return (Laplace if pure else Gaussian)(multiplier, sensitivity)
 
-    def _charged(
+    def _charge_release(
         self, fit: PrivateFit, event: Event, who: Groups, arithmetic: str
     ) -> AbstractContextManager[None]:
-        """State the guarantee and charge the budget for the release made inside."""
+        """Charge the budget and state the guarantee for the release in the with block."""
         return fit.charged(
             event,
             relation=self.relation,
@@ -116,11 +116,11 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
         X = np.where(np.isnan(X), np.add(*self.bounds_) / 2, X)
-        return np.clip(X, -_HUGE, _HUGE) @ self.coef_.T + self.intercept_
+        return np.clip(X, -_LARGEST_FEATURE, _LARGEST_FEATURE) @ self.coef_.T + self.intercept_
 
 
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
-    """A linear regression whose targets have public bounds."""
+    """Private linear regression with public bounds of the target."""
 
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
@@ -132,8 +132,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
-    def _validated(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
-        rows, target = super()._validated(X, y, y_numeric=True, **checks)
+    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+        rows, target = super()._check_data(X, y, y_numeric=True, **checks)
         try:
             return rows, target.astype(np.float64)
         except ValueError:
@@ -143,13 +143,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             ) from None
 
     def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
-        """Return ``coef`` and ``intercept`` for weights (size, 1) of targets in [-1, 1]."""
+        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the real target."""
         coef, intercept = ball.coefficients(solution)
         lower, upper = self.target_bounds_
         half, middle = (upper - lower) / 2, (upper + lower) / 2
         return coef[0] * half, float(intercept[0] * half + middle)
 
-    def _scaled_target(self, y: NDArray) -> NDArray[np.float64]:
+    def _scale_target(self, y: NDArray) -> NDArray[np.float64]:
         """Clip targets to their bounds and scale them to [-1, 1]."""
         lower, upper = self.target_bounds_
         scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
@@ -166,20 +166,21 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In the units of the target.
+            Predictions in the units of the target.
         """
         return np.clip(self._scores(X), *self.target_bounds_)
 
 
 class LinearScores(ClassifierMixin):
-    """What a classifier answers by scores that are linear in the features.
+    """Predictions of a linear classifier.
 
-    A subclass has ``classes_``, and ``_scores``, of one column for two classes.
+    A subclass has ``classes_`` and the method ``_scores``, which returns one column for two
+    classes.
     """
 
     classes_: NDArray[Any]
 
-    if TYPE_CHECKING:  # whatever class has it: here it would come before the subclass's other bases
+    if TYPE_CHECKING:  # a real method would hide those of the subclass's other bases
 
         def _scores(self, X: ArrayLike) -> NDArray[np.float64]: ...
 
@@ -194,7 +195,7 @@ class LinearScores(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            One number for two classes.
+            The scores; one column for two classes.
         """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -229,7 +230,7 @@ class LinearScores(ClassifierMixin):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Elements of ``classes_``.
         """
         scores = self.decision_function(X)
         chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
@@ -237,7 +238,7 @@ class LinearScores(ClassifierMixin):
 
 
 class PrivateLinearClassifier(LinearScores, PrivateLinearModel):
-    """A linear classifier whose set of labels is public."""
+    """Private linear classifier with a public set of labels."""
 
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,

@@ -1,4 +1,4 @@
-"""The release that both functional-mechanism estimators share."""
+"""Functional mechanism (Zhang et al. 2012): the release shared by classifier and regressor."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..mechanisms import SecureRandom
 from ._base import PrivateLinearModel
 from .polynomial import PolynomialObjective
 
-__all__ = ["FunctionalMechanism", "checked_alphas"]
+__all__ = ["FunctionalMechanism", "check_alphas"]
 
 
 class FunctionalMechanism(PrivateLinearModel):
-    """Base of estimators that release one noisy polynomial and compute all else from it."""
+    """Base of estimators that release one noisy polynomial and minimise it."""
 
     _parameter_constraints: dict = {
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -34,21 +34,22 @@ class FunctionalMechanism(PrivateLinearModel):
         who: Groups,
     ) -> None:
         """Release the noisy polynomial, the only access to the private records."""
-        self._ball_ = self._ball(fit, X)
-        mechanism = self._noise(
+        self._ball_ = self._unit_ball(fit, X)
+        # Zhang et al. 2012, Algorithm 1, line 1: noise for the sensitivity of the coefficients
+        mechanism = self._single_mechanism(
             objective.sensitivity(
                 self._ball_.size, self._ball_.l1_radius, self.relation, pure=self.delta == 0
             )
         )
-        with self._charged(fit, mechanism.event, who, mechanism.arithmetic):
+        with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
             rows, weights = self._ball_.transform(X, who.exact_shares())
             self.polynomial_ = objective.release(
                 rows, weights, target, mechanism, SecureRandom(self.noise_seed)
             )
 
 
-def checked_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
-    """Return the regularisation strengths, (n_alphas,), after checking them."""
+def check_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
+    """Check the regularisation strengths and return them as an array of shape (n_alphas,)."""
     try:
         values = np.asarray(alphas, np.float64)
     except (TypeError, ValueError):

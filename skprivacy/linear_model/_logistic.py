@@ -1,4 +1,4 @@
-"""Minimise a regularised logistic loss to the gradient norm that the privacy proof requires."""
+"""Newton solver of the ridge-penalised logistic loss, to the tolerance of a privacy proof."""
 
 from __future__ import annotations
 
@@ -17,38 +17,26 @@ __all__ = ["LogisticLoss", "minimize"]
 
 _NEWTON_STEPS = 200
 _CG_STEPS = 100
-_MANY = 1 << 23  # numbers of a product with the rows that are worth several threads
+_MIN_THREADED_SIZE = 1 << 23  # numbers in the rows from which several threads are faster
 
 
 @dataclass(frozen=True)
 class LogisticLoss:
-    """``sum_i v_i**2 loss(y_i, x_i @ W / v_i) + ridge / 2 ||W||**2 + <tilt, W>``.
+    """Loss ``sum_i v_i**2 loss(y_i, x_i @ W / v_i) + ridge / 2 ||W||**2 + <tilt, W>``.
 
     The rows x include their weights v, as returned by :class:`UnitBall`. In this form a record
     keeps its unweighted margin, and still has a gradient of norm at most ``||x||`` and a curvature
     of at most ``||x||**2``.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_samples, size)
-        In the unit ball.
-    targets : ndarray of shape (n_samples, n_outputs)
-        Indicators of the classes: for two classes, of the second only; otherwise of all.
-    weights : ndarray of shape (n_samples,)
-        In [0, 1]; 0 for a record that contributes nothing, whose row is 0 too.
-    ridge : float
-        Above 0.
-    tilt : ndarray of shape (size, n_outputs)
     """
 
-    rows: NDArray[np.float64]
-    targets: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    ridge: float
-    tilt: NDArray[np.float64]
+    rows: NDArray[np.float64]  # (n_samples, size), in the unit ball
+    targets: NDArray[np.float64]  # indicators of all classes; of two, of the second only
+    weights: NDArray[np.float64]  # in [0, 1]; 0 for a record that contributes nothing (a row of 0)
+    ridge: float  # above 0
+    tilt: NDArray[np.float64]  # (size, n_outputs): the random linear term, or zeros
 
     def probabilities(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the predicted probabilities, of the shape of ``targets``."""
+        """Return the predicted probabilities, in the shape of ``targets``."""
         margins = self.rows @ W
         np.divide(margins, self.weights[:, None], out=margins, where=self.weights[:, None] > 0)
         return expit(margins) if margins.shape[1] == 1 else softmax(margins, axis=1)
@@ -59,7 +47,7 @@ class LogisticLoss:
         return self.rows.T @ residuals + self.ridge * W + self.tilt
 
     def hessian_product(self, V: NDArray, probabilities: NDArray) -> NDArray[np.float64]:
-        """Return the product of V and the Hessian at the point that gives ``probabilities``."""
+        """Return the Hessian times V, at the point with these ``probabilities``."""
         change = self.rows @ V
         if change.shape[1] == 1:
             change *= probabilities * (1.0 - probabilities)
@@ -77,19 +65,14 @@ def minimize(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     the norm of the gradient decreases, which it does for a small enough step because the loss is
     strictly convex. Function values are never compared, because they lose half the digits of a
     gradient.
-
-    Raises
-    ------
-    RuntimeError
-        If the tolerance cannot be reached, because it is below the rounding error.
     """
-    # The number of records may choose the threads: they change the rounding, which moves the result
-    # within the tolerance, and the sensitivity counts two tolerances.
-    with one_blas_thread() if loss.rows.size < _MANY else nullcontext():
-        return _minimum(loss, tolerance)
+    # The private number of records may choose the number of threads. Threads change the rounding,
+    # which moves the result within the tolerance, and the sensitivity counts two tolerances.
+    with one_blas_thread() if loss.rows.size < _MIN_THREADED_SIZE else nullcontext():
+        return _newton_minimum(loss, tolerance)
 
 
-def _minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
+def _newton_minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
     W = np.zeros_like(loss.tilt)
     inverse = _preconditioner(loss)
     probabilities = loss.probabilities(W)
@@ -98,7 +81,7 @@ def _minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
         norm = np.linalg.norm(gradient)
         if norm <= tolerance:
             return W
-        step = _solve(loss, probabilities, gradient, inverse)
+        step = _solve_newton_step(loss, probabilities, gradient, inverse)
         size = 1.0
         while size > 1e-10:
             trial = W - size * step
@@ -117,22 +100,24 @@ def _minimum(loss: LogisticLoss, tolerance: float) -> NDArray[Any]:
 
 
 def _preconditioner(loss: LogisticLoss) -> NDArray[Any]:
-    """Inverse of the constant matrix that bounds every Hessian (Boehning 1992)."""
+    """Return the inverse of the constant matrix that bounds every Hessian (Boehning 1992)."""
+    # Boehning 1992: a Hessian is at most 1/4 (two classes) or 1/2 times the rows' second moments
     curvature = 0.25 if loss.tilt.shape[1] == 1 else 0.5
     bound = curvature * (loss.rows.T @ loss.rows)
     bound[np.diag_indices_from(bound)] += loss.ridge
     return np.linalg.inv(bound)
 
 
-def _solve(loss: LogisticLoss, probabilities, gradient, inverse) -> NDArray[Any]:
-    """Solve Hessian @ step = gradient, more exactly for smaller gradients."""
+def _solve_newton_step(loss: LogisticLoss, probabilities, gradient, inverse) -> NDArray[Any]:
+    """Solve Hessian @ step = gradient by preconditioned conjugate gradients."""
     step = np.zeros_like(gradient)
     residual = gradient.copy()
     scaled = inverse @ residual
     direction = scaled
     energy = np.vdot(residual, scaled)
     start = np.linalg.norm(gradient)
-    # The number of records chooses the path to the minimum, not the tolerance at its end.
+    # Smaller gradients are solved more exactly. The private number of records affects only the path
+    # to the minimum, not the tolerance at its end.
     enough = start * min(0.1, math.sqrt(start / len(loss.rows)))
     for _ in range(_CG_STEPS):
         image = loss.hessian_product(direction, probabilities)

@@ -1,4 +1,7 @@
-"""The functional mechanism: perturb the loss function itself, once, and minimise the result."""
+"""Linear and logistic regression by the functional mechanism (Zhang et al. 2012).
+
+The polynomials and their sensitivity are in ``polynomial.py``.
+"""
 
 from __future__ import annotations
 
@@ -9,57 +12,50 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..public_facts import public_classes, public_target_bounds
 from ._base import PrivateLinearClassifier, PrivateLinearRegressor
-from ._functional import FunctionalMechanism, checked_alphas
+from ._functional import FunctionalMechanism, check_alphas
 from .polynomial import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = ["FunctionalMechanismClassifier", "FunctionalMechanismRegressor"]
 
 
+@fill_docs
 class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
-    """Linear regression by the functional mechanism.
+    """Linear regression by the functional mechanism (Zhang et al. 2012).
 
     The squared loss summed over all records is a polynomial of the weights. Its coefficients are
-    released with noise, once, and everything else is computed from them.
+    released once, with noise; everything else is computed from them.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise), the noise is
         several times smaller; the advantage grows with the number of features.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped. Tighter bounds mean less noise.
+    %(bounds)s
+        Tighter bounds mean less noise.
     target_bounds : tuple (lower, upper), default=None
-        Public bounds of the target. If nothing can be learned, their middle is predicted; if no
-        more than the mean can be, the mean.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
-        For one-hot features given bounds (-1, 1), the root of the number of categorical columns
-        plus that of numeric ones is a better choice.
+        Public bounds of the target. If noise hides everything, predictions are their middle; if
+        noise hides everything but the mean, predictions are the mean.
+    %(radius)s
+        For one-hot features with bounds (-1, 1), a better choice is the root of the number of
+        categorical plus numeric columns before encoding.
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. "replace_one" needs more noise.
     alpha : float, default=1.0
-        Regularisation, relative to the strength that matches the noise, which does not depend on
-        the data.
+        Regularisation. 1 is the strength that matches the noise, which does not depend on data.
     objective : PolynomialObjective, default=None
-        A loss other than the squared loss. It gets the targets clipped to ``target_bounds`` but not
-        scaled, and ``predict`` returns the margin.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Loss to use instead of the squared loss. It gets targets clipped to ``target_bounds`` but
+        not scaled, and ``predict`` returns the margin.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
@@ -69,35 +65,26 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         The constant.
     polynomial_ : NoisyPolynomial
         The released polynomial.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
+    %(bounds_)s
+    %(guarantee_attributes)s
     target_bounds_ : tuple of float
-        Bounds that predictions are clipped to.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+        Bounds to which predictions are clipped.
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** The fitted attributes are (``epsilon``, ``delta``)-differentially private with
-    one record as the unit, or one group: each of the m records of a group counts 1 / m, so that
-    they add a mean of what single records add, which no norm exceeds. Records are clipped to the
-    bounds, weighted into a ball, and rounded to a grid on which sums are exact; the noise is exact
-    on a grid as well, so that the guarantee holds in floating point. Sensitivities (see
-    :meth:`PolynomialObjective.sensitivity`) are at most half of the published 2 (d + 1)**2: the
-    constant term is never released, the radius bounds all features together, and no record is
-    counted twice under "add_remove".
+    one record as the unit, or one group. Each of the m records of a group counts 1 / m. A group
+    thus contributes a mean of single records' contributions, whose norm is no larger than theirs.
+    Records are clipped to the bounds, scaled into a ball, and rounded to a grid on which sums are
+    exact. The noise is exact on a grid as well, so the guarantee holds in floating point.
+    Sensitivities (see :meth:`PolynomialObjective.sensitivity`) are at most half of the published
+    2 (d + 1)**2, for three reasons: the constant term is never released, the radius bounds all
+    features jointly, and no record is counted twice under "add_remove".
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
-    reported, since that would reveal the record's presence. NaN targets are refused. A feature of
-    equal bounds gets weight 0. One row is enough to fit (noise).
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped. Neither is
+    reported, since a report would reveal the record's presence. NaN targets are refused. A feature
+    with equal bounds gets weight 0. One row is enough to fit, though the result is noise.
 
     References
     ----------
@@ -118,8 +105,8 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     1.00-DP, add-remove, exact noise, proved
     """
 
-    # Beside features of norm 1: where records are few, the mean, which the constant finds, is worth
-    # more than any feature.
+    # Relative to features of norm 1. With few records the mean, which the constant column finds,
+    # is worth more than any feature.
     _constant_share = 0.7
 
     _parameter_constraints: dict = {
@@ -165,14 +152,11 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        FunctionalMechanismRegressor
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -181,21 +165,22 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
             if self.objective is None:
-                self._release(fit, X, self._scaled_target(y), squared_objective(), who)
+                self._release(fit, X, self._scale_target(y), squared_objective(), who)
             else:
                 self.objective.check_records_apart(*self.target_bounds_)
                 fit.assume(self.objective.assumption)
                 self._release(fit, X, np.clip(y, *self.target_bounds_), self.objective, who)
                 self.target_bounds_ = (-math.inf, math.inf)
-            self.coef_, self.intercept_ = self._solution(self._minimisers([self.alpha])[0])
+            # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
+            self.coef_, self.intercept_ = self._solution(self._minimizers([self.alpha])[0])
         return self
 
-    def _minimisers(self, alphas: ArrayLike) -> NDArray[np.float64]:
-        """Return the weights of the rows for each strength of regularisation."""
+    def _minimizers(self, alphas: ArrayLike) -> NDArray[np.float64]:
+        """Return the minimiser of the noisy polynomial for each regularisation strength."""
         return self.polynomial_.minimize(alphas, constant=self._ball_.intercept > 0)
 
     def _solution(self, solution: NDArray) -> tuple[NDArray, float]:
@@ -207,54 +192,48 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:
         """Return the coefficients for other values of ``alpha``, at no privacy cost.
 
-        Choosing among them by their score on *private* records costs privacy: use public ones, or
-        account for the choice.
+        A choice among them by their score on *private* records costs privacy. Use public records,
+        or account for the choice.
 
         Parameters
         ----------
         alphas : array-like of shape (n_alphas,)
-            At least 0.
+            Regularisation strengths, at least 0.
 
         Returns
         -------
         coefs : ndarray of shape (n_alphas, n_features)
-            Of each alpha.
+            ``coef_`` for each alpha.
         intercepts : ndarray of shape (n_alphas,)
-            Of each alpha.
+            ``intercept_`` for each alpha.
         """
         check_is_fitted(self, "polynomial_")
-        solutions = [self._solution(s) for s in self._minimisers(checked_alphas(alphas))]
+        solutions = [self._solution(s) for s in self._minimizers(check_alphas(alphas))]
         coefs, intercepts = zip(*solutions, strict=True)
         return np.array(coefs), np.array(intercepts)
 
 
+@fill_docs
 class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier):
     """Logistic regression, binary or multinomial, by the functional mechanism.
 
-    The logistic loss is replaced by its expansion around 0, a polynomial of the weights. The
-    polynomial summed over all records is released with noise, once, and everything else is
-    computed from it. It has a coefficient for each pair of columns: with more than a few dozen
+    The logistic loss is replaced by its Taylor expansion around 0, a polynomial of the weights.
+    The polynomial summed over all records is released once, with noise; everything else is
+    computed from it. It has a coefficient for each pair of columns. With more than a few dozen
     columns, pass a ``delta`` or use :class:`ObjectivePerturbationClassifier`.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy (Laplace noise). Above 0 (Gaussian noise), the noise is
         several times smaller; the advantage grows with the number of features.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped. Tighter bounds mean less noise.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
-        For one-hot features given bounds (-1, 1), the root of the number of categorical columns
-        plus that of numeric ones is a better choice.
+    %(classes)s
+    %(bounds)s
+        Tighter bounds mean less noise.
+    %(radius)s
+        For one-hot features with bounds (-1, 1), a better choice is the root of the number of
+        categorical plus numeric columns before encoding.
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
@@ -263,49 +242,36 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         Order of the released expansion: 2 includes the whole matrix of second moments, 1 only its
         diagonal. 1 has less noise but treats features as uncorrelated.
     alpha : float, default=1.0
-        Regularisation, relative to the strength that matches the noise, which does not depend on
-        the data.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Regularisation. 1 is the strength that matches the noise, which does not depend on data.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
     polynomial_ : NoisyPolynomial
         The released polynomial.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(bounds_)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
-    **Guarantees.** As for :class:`FunctionalMechanismRegressor`.
+    **Guarantees.** Those of :class:`FunctionalMechanismRegressor`.
 
     **Approximation.** With t the margin, log(1 + exp(t)) is replaced by log 2 + t/2 + t**2/8. The
-    error per record is below t**4/192: 0.005 at abs(t) = 1, 0.08 at 2, but 1.2 at 4. There is no
-    order 3, because its term is 0, nor order 4: with -t**4/192 the loss has no minimum. The
-    expansion never underestimates a loss, so confident probabilities are estimated too near 1/2,
-    while the decision boundary changes little.
+    error per record is below t**4/192: 0.005 at abs(t) = 1, 0.08 at 2, but 1.2 at 4. Order 3 is
+    not offered because its term is 0, order 4 because with -t**4/192 the loss has no minimum. The
+    expansion never underestimates a loss. Confident probabilities are therefore estimated too near
+    1/2, while the decision boundary changes little.
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
-    reported, since that would reveal the record's presence. A class without records is
-    learned as rare. A feature of equal bounds gets weight 0.
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped. Neither is
+    reported, since a report would reveal the record's presence. A class without records is
+    learned as rare. A feature with equal bounds gets weight 0.
 
     References
     ----------
@@ -368,14 +334,11 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
             Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        FunctionalMechanismClassifier
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -384,11 +347,12 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)
             objective = multinomial_objective(len(self.classes_), int(self.order))
             self._release(fit, X, labels, objective, who)
+            # Zhang et al. 2012, Algorithm 1, line 6: the model is a minimiser of the noisy loss
             solution = self.polynomial_.minimize([self.alpha])[0]
             self.coef_, self.intercept_ = self._ball_.coefficients(solution)
         return self
@@ -396,22 +360,22 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     def regularization_path(self, alphas: ArrayLike) -> tuple[NDArray, NDArray]:
         """Return the coefficients for other values of ``alpha``, at no privacy cost.
 
-        Choosing among them by their score on *private* records costs privacy: use public ones, or
-        account for the choice.
+        A choice among them by their score on *private* records costs privacy. Use public records,
+        or account for the choice.
 
         Parameters
         ----------
         alphas : array-like of shape (n_alphas,)
-            At least 0.
+            Regularisation strengths, at least 0.
 
         Returns
         -------
         coefs : ndarray of shape (n_alphas, n_outputs, n_features)
-            Of each alpha.
+            ``coef_`` for each alpha.
         intercepts : ndarray of shape (n_alphas, n_outputs)
-            Of each alpha.
+            ``intercept_`` for each alpha.
         """
         check_is_fitted(self, "polynomial_")
-        solutions = self.polynomial_.minimize(checked_alphas(alphas))
+        solutions = self.polynomial_.minimize(check_alphas(alphas))
         coefs, intercepts = zip(*map(self._ball_.coefficients, solutions), strict=True)
         return np.array(coefs), np.array(intercepts)

@@ -1,4 +1,4 @@
-"""Logistic regression with noise in its objective or on its minimiser."""
+"""Logistic regression by objective or output perturbation (Chaudhuri et al. 2011)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._groups import Groups, check_order
 from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
@@ -23,10 +24,13 @@ __all__ = [
     "OutputPerturbationClassifier",
 ]
 
-_LAST_STEP = 0.01  # share of epsilon and delta for noise that hides the optimiser's error
+_SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the solver's error
 
 
+@fill_docs
 class _PerturbedClassifier(PrivateLinearClassifier):
+    """Base of logistic regressions whose one release is the minimiser of a perturbed problem."""
+
     _parameter_constraints: dict = {
         **PrivateLinearClassifier._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
@@ -68,14 +72,11 @@ class _PerturbedClassifier(PrivateLinearClassifier):
             Private records.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        object
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -84,13 +85,13 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.classes_, labels = public_classes(fit, y, self.classes)
-            ball = self._ball(fit, X)
+            ball = self._unit_ball(fit, X)
             k = len(self.classes_)
-            with self._charged(fit, self._event(), who, self._arithmetic()):
-                rows, weights = ball.transform(X, self._shares(who))
+            with self._charge_release(fit, self._event(), who, self._arithmetic()):
+                rows, weights = ball.transform(X, self._record_shares(who))
                 targets = labels[:, None] == (np.array([1]) if k == 2 else np.arange(k))
                 solution = self._solve(
                     rows, targets.astype(np.float64), weights, SecureRandom(self.noise_seed)
@@ -108,15 +109,15 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """Return the arithmetic of the noise."""
 
     @abstractmethod
-    def _shares(self, who: Groups) -> NDArray[np.float64]:
-        """Return what each record counts for; those of a group add up to 1 at most."""
+    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
+        """Return the weight of each record; the weights of a group add up to at most 1."""
 
     @abstractmethod
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
-        """Release the weights of the rows, (size, n_outputs)."""
+        """Return the released weights, of shape (size, n_outputs)."""
 
 
-def _additive(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
+def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
     """Return the mechanism for a vector of ``size`` numbers and an L2 sensitivity."""
     if delta == 0:
         multiplier = 0.0 if math.isinf(epsilon) else 1.0 / epsilon
@@ -125,74 +126,55 @@ def _additive(epsilon: float, delta: float, l2: float, size: int) -> Laplace | G
     return Gaussian(multiplier, l2)
 
 
+@fill_docs
 class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
-    A random linear term is added to the regularised loss, and the sum is minimised. It has little
-    effect in directions that many records determine, so of the linear classifiers this one is the
-    most accurate for a given epsilon.
+    A random linear term is added to the regularised loss, and the sum is minimised (Chaudhuri et
+    al. 2011). The term has little effect in directions that many records determine, so this is the
+    most accurate of the linear classifiers for a given epsilon.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy, above 0 for Gaussian noise.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(classes)s
+    %(bounds)s
+    %(radius)s
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius and the regularisation.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. It is never below what the guarantee needs.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(bounds_)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. Of each group one record takes part, drawn by secure chance: the proof needs all
-    gradients that a unit may add to lie along one direction, and those of several records do not.
-    The proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about the
-    exact minimiser. The computed one has a gradient of norm at most 1e-6, so it is within 1e-6 /
-    ridge of the exact one, and noise for twice that distance is added, at 1% of epsilon and delta.
-    "replace_one" is a removal and an addition: each gets half of epsilon. The noise in the
-    objective consists of floating-point numbers: it is not hardened against an adversary who reads
-    the lowest bits.
+    one group. One record of each group takes part, drawn by a secure generator: the proof needs all
+    gradients that a unit may add to lie along one direction, and the gradients of several records
+    do not. The proof, in :class:`~skprivacy.linear_model.objective.ObjectivePerturbation`, is about
+    the exact minimiser. The computed minimiser has a gradient of norm at most 1e-6, so it is within
+    1e-6 / ridge of the exact one. Noise for twice that distance is added, at 1% of epsilon and
+    delta. "replace_one" is a removal and an addition, and each gets half of epsilon. The noise in
+    the objective consists of floating-point numbers and is not hardened against an adversary who
+    reads the lowest bits.
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. A class without records is learned as rare. If the minimum cannot be reached within
     the tolerance, which rounding permits for up to some 10**9 records, RuntimeError is raised.
 
@@ -219,99 +201,86 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     def _arithmetic(self) -> str:
         return ObjectivePerturbation.arithmetic
 
-    def _target(self) -> tuple[float, float]:
-        """Return the epsilon and delta under add/remove that give those of ``relation``."""
+    def _add_remove_target(self) -> tuple[float, float]:
+        """Return the epsilon and delta to spend under add/remove for the stated guarantee."""
         epsilon, delta = float(self.epsilon), float(self.delta)
         if self.relation != "replace_one" or math.isinf(epsilon):
             return epsilon, delta
         return epsilon / 2.0, delta / (1.0 + math.exp(epsilon / 2.0))
 
-    def _shares(self, who: Groups) -> NDArray[np.float64]:
+    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
         shares = np.zeros(len(who.codes))
         shares[who.at_most(1, SecureRandom(self.noise_seed))] = 1.0
         return shares
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
-        epsilon, delta = self._target()
+        epsilon, delta = self._add_remove_target()
         mechanism = ObjectivePerturbation(
-            (1.0 - _LAST_STEP) * epsilon,
-            (1.0 - _LAST_STEP) * delta,
+            (1.0 - _SOLVER_NOISE_SHARE) * epsilon,
+            (1.0 - _SOLVER_NOISE_SHARE) * delta,
             len(self.classes_),
             float(self.alpha),
         )
         solution = mechanism.release((rows, targets, weights), random)
         distance = 2.0 * TOLERANCE / mechanism.ridge(rows.shape[1])
-        last = _additive(_LAST_STEP * epsilon, _LAST_STEP * delta, distance, solution.size)
+        last = _additive_mechanism(
+            _SOLVER_NOISE_SHARE * epsilon,
+            _SOLVER_NOISE_SHARE * delta,
+            distance,
+            solution.size,
+        )
         return last.release(solution, random)
 
 
+@fill_docs
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 
-    This is the simplest of the private classifiers, and the one that needs the most records: the
-    noise is as large in directions that the data determines well as in the others.
+    This is the simplest of the private classifiers (Chaudhuri et al. 2011), and the one that needs
+    the most records: the noise is as large in directions that the data determines well as in all
+    others.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=0.0
         0 for pure differential privacy (Laplace noise), above 0 for Gaussian noise.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur, from public knowledge.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(classes)s
+    %(bounds)s
+    %(radius)s
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius and the regularisation.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. "replace_one" costs about twice the epsilon.
     alpha : float, default=1.0
         Strength of the ridge, in units of the noise. Must be above 0.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+    %(classes_)s
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights of the features.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The constants.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(bounds_)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon``-differential privacy; with a ``delta``, all that Gaussian noise
-    guarantees which has the least size for (``epsilon``, ``delta``), so that several fits add up as
-    such noise does. The unit is one record, or one group. The loss of a record of norm 1 has
-    Lipschitz constant 1 (sqrt(2) for three or more classes), and the ridge makes the objective
-    strongly convex: adding a record moves the minimiser by at most Lipschitz / ridge, replacing one
-    by twice that. The loss of each of the m records of a group counts 1 / m: their sum is a mean of
-    losses, convex and of the same Lipschitz constant, and that is all that the proof asks of what
-    is added. The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is exact on a
-    grid; rounding inside the minimisation (about 1e-12) is within that tolerance.
+    **Guarantees.** Pure ``epsilon``-differential privacy. With a ``delta``, the release is a
+    Gaussian mechanism with the least noise for (``epsilon``, ``delta``), and several fits compose
+    as Gaussian mechanisms do. The unit is one record, or one group. The loss of a record of norm 1
+    has Lipschitz constant 1 (sqrt(2) for three or more classes), and the ridge makes the objective
+    strongly convex. So adding a record moves the minimiser by at most Lipschitz / ridge, replacing
+    one by twice that. The loss of each of the m records of a group counts 1 / m. Their sum is a
+    mean of losses, which is convex and has the same Lipschitz constant; the proof needs no more.
+    The gradient is reduced below 1e-6, which adds 2e-6 / ridge. The noise is exact on a grid;
+    rounding inside the minimisation (about 1e-12) is within that tolerance.
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. A class without records is learned as rare.
 
     References
@@ -337,28 +306,30 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     }
 
     def _event(self) -> Event:
-        return self._noise_for(1.0, 1).event if self.delta else super()._event()
+        return self._output_mechanism(1.0, 1).event if self.delta else super()._event()
 
     def _arithmetic(self) -> str:
-        return self._noise_for(1.0, 1).arithmetic
+        return self._output_mechanism(1.0, 1).arithmetic
 
-    def _noise_for(self, l2: float, size: int) -> Laplace | Gaussian:
-        return _additive(float(self.epsilon), float(self.delta), l2, size)
+    def _output_mechanism(self, l2: float, size: int) -> Laplace | Gaussian:
+        return _additive_mechanism(float(self.epsilon), float(self.delta), l2, size)
 
-    def _shares(self, who: Groups) -> NDArray[np.float64]:
+    def _record_shares(self, who: Groups) -> NDArray[np.float64]:
         return who.exact_shares()
 
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
         size = rows.shape[1] * targets.shape[1]
         lipschitz = 1.0 if targets.shape[1] == 1 else math.sqrt(2.0)
-        # What the gradient of the sum changes by: a record is one, one for another are two.
+        # Change of the gradient between neighbours: one record's, or two if one is replaced.
         changed = lipschitz * (2.0 if self.relation == "replace_one" else 1.0)
-        noise = self._noise_for(changed, size).std
+        noise = self._output_mechanism(changed, size).std
         # The noise of a weight is noise / ridge; this ridge makes it about 1 / 4 in the unit ball.
         ridge = float(self.alpha) * max(4.0 * noise, 1e-3)
+        # Chaudhuri et al. 2011, output perturbation: the minimiser moves by Lipschitz / ridge
         sensitivity = (changed + 2.0 * TOLERANCE) / ridge
-        mechanism = self._noise_for(sensitivity, size)
+        mechanism = self._output_mechanism(sensitivity, size)
         problem = LogisticLoss(
             rows, targets, weights, ridge, np.zeros((rows.shape[1], targets.shape[1]))
         )
+        # Chaudhuri et al. 2011, output perturbation: minimise, then add noise
         return mechanism.release(minimize(problem, TOLERANCE), random)

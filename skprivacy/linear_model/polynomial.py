@@ -1,4 +1,4 @@
-"""Loss functions that are polynomials of the margin, and their private release."""
+"""Polynomial loss functions and their private release (Zhang et al. 2012, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..mechanisms.bounds import exact_product, quantize
 
 __all__ = ["NoisyPolynomial", "PolynomialObjective", "multinomial_objective", "squared_objective"]
 
-_INWARDS = 1.0 - 2.0**-40
+_INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm
 # Tuned on public tables for epsilons from 0.0001 to 10; they do not depend on private data.
 _RIDGE = 0.6
 _STEIN = 0.5
@@ -23,27 +23,28 @@ _EVIDENCE = 2.0
 _DOUBT = 0.5
 _DOUBT_AROUND = 0.35
 _DOUBT_CONSTANT = 1.5
-# Number of public targets that a slope is tried on, and the relative tolerance for equal slopes: a
-# function that mixes records differs by far more, rounding by less.
-_TRIED, _AGREE = 100, 2.0**-40
+# Number of public targets on which a slope is tried, and the relative tolerance for equal slopes:
+# rounding differs by less, a function that mixes records by far more.
+_N_TRIAL_TARGETS, _SLOPE_TOLERANCE = 100, 2.0**-40
 
 
 @dataclass(frozen=True)
 class PolynomialObjective:
-    """A loss of one record: ``sum_k slope_k(y) * t_k + curvature * t_k**2``, ``t_k = x @ w_k``.
+    """Quadratic loss of a record for the functional mechanism.
 
-    The functional mechanism works for every loss of this form. Many convex losses have a good
-    approximation of this form: expand them around t = 0, or fit a parabola over the range of t.
+    The loss is ``sum_k slope_k(y) * t_k + curvature * t_k**2`` with margins ``t_k = x @ w_k``. Many
+    convex losses have a good approximation of this form: expand them around t = 0, or fit a
+    parabola over the range of t.
 
     Parameters
     ----------
     slope : callable
         Maps targets of shape (n_samples,) to slopes of shape (n_samples, n_outputs). It must
-        treat each record by itself, and must not contain information about private records.
+        treat each record separately, and must not contain information about private records.
     curvature : float
-        The coefficient of the square, above 0.
+        Coefficient of the square, above 0.
     slope_l1, slope_l2 : float
-        Bounds on the L1 and L2 norm of one record's slopes. They are enforced by clipping.
+        Bounds on the L1 and L2 norm of one record's slopes, enforced by clipping.
     order : {1, 2}, default=2
         2 releases the whole matrix of second moments. 1 releases only its diagonal, and replaces
         ``(x @ w)**2`` by ``sum_i (x_i w_i)**2``: less noise, but features are treated as
@@ -80,11 +81,11 @@ class PolynomialObjective:
 
     @property
     def assumption(self) -> str:
-        """Assumption of the guarantee of a release with a user-defined objective."""
+        """Assumption of a guarantee that rests on a user-defined objective."""
         return "the objective treats each record by itself (tried on random numbers)"
 
     def check_records_apart(self, lower: float = -1.0, upper: float = 1.0) -> None:
-        """Try ``slope`` on random public targets, jointly and one by one.
+        """Check on random public targets that ``slope`` treats each record separately.
 
         Parameters
         ----------
@@ -94,30 +95,34 @@ class PolynomialObjective:
         Raises
         ------
         ValueError
-            If a target gets a different slope together with others than alone, or after others
-            were processed, or if the result does not have one row for each target.
+            If the slope of a target depends on the other targets or on earlier calls, or if the
+            result does not have one row for each target.
 
         Notes
         -----
-        **Edge cases.** A function that mixes records only for other numbers, or for more than two
-        hundred of them, is not detected, hence :attr:`assumption`.
+        **Edge cases.** A function that mixes records only for other targets, or for more than two
+        hundred of them, is not detected. Hence :attr:`assumption`.
         """
-        random = np.random.default_rng(0).uniform(lower, upper, _TRIED)
+        random = np.random.default_rng(0).uniform(lower, upper, _N_TRIAL_TARGETS)
         ends = np.array([lower, upper, (lower + upper) / 2])
-        # Include whole numbers, many of them twice, for slopes of labels and of counts.
+        # Whole numbers, many of them twice, for slopes of labels and of counts.
         targets = np.concatenate([random, ends, np.clip(np.round(random), lower, upper)])
         for together in (targets, targets[::-1]):
             slopes = self._slopes(together)
             for i, target in enumerate(together):
                 alone = self._slopes(together[i : i + 1])[0]
                 if alone.shape != slopes[i].shape or not np.allclose(
-                    alone, slopes[i], _AGREE, _AGREE * self.slope_l2, equal_nan=True
+                    alone,
+                    slopes[i],
+                    _SLOPE_TOLERANCE,
+                    _SLOPE_TOLERANCE * self.slope_l2,
+                    equal_nan=True,
                 ):
                     raise ValueError(
-                        f"objective.slope returns the slope {slopes[i]} for a target of "
-                        f"{target:.6g} among {len(together)} targets, but {alone} when it is "
-                        "alone: one record would change the contributions of others, and the "
-                        "guarantee would be false. Compute each slope only from its own target."
+                        f"objective.slope returns {slopes[i]} for a target of {target:.6g} among "
+                        f"{len(together)} targets, but {alone} for this target alone: one record "
+                        "would change the contributions of others, and the guarantee would be "
+                        "false. Compute each slope only from its own target."
                     )
 
     def sensitivity(self, size: int, l1_radius: float, relation: str, pure: bool) -> float:
@@ -132,30 +137,31 @@ class PolynomialObjective:
         relation : {"add_remove", "zero_out", "replace_one"}
             The neighbouring relation.
         pure : bool
-            L1 sensitivity for pure differential privacy, otherwise L2.
+            Whether to return the L1 sensitivity, for pure differential privacy, instead of L2.
 
         Returns
         -------
         float
-            In L1 if ``pure``, else in L2.
+            The sensitivity, in L1 if ``pure``, else in L2.
 
         Notes
         -----
         Slopes are scaled to norm 1 and multiplied by a power of two a. For order 2:
 
-        - L1, one record: the linear part is at most a r, the upper triangle of x x' is
-          (``||x||_1**2 + ||x||_2**2) / 2 <= (r**2 + 1) / 2``. Both are attained together.
-        - L1, two records: 2 a r and, for M = x x' - z z', the sum over the triangle is the
-          maximum over sign matrices S of <S, M> / 2, with the diagonal of S counted twice. That
-          is at most the spread of the eigenvalues of S, at most sqrt(2) times its Frobenius norm
-          (Mirsky 1956): sqrt((p**2 + 3 p) / 2), about 0.71 times twice that of one record.
+        - L1, one record: the linear part is at most a r, and the upper triangle of x x' is
+          (``||x||_1**2 + ||x||_2**2) / 2 <= (r**2 + 1) / 2``. Both bounds are attained jointly.
+        - L1, two records: the linear part is at most 2 a r. For M = x x' - z z', the sum over the
+          triangle is the maximum over sign matrices S of <S, M> / 2, with the diagonal of S
+          counted twice. It is at most the spread of the eigenvalues of S, which is at most sqrt(2)
+          times its Frobenius norm (Mirsky 1956): sqrt((p**2 + 3 p) / 2), about 0.71 times twice
+          the bound for one record.
         - L2, one record: the whole matrix has Frobenius norm ``||x||**2 <= 1``.
         - L2, two records: ``||x x' - z z'||_F**2 = |x|^4 + |z|^4 - 2 (x z)^2 <= 2``.
 
         For order 1 the diagonal has ``sum x_i**2 <= 1`` in L1, hence in L2; two records with
         disjoint support differ by 2 in L1 and by sqrt(2) in L2.
         """
-        # Algorithm 1 [Zhang et al. 2012], line 1: the sensitivity Delta
+        # Zhang et al. 2012, Algorithm 1, line 1: the sensitivity Delta
         a, r, p = self._balance(pure), l1_radius, size
         if relation == "replace_one":
             if not pure:
@@ -169,8 +175,8 @@ class PolynomialObjective:
     def _balance(self, pure: bool) -> float:
         """Return the power of two nearest to the slope bound over twice the curvature.
 
-        That is the scale of a solution. It balances the noise between the linear and the quadratic
-        part, and does better on public tables than the published coefficients, which are twice it.
+        This is the scale of a solution, so it balances the noise of the linear and the quadratic
+        part. On public tables it is more accurate than the published weighting, which is twice it.
         """
         bound = self.slope_l1 if pure else self.slope_l2
         return 2.0 ** round(math.log2(bound / (2.0 * self.curvature)))
@@ -188,29 +194,29 @@ class PolynomialObjective:
         Parameters
         ----------
         rows : ndarray of shape (n_samples, size)
-            In the unit ball and on the grid, as returned by :class:`UnitBall`.
+            Records in the unit ball and on the grid, as returned by :class:`UnitBall`.
         weights : ndarray of shape (n_samples,)
-            The weights by which the rows are multiplied.
+            Weights that the rows were multiplied by.
         target : ndarray of shape (n_samples,)
-            Labels or numbers, as ``slope`` takes them.
+            Labels or numbers, in the form that ``slope`` takes.
         mechanism : Laplace or Gaussian
-            With the sensitivity from :meth:`sensitivity`.
+            Noise with the sensitivity from :meth:`sensitivity`.
         random : SecureRandom
-            The source of all noise.
+            Source of all noise.
 
         Returns
         -------
         NoisyPolynomial
-            Which can be minimised as often as is wanted.
+            The released polynomial.
         """
         pure = isinstance(mechanism, Laplace)
         a, p = self._balance(pure), rows.shape[1]
         slopes = self._bounded_slopes(target, pure)
         slopes *= weights[:, None]
-        # Algorithm 1, lines 2 to 4: the coefficients of degree 1 and 2, with noise
+        # Zhang et al. 2012, Algorithm 1, lines 2 to 4: coefficients of degree 1 and 2, with noise
         linear = exact_product(rows, quantize(slopes))
         quadratic = exact_product(rows, rows)
-        entries = self._entries(p, pure)
+        entries = self._released_entries(p, pure)
         value = np.concatenate([a * linear.ravel(), quadratic[entries]])
         noisy = mechanism.release(value, random)
         quadratic = np.zeros_like(quadratic)
@@ -219,7 +225,8 @@ class PolynomialObjective:
         halved = self.order == 2 and not pure
         std = mechanism.std / math.sqrt(2.0) if halved else mechanism.std
         bound = self.slope_l1 if pure else self.slope_l2
-        return NoisyPolynomial(  # Algorithm 1, line 5: the noisy objective
+        # Zhang et al. 2012, Algorithm 1, line 5: the noisy objective
+        return NoisyPolynomial(
             linear=noisy[: linear.size].reshape(linear.shape) / a,
             quadratic=quadratic,
             linear_std=mechanism.std / a,
@@ -230,11 +237,11 @@ class PolynomialObjective:
             unit=bound / (2.0 * self.curvature),
         )
 
-    def _entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
+    def _released_entries(self, p: int, pure: bool) -> tuple[NDArray, ...]:
         """Return the indices of the released entries of the quadratic part.
 
-        Gaussian noise is added to both triangles, whose mean then has half the variance: the
-        Frobenius norm of the whole matrix is the tightest bound for one record.
+        Gaussian noise is added to both triangles, because the Frobenius norm of the whole matrix
+        is the tightest bound for one record. The mean of both triangles has half the variance.
         """
         if self.order == 1:
             return np.diag_indices(p)
@@ -252,7 +259,7 @@ class PolynomialObjective:
         return slopes
 
     def _bounded_slopes(self, target: NDArray, pure: bool) -> NDArray[np.float64]:
-        """Return slopes divided by their bound, and clipped so that the bound always holds."""
+        """Return slopes divided by their bound and clipped to norm 1."""
         slopes = self._slopes(target)
         slopes /= self.slope_l1 if pure else self.slope_l2
         norms = np.linalg.norm(slopes, ord=1 if pure else 2, axis=1)
@@ -262,108 +269,85 @@ class PolynomialObjective:
 
 @dataclass(frozen=True)
 class NoisyPolynomial:
-    """A released polynomial. Anything computed from it is post-processing and costs nothing.
+    """Released polynomial; anything computed from it is post-processing and costs nothing."""
 
-    Attributes
-    ----------
-    linear : ndarray of shape (size, n_outputs)
-        Sums of slope times row, slopes scaled to norm 1.
-    quadratic : ndarray of shape (size, size)
-        Sum of the rows' outer products.
-    linear_std, quadratic_std : float
-        Standard deviation of the noise of each entry.
-    quadratic_norm : float
-        Typical spectral norm of the noise of ``quadratic``.
-    trace_std : float
-        Standard deviation of the noise of the trace of ``quadratic``.
-    unit : float
-        Factor of the solutions: slope bound over twice the curvature.
-    """
-
-    linear: NDArray[np.float64]
-    quadratic: NDArray[np.float64]
-    linear_std: float
+    linear: NDArray[np.float64]  # (size, n_outputs): sums of slope times row, slopes of norm 1
+    quadratic: NDArray[np.float64]  # (size, size): sum of the rows' outer products
+    linear_std: float  # of the noise of each entry
     quadratic_std: float
-    quadratic_norm: float
-    trace_std: float
-    unit: float
+    quadratic_norm: float  # typical spectral norm of the noise of ``quadratic``
+    trace_std: float  # of the noise of the trace of ``quadratic``
+    unit: float  # factor of the solutions: slope bound over twice the curvature
 
     def minimize(self, alphas: ArrayLike, constant: bool = False) -> NDArray[np.float64]:
         """Return the minimisers for several strengths of regularisation.
 
-        Parameters
-        ----------
-        alphas : array-like of shape (n_alphas,)
-            1 is matched to the noise, 0 means no regularisation.
-        constant : bool, default=False
-            Whether the last column of the rows is the constant one.
+        1 matches ``alpha`` to the noise, 0 means no regularisation. ``constant`` says that the last
+        column is the constant one. It is solved for separately, as in an ordinary ridge regression,
+        whose penalty spares the intercept. Where noise dominates the features, the prediction is
+        then the mean, not the public midpoint. The constant shrinks towards 0, the midpoint, only
+        where noise is about as large as the count of records.
 
-        Returns
-        -------
-        solutions : ndarray of shape (n_alphas, size, n_outputs)
-
-        Notes
-        -----
-        A ``constant`` is solved for by itself, and the rest around it, as in an ordinary ridge
-        regression, whose penalty spares the intercept: where noise dominates the features, the
-        mean is predicted, not the public midpoint. The constant shrinks towards 0, the midpoint,
-        only where noise is about as large as the count of the records that it rests on.
-
-        Of the other columns, or of all, negative eigenvalues are noise and are set to 0. With s
-        half the typical spectral norm of the noise (0.35 of it beside a constant), an eigenvalue e
-        then becomes t = e + 0.6 s, a ridge, and its direction is weighted by t / (t**2 + s**2)
-        instead of 1 / t: directions that the data determine well are unchanged, and those dominated
-        by noise shrink towards 0. In the manner of James and Stein, the solution shrinks by half
-        the share of noise in the square of the linear part, and by twice that share of the trace, a
-        noisy measure of the number of records. So if everything is noise, the midpoint is
-        predicted. All of this depends on the records only through the released numbers.
+        Negative eigenvalues of the other columns are noise and are set to 0. Let s be half the
+        typical spectral norm of the noise (0.35 of it beside a constant). An eigenvalue e becomes
+        t = e + 0.6 s, a ridge, and its direction is weighted by t / (t**2 + s**2) instead of 1 / t.
+        Directions that the data determine well are unchanged, directions dominated by noise shrink
+        towards 0. As in the James-Stein estimator, the solution shrinks by half the share of noise
+        in the square of the linear part. It also shrinks by twice the share of noise in the square
+        of the trace, a noisy measure of the number of records. If everything is noise, the
+        prediction is the midpoint. All of this reads only released numbers.
         """
-        # Algorithm 1, line 6: minimise, with the regularisation and trimming of section 6
-        solve = self._around_the_constant if constant else self._of_all
+        # Zhang et al. 2012, Algorithm 1, line 6: minimise, with the regularisation and the
+        # spectral trimming of their section on unbounded noisy objectives
+        solve = self._solve_around_constant if constant else self._solve_all_columns
         return np.stack([-self.unit * solve(alpha) for alpha in np.asarray(alphas, np.float64)])
 
-    def _of_all(self, alpha: float) -> NDArray[np.float64]:
-        """Return the weights of all columns alike."""
-        return self._regularised(alpha, _DOUBT, float(np.trace(self.quadratic)))
+    def _solve_all_columns(self, alpha: float) -> NDArray[np.float64]:
+        """Return the weights, with the same penalty on all columns."""
+        return self._solve_regularized(alpha, _DOUBT, float(np.trace(self.quadratic)))
 
-    def _around_the_constant(self, alpha: float) -> NDArray[np.float64]:
-        """Return the weights; those of the features minimise what the constant leaves."""
+    def _solve_around_constant(self, alpha: float) -> NDArray[np.float64]:
+        """Return the weights: the constant first, then the features on what it leaves."""
         cross, count = self.quadratic[:-1, -1:], float(self.quadratic[-1, -1])
         noise = alpha * self.trace_std / math.sqrt(len(self.quadratic))
-        kept = _gains(np.array([count]), _DOUBT_CONSTANT * noise, 0.0)[0]
-        mean = kept * _evidence(count, noise) * self.linear[-1:]
+        kept = _regularized_inverses(np.array([count]), _DOUBT_CONSTANT * noise, 0.0)[0]
+        mean = kept * _evidence_factor(count, noise) * self.linear[-1:]
         features = replace(
             self,
             linear=self.linear[:-1] - cross @ mean,
             quadratic=self.quadratic[:-1, :-1] - kept * cross @ cross.T,
-        )._regularised(alpha, _DOUBT_AROUND, float(np.trace(self.quadratic)))
+        )._solve_regularized(alpha, _DOUBT_AROUND, float(np.trace(self.quadratic)))
         return np.vstack([features, mean - kept * cross.T @ features])
 
-    def _regularised(self, alpha: float, doubt: float, trace: float) -> NDArray[np.float64]:
-        """Return the weights. ``doubt``: as a share of the noise; ``trace``: of the whole."""
+    def _solve_regularized(self, alpha: float, doubt: float, trace: float) -> NDArray[np.float64]:
+        """Return the weights; ``doubt`` is a share of the noise, ``trace`` that of all columns."""
         eigenvalues, vectors = np.linalg.eigh(self.quadratic)
-        # Without noise, directions below the rounding of the rows carry no data.
-        gains = _gains(eigenvalues, doubt * alpha * self.quadratic_norm, 2.0**-24 * trace)
+        # The floor matters without noise: directions below the rounding of rows carry no data.
+        gains = _regularized_inverses(
+            eigenvalues, doubt * alpha * self.quadratic_norm, 2.0**-24 * trace
+        )
         noise = _STEIN * self.linear.size * (alpha * self.linear_std) ** 2
         gains *= max(0.0, 1.0 - noise / max(float(np.sum(self.linear**2)), 1e-300))
-        gains *= _evidence(trace, alpha * self.trace_std)
+        gains *= _evidence_factor(trace, alpha * self.trace_std)
         return vectors @ (gains[:, None] * (vectors.T @ self.linear))
 
 
-def _gains(eigenvalues: NDArray, doubt: float, floor: float) -> NDArray[np.float64]:
-    """Return regularised inverses of noisy eigenvalues; 0 of those that say nothing."""
+def _regularized_inverses(eigenvalues: NDArray, doubt: float, floor: float) -> NDArray[np.float64]:
+    """Return regularised inverses of noisy eigenvalues; 0 at or below the floor."""
+    # Zhang et al. 2012, spectral trimming: negative eigenvalues are noise
     trimmed = np.maximum(eigenvalues, 0.0) + _RIDGE * doubt
     power = trimmed**2 + doubt**2
     return np.divide(trimmed, power, out=np.zeros_like(power), where=trimmed > max(floor, 0.0))
 
 
-def _evidence(records: float, noise: float) -> float:
-    """Return the factor, from 0 to 1, for a noisy measure of the number of records."""
+def _evidence_factor(records: float, noise: float) -> float:
+    """Return the shrinkage factor, from 0 to 1, for a noisy measure of the number of records."""
     return max(0.0, 1.0 - _EVIDENCE * (noise / max(records, 1e-9 * noise, 1e-300)) ** 2)
 
 
 def squared_objective() -> PolynomialObjective:
-    """Return ``(y - t)**2`` for targets in [-1, 1]."""
+    """Return the squared loss ``(y - t)**2`` for targets in [-1, 1]."""
+    # Zhang et al. 2012, linear regression: the loss is a polynomial of degree 2 without expansion
     return PolynomialObjective(
         slope=lambda y: -2.0 * np.asarray(y)[:, None], curvature=1.0, slope_l1=2.0, slope_l2=2.0
     )
@@ -373,9 +357,11 @@ def multinomial_objective(n_classes: int, order: int = 2) -> PolynomialObjective
     """Return the second-order expansion of the logistic loss at t = 0, for labels 0 .. k-1.
 
     Two classes have one margin: ``log(1 + exp(t)) - y t``, about ``(1/2 - y) t + t**2 / 8``.
-    More have one margin each, summing to 0: ``sum_k (1/k - [y = k]) t_k + t_k**2 / (2 k)``.
+    More classes have one margin each, summing to 0:
+    ``sum_k (1/k - [y = k]) t_k + t_k**2 / (2 k)``.
     """
     k = n_classes
+    # Zhang et al. 2012, logistic regression: Taylor expansion of log(1 + exp(t)), cut after t**2
     if k == 2:
         return PolynomialObjective(
             slope=lambda y: 0.5 - np.asarray(y)[:, None],

@@ -1,4 +1,4 @@
-"""Linear regression from noisy sufficient statistics, with a ridge that adapts to the data."""
+"""Linear regression by adaptive sufficient statistics perturbation (AdaSSP, Wang 2018)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._validation import Interval
 from ..accounting import PrivacyBudget
@@ -18,39 +19,32 @@ from ._base import PrivateLinearRegressor
 
 __all__ = ["AdaSSPRegressor"]
 
-_FAILURE = 0.05  # probability that the ridge is too small, which affects accuracy, not privacy
+# Probability that the ridge is too small, which affects accuracy, not privacy.
+_FAILURE_PROBABILITY = 0.05
 
 
+@fill_docs
 class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 
-    The second moments, the correlations with the target and the smallest eigenvalue, which
-    determines the ridge needed, are released with noise of one scale.
+    Three statistics are released with noise of one scale: the second moments, the products with
+    the target, and the smallest eigenvalue, which determines the ridge.
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy loss of the fit, in nats. ``numpy.inf`` fits without noise **and without any
-        guarantee**, for comparison.
+    %(epsilon)s
     delta : float, default=1e-6
         Probability with which ``epsilon`` may be exceeded. Must be above 0.
-    bounds : tuple (lower, upper), default=None
-        Public bounds of the features: two numbers, or two sequences of length n_features. With two
-        features, pass a tuple of two arrays if they could also be one pair per feature. Values
-        outside are clipped.
+    %(bounds)s
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
-    radius : float, default=None
-        Records whose L2 norm, after each feature is scaled to [-1, 1], exceeds ``radius`` are
-        weighted down. Must not be chosen by looking at the data. ``None``: sqrt(n_features) / 2.
+    %(radius)s
     fit_intercept : bool, default=True
         Whether to fit a constant. It counts towards the radius and the ridge.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. "replace_one" needs more noise.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
@@ -60,34 +54,25 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         The constant.
     ridge_ : float
         The ridge used, for records in the unit ball.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds used. ``predict`` replaces a missing value by their middle.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
+    %(bounds_)s
+    %(guarantee_attributes)s
     target_bounds_ : tuple of float
-        Bounds that predictions are clipped to.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+        Bounds to which predictions are clipped.
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy with one record as the unit, or
-    one group. With records x in the unit ball and targets in [-1, 1], adding or removing a record
-    changes x x' by at most 1, x y by 1 and the smallest eigenvalue by 1; replacing one, by sqrt(2),
-    2 and 1 (Weyl). Each of the m records of a group counts 1 / m: what a group adds is a mean of
-    what records add, a positive semidefinite matrix of norm at most 1 and a vector of norm at most
-    1, so that all of this holds for it. They are released together by one Gaussian mechanism of
-    sensitivity sqrt(3), or sqrt(7): the noise is below that of the published split of (epsilon,
-    delta) into three. The sums are exact, the eigenvalue is exact to one part in 10**15, for which
-    the mechanism keeps a margin, and the noise is exact on a grid.
+    one group. Records x are in the unit ball and targets y in [-1, 1]. Adding or removing a record
+    changes the sum of x x' by at most 1, the sum of x y by 1 and the smallest eigenvalue by 1
+    (Weyl). Replacing a record changes them by at most sqrt(2), 2 and 1. Each of the m records of a
+    group counts 1 / m. A group thus adds a mean of records' contributions, a positive semidefinite
+    matrix of norm at most 1 and a vector of norm at most 1, and the same bounds hold. One Gaussian
+    mechanism of sensitivity sqrt(3), or sqrt(7), releases all three, with less noise than the
+    published split of (epsilon, delta) into three. The sums are exact. The eigenvalue is exact to
+    one part in 10**15, for which the mechanism keeps a margin. The noise is exact on a grid.
 
-    **Edge cases.** A record with NaN contributes nothing; infinity is clipped; neither is
+    **Edge cases.** A record with NaN contributes nothing and infinity is clipped; neither is
     reported. NaN targets are refused.
 
     References
@@ -143,14 +128,11 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             Private records.
         y : array-like of shape (n_samples,)
             Their targets.
-        groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series.
+        %(groups)s
 
         Returns
         -------
-        AdaSSPRegressor
-            Itself, fitted.
+        %(fit_returns)s
 
         Raises
         ------
@@ -159,41 +141,45 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         """
         with self._private_fit() as fit:
             check_order(groups, X)
-            X, y = self._validated(X, y)
-            who = self._protected(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
-            ball = self._ball(fit, X)
+            ball = self._unit_ball(fit, X)
             z = 0.0
             if math.isfinite(self.epsilon):
                 z = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-            # Adding a record changes each of the three by at most 1; replacing one changes them by
-            # at most sqrt(2), 2 and 1.
+            # Adding a record changes each of the three statistics by at most 1; replacing one
+            # changes them by at most sqrt(2), 2 and 1.
             mechanism = Gaussian(z, math.sqrt(7.0 if self.relation == "replace_one" else 3.0))
-            with self._charged(fit, mechanism.event, who, mechanism.arithmetic):
-                statistics = self._statistics(ball, X, y, who.exact_shares())
+            with self._charge_release(fit, mechanism.event, who, mechanism.arithmetic):
+                statistics = self._private_statistics(ball, X, y, who.exact_shares())
                 noisy = mechanism.release(statistics, SecureRandom(self.noise_seed))
             self.coef_, self.intercept_ = self._solution(ball, mechanism.std, noisy)
         return self
 
-    def _statistics(
+    def _private_statistics(
         self, ball: UnitBall, X: NDArray, y: NDArray, shares: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the smallest eigenvalue, the products with the target, and the second moments."""
         rows, weights = ball.transform(X, shares)
-        target = quantize(self._scaled_target(y) * weights)[:, None]
+        target = quantize(self._scale_target(y) * weights)[:, None]
         square = exact_product(rows, rows)
+        # Wang 2018, AdaSSP: the smallest eigenvalue, the products with the target, the moments
         smallest = max(0.0, float(np.linalg.eigvalsh(square)[0]))
         cross = exact_product(rows, target)[:, 0]
         return np.concatenate([[smallest], cross, square.ravel()])
 
     def _solution(self, ball: UnitBall, std: float, noisy: NDArray) -> tuple[NDArray, float]:
-        """Return the coefficients computed from noisy statistics; sets ``ridge_``."""
+        """Compute the coefficients from noisy statistics; sets ``ridge_``."""
         p = ball.size
         eigenvalue, linear, moments = noisy[0], noisy[1 : p + 1, None], noisy[p + 1 :]
         moments = moments.reshape(p, p)
-        # With probability 1 - _FAILURE, the noise of the moments has a smaller spectral norm.
-        spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE) / 2.0)
-        margin = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE))
+        # With probability 1 - _FAILURE_PROBABILITY, the noise of the moments has a spectral norm
+        # below spread, and the noise of the eigenvalue is below margin.
+        spread = std * math.sqrt(p * math.log(2.0 * p * p / _FAILURE_PROBABILITY) / 2.0)
+        margin = std * math.sqrt(2.0 * math.log(1.0 / _FAILURE_PROBABILITY))
+        # Wang 2018, AdaSSP: the ridge is what the smallest eigenvalue lacks
         self.ridge_ = max(0.0, spread - max(0.0, eigenvalue - margin))
+        # Wang 2018, AdaSSP: ridge regression on the noisy statistics
         system = (moments + moments.T) / 2 + self.ridge_ * np.eye(p)
         return self._coefficients(ball, np.linalg.lstsq(system, linear, rcond=2.0**-24)[0])

@@ -244,7 +244,7 @@ BUGS: dict[str, Find] = {
         "PrivateStandardScaler": ((Columns, "mechanism", twice),),
         "FunctionalMechanism": ((PolynomialObjective, "sensitivity", half_sensitivity),),
         "AdaSSP": ((sufficient, "Gaussian", half_spread),),
-        "OutputPerturbation": ((perturbation, "_additive", half_distance),),
+        "OutputPerturbation": ((perturbation, "_additive_mechanism", half_distance),),
         "ObjectivePerturbation": ((ObjectivePerturbation, "sensitivity", half_gradient),),
         "DPSGD": ((ClippedGradientSum, "__init__", double_clip),),
         "ALMFineTuner-gradient": ((gradient, "Gaussian", half_spread),),
@@ -273,7 +273,7 @@ BUGS: dict[str, Find] = {
         ),
     }, NO_BOUNDS),
     "targets beyond their bounds": OfPlace({
-        "AdaSSP": ((PrivateLinearRegressor, "_scaled_target", wide_target),),
+        "AdaSSP": ((PrivateLinearRegressor, "_scale_target", wide_target),),
         "FunctionalMechanismRegressor": "what it sums is clipped once more: its claim stays true",
         "DPSGDRegressor": "its gradients are clipped, whatever the target: its claim stays true",
     }, "its targets are classes"),

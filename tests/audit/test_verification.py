@@ -466,7 +466,9 @@ def test_a_linear_classifier_moves_nearly_as_far_as_its_sensitivity_among_faint_
         for pair in neighbours("add_remove", *data, public, erased=False):
             one, other = (clone(model).fit(*side).coef_[0, 0] for side in (pair.data, pair.other))
             moved[pair.name] = abs(one - other)
-    with mock.patch.object(perturbation, "_additive", wraps=perturbation._additive) as made:
+    with mock.patch.object(
+        perturbation, "_additive_mechanism", wraps=perturbation._additive_mechanism
+    ) as made:
         clone(model).fit(*data)
     sensitivity = made.call_args.args[2]
     faint = [share for name, share in moved.items() if "faint" in name]

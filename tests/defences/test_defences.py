@@ -87,8 +87,8 @@ def test_rounded_probabilities_are_those_of_the_model_rounded():
     np.testing.assert_allclose(model.predict_proba(X), rounded / rounded.sum(axis=1, keepdims=True))
     many = np.full((1, 30), 1 / 31)
     many[0, 7] = 2 / 31
-    assert model._disguised(many).argmax() == 7
-    assert model._disguised(many).max() == 1.0
+    assert model._disguise(many).argmax() == 7
+    assert model._disguise(many).max() == 1.0
 
 
 def test_the_gradient_of_the_defenders_attack_is_right():

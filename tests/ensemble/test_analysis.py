@@ -122,7 +122,7 @@ def test_the_first_paper_quotes_strong_composition(n_queries, delta, quoted):
     # It is a bound, far above the proof for as many answers at a pure cost of .1 each.
     proved = epsilon_of(Repeated(LaplaceEvent(10.0), n_queries), delta)
     assert proved < analyse_votes(votes, LNMax(20.0), delta=delta).epsilon() < found.epsilon()
-    with pytest.raises(ValueError, match="knows no votes"):
+    with pytest.raises(ValueError, match="does not use votes"):
         found.private_epsilon()
 
 
@@ -176,7 +176,7 @@ def test_the_first_queries_and_those_without_an_answer():
         ([1, 2, 3], {}, "shape"),
         ([[1.0, math.nan]], {}, "finite counts"),
         ([[1, -1]], {}, "finite counts"),
-        ([[0.8, 0.2]], {}, "not in shares"),
+        ([[0.8, 0.2]], {}, "not shares"),
         ([[1, 2]], {"delta": 0.0}, "delta"),
         ([[1, 2]], {"moments": 0}, "moments"),
         ([[1, 2]], {"conversion": "loose"}, "conversion"),

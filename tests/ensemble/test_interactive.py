@@ -57,7 +57,7 @@ def test_expected_votes_are_taken_off_as_whole_ones():
         seen.append(largest)
         return largest > 99
 
-    with mock.patch.object(InteractiveGNMax, "_passed", noted):
+    with mock.patch.object(InteractiveGNMax, "_pass_threshold", noted):
         ask([[5, 4], [3, 6]], lambda labels: np.array([[4.4, 1.6], [0.2, 8.7]]), threshold=0)
     assert [x.tolist() for x in seen] == [[2], [3]]
     assert all(x.dtype == np.int64 for x in seen)
@@ -154,13 +154,13 @@ def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
         for kind in (ConfidentGNMax, InteractiveGNMax)
     ]
     answered = []
-    winners = InteractiveGNMax._winners
+    winners = InteractiveGNMax._release_winners
 
     def counted(self, votes, chosen, *rest):
         answered.append(len(chosen))
         return winners(self, votes, chosen, *rest)
 
-    with mock.patch.object(InteractiveGNMax, "_winners", counted):
+    with mock.patch.object(InteractiveGNMax, "_release_winners", counted):
         clone(fits[1]).fit(X, Y, X_public=RECORDS)
     plain, rounds = ((fit.labels_ >= 0).sum() for fit in fits)
     assert sum(answered) < 0.6 * plain
@@ -219,7 +219,7 @@ def test_no_private_record_reaches_a_student_but_through_a_release():
 
         return mock.patch.object(Owner, name, call)
 
-    with noted("_passed", passed), noted("_own_labels", own):
+    with noted("_pass_threshold", passed), noted("_own_labels", own):
         REPLAY(MIXED)
     tests, labels = np.concatenate(passed), np.concatenate(own)
     for outcome in (tests, ~tests & (labels >= 0), ~tests & (labels < 0)):
@@ -303,7 +303,7 @@ def test_planted_bug_is_caught(name):
 
 def test_a_student_of_private_records_is_caught():
     """One that is taught by the private records themselves."""
-    original = pate.PATEClassifier._expecting
+    original = pate.PATEClassifier._make_vote_predictor
 
     def expecting(self, public, queries, n_votes):
         labels = VOTED[-1].argmax(axis=1)
@@ -317,7 +317,7 @@ def test_a_student_of_private_records_is_caught():
     VOTED, count_votes = [], pate.count_votes
     with (
         mock.patch.object(pate, "count_votes", counted),
-        mock.patch.object(pate.PATEClassifier, "_expecting", expecting),
+        mock.patch.object(pate.PATEClassifier, "_make_vote_predictor", expecting),
         pytest.raises(AssertionError),
     ):
         often(REPLAY, MIXED)

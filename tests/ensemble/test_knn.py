@@ -33,9 +33,9 @@ def test_a_record_that_comes_takes_one_place_at_the_most():
         n = rng.integers(2, 12)
         rows, codes = rng.integers(0, 3, (n, 2)).astype(float), rng.integers(0, 3, n)
         query, k = rng.integers(0, 3, 2).astype(float), int(rng.integers(1, 6))
-        fewer = knn._votes(rows[1:], codes[1:], query, k, 3)
+        fewer = knn._count_neighbor_votes(rows[1:], codes[1:], query, k, 3)
         order = rng.permutation(n)
-        more = knn._votes(rows[order], codes[order], query, k, 3)
+        more = knn._count_neighbor_votes(rows[order], codes[order], query, k, 3)
         most = max(most, np.linalg.norm(more - fewer))
     assert most == pytest.approx(np.sqrt(2))
 
@@ -50,14 +50,14 @@ def in_the_order_given(rows, codes, query, n_neighbors, n_classes):
 
 def test_ties_that_the_order_decides_are_caught():
     with (
-        mock.patch.object(knn, "_votes", in_the_order_given),
+        mock.patch.object(knn, "_count_neighbor_votes", in_the_order_given),
         pytest.raises(AssertionError),
     ):
         test_a_record_that_comes_takes_one_place_at_the_most()
 
 
 def test_the_sensitivity_of_a_vote_that_only_comes_is_caught():
-    with mock.patch.object(knn, "_MOVED", 1.0), pytest.raises(AssertionError):
+    with mock.patch.object(knn, "_L2_SENSITIVITY", 1.0), pytest.raises(AssertionError):
         contracts.check_replay(CASES["PrivateKNNClassifier"])
 
 

@@ -22,7 +22,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.ensemble import GNMax, PATEClassifier, marginals, pate
 from skprivacy.ensemble.marginals import Marginals
-from skprivacy.ensemble.partition import parts_by_group, parts_by_hash
+from skprivacy.ensemble.partition import partition_by_group, partition_by_hash
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import Mechanism
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
@@ -129,7 +129,7 @@ def test_groups_are_those_that_share_a_teacher(names):
     groups[:] = names
     for given in (groups, list(names), pd.Series(groups)):
         found = check_groups(given, groups)
-        parts = parts_by_group(found, 10**9, np.random.RandomState(0))
+        parts = partition_by_group(found, 10**9, np.random.RandomState(0))
         np.testing.assert_array_equal(pd.factorize(parts)[0], found.codes)
 
 
@@ -157,7 +157,7 @@ def test_groups_are_told_apart_beyond_the_precision_of_floats():
     names = np.array([2**60, 2**60 + 1, 2**60 + 1, 2**53, 2**53 + 1, 7])
     for groups in (names, names.astype(np.uint64), names.astype(object)):
         np.testing.assert_array_equal(sizes_of(groups), [1, 2, 2, 1, 1, 1])
-    assert len(set(parts_by_hash(names, None, 10**9, np.random.RandomState(0)))) == 5
+    assert len(set(partition_by_hash(names, None, 10**9, np.random.RandomState(0)))) == 5
 
 
 def test_a_group_is_one_whatever_the_types_of_its_name():
@@ -165,7 +165,7 @@ def test_a_group_is_one_whatever_the_types_of_its_name():
     names = [1, 1.0, np.int64(1), np.float32(1), True, Decimal(1)]
     groups = np.array([*names, "a", np.str_("a"), "b"], dtype=object)
     np.testing.assert_array_equal(sizes_of(groups), [6] * 6 + [2, 2, 1])
-    parts = parts_by_group(check_groups(groups, groups), 10**9, SETTLED())
+    parts = partition_by_group(check_groups(groups, groups), 10**9, SETTLED())
     assert len(set(parts[:6])) == len(set(parts[6:8])) == 1
 
 
@@ -173,7 +173,7 @@ def test_a_moment_in_two_time_zones_is_one_group():
     """Written in two ways, and equal: hashed by how it is written it had two teachers."""
     utc = pd.Timestamp("2020-01-01", tz="UTC")
     groups = pd.Series([utc, utc.tz_convert("Europe/Berlin"), "Ada"], dtype=object)
-    parts = parts_by_group(check_groups(groups, groups), 10**9, SETTLED())
+    parts = partition_by_group(check_groups(groups, groups), 10**9, SETTLED())
     assert parts[0] == parts[1] != parts[2]
 
 
@@ -182,7 +182,7 @@ def test_the_teacher_of_a_group_does_not_depend_on_other_groups():
     for left_out in "abc":
         left = names[names != left_out]
         all_of, some = (
-            dict(zip(g, parts_by_group(check_groups(g, g), 10**9, SETTLED()), strict=True))
+            dict(zip(g, partition_by_group(check_groups(g, g), 10**9, SETTLED()), strict=True))
             for g in (names, left)
         )
         assert some == {k: v for k, v in all_of.items() if k != left_out}
@@ -263,7 +263,7 @@ def test_an_infinite_epsilon_counts_without_noise():
 
 
 def drawn(noisy, n=4000):
-    return Marginals(SCHEMA, 2, 1.0, 1e-5, "add_remove").drawn(
+    return Marginals(SCHEMA, 2, 1.0, 1e-5, "add_remove").draw_records(
         np.asarray(noisy, float), n, np.random.RandomState(0)
     )
 
@@ -289,7 +289,7 @@ def test_counts_that_are_nothing_but_noise_leave_the_schema():
 def test_shares_are_the_nearest_ones():
     """Against a brute-force projection on all shares of ten parts."""
     noisy = np.array([6.3, -2.0, 5.2, 0.4])
-    shares = marginals._shares(noisy) * noisy.sum()
+    shares = marginals._project_to_simplex(noisy) * noisy.sum()
     steps = [p for p in np.ndindex(100, 100, 100) if sum(p) < 100]
     grid = np.array([(*p, 99 - sum(p)) for p in steps]) / 99 * noisy.sum()
     nearest = grid[np.linalg.norm(grid - noisy, axis=1).argmin()]
@@ -355,7 +355,7 @@ def test_public_records_with_columns_in_another_order_are_refused():
 
 def test_marginals_that_are_not_paid_for_are_caught():
     with (
-        mock.patch.object(pate, "together", lambda beside, votes: votes),
+        mock.patch.object(pate, "compose_with_marginals", lambda beside, votes: votes),
         pytest.raises(AssertionError),
     ):
         contracts_once.check_accounting(CASES["PATEClassifier-marginals"])

@@ -42,11 +42,11 @@ from skprivacy.ensemble import (
     students,
     teachers,
 )
-from skprivacy.ensemble._chosen import better_student
-from skprivacy.ensemble._graph import graph_of, spread_along
-from skprivacy.ensemble.partition import MOVED_VOTES, parts_by_hash, parts_by_index
-from skprivacy.ensemble.public_records import chosen_queries, drawn_records
-from skprivacy.ensemble.students import taught
+from skprivacy.ensemble._chosen import select_student
+from skprivacy.ensemble._graph import build_neighbor_graph, propagate_labels
+from skprivacy.ensemble.partition import MOVED_VOTES, partition_by_hash, partition_by_index
+from skprivacy.ensemble.public_records import choose_queries, draw_records
+from skprivacy.ensemble.students import fit_student
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import Gaussian
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
@@ -134,11 +134,11 @@ def test_two_moved_votes_take_more_than_twice_the_noise():
 
 def test_a_group_has_one_teacher_and_a_record_does_not_decide_on_others():
     groups = np.arange(len(X)) // 10
-    parts = parts_by_hash(groups, None, 50, np.random.RandomState(0))
+    parts = partition_by_hash(groups, None, 50, np.random.RandomState(0))
     assert all(len(set(parts[groups == g])) == 1 for g in range(20))
-    rows = parts_by_hash(X, Y, 50, np.random.RandomState(0))
+    rows = partition_by_hash(X, Y, 50, np.random.RandomState(0))
     np.testing.assert_array_equal(
-        parts_by_hash(X[1:], Y[1:], 50, np.random.RandomState(0)), rows[1:]
+        partition_by_hash(X[1:], Y[1:], 50, np.random.RandomState(0)), rows[1:]
     )
     counts = np.bincount(rows, minlength=50)
     assert 20 < counts.min() <= counts.max() < 110  # Binomial(3000, 1/50), 5 deviations and more
@@ -155,7 +155,7 @@ def test_equal_records_of_any_type_have_one_teacher():
     frame = pd.DataFrame({"a": [1, 2, 0], "b": ["x", "y", None]})
     same = frame.astype({"a": float})
     same.loc[2, "a"] = -0.0
-    parts = [parts_by_hash(f, None, 10**6, np.random.RandomState(0)) for f in (frame, same)]
+    parts = [partition_by_hash(f, None, 10**6, np.random.RandomState(0)) for f in (frame, same)]
     np.testing.assert_array_equal(*parts)
     assert len(set(parts[0])) == 3
 
@@ -167,12 +167,12 @@ def test_a_record_that_changes_the_type_of_a_column_moves_no_other(values, odd):
     others = pd.DataFrame({"a": values, "b": ["x", "y", "z"]})
     joined = pd.DataFrame({"a": [*values, odd], "b": ["x", "y", "z", "x"]})
     assert joined.dtypes["a"] != others.dtypes["a"] or odd is np.nan or pd.isna(odd)
-    parts = [parts_by_hash(f, None, 10**9, np.random.RandomState(0)) for f in (others, joined)]
+    parts = [partition_by_hash(f, None, 10**9, np.random.RandomState(0)) for f in (others, joined)]
     np.testing.assert_array_equal(parts[0], parts[1][:3])
 
 
 def test_parts_by_index_are_equal_and_shuffled():
-    parts = parts_by_index(103, 10, np.random.RandomState(0))
+    parts = partition_by_index(103, 10, np.random.RandomState(0))
     assert sorted(np.bincount(parts)) == [10] * 7 + [11] * 3
     assert (np.diff(parts) < 0).any()
 
@@ -233,7 +233,7 @@ def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
 @pytest.mark.parametrize("passed", [lambda Z: Z, PublicRecords])
 def test_private_records_are_not_taken_for_public_ones(kind, passed):
     budget = PrivacyBudget(100.0, 1e-3)
-    with pytest.raises(ValueError, match="X_public is X itself"):
+    with pytest.raises(ValueError, match="X_public must not be X"):
         kind(classes=["ill", "well"], budget=budget).fit(X, Y, X_public=passed(X))
     assert budget.entries().empty
 
@@ -347,7 +347,7 @@ MUTANTS = {
         aggregators, "_noisy_winners", counts_without_noise, ACCOUNTING, "PATEClassifier-confident",
     ),
     "one query more than declared": (
-        aggregators, "_block", one_query_less, ACCOUNTING, "PATEClassifier",
+        aggregators, "_vote_block_event", one_query_less, ACCOUNTING, "PATEClassifier",
     ),
     "threshold tests not charged": (
         ConfidentGNMax, "event", free_tests, ACCOUNTING, "PATEClassifier-confident",
@@ -367,7 +367,7 @@ def test_planted_bug_is_caught(name):
 
 @pytest.mark.parametrize("cut", [cut_by_the_data, cut_by_position])
 def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
-    with mock.patch.object(pate, "parts_by_hash", cut(None)):
+    with mock.patch.object(pate, "partition_by_hash", cut(None)):
         estimator = model(*OVERFITTED, n_teachers=30)
         assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
 
@@ -383,7 +383,10 @@ def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
     def one_moved(kind, noise, n_queries, moved):
         return VoteBlock(kind, noise, n_queries)
 
-    with mock.patch.object(aggregators, "_block", one_moved), pytest.raises(AssertionError):
+    with (
+        mock.patch.object(aggregators, "_vote_block_event", one_moved),
+        pytest.raises(AssertionError),
+    ):
         test_two_moved_votes_take_more_than_twice_the_noise()
 
 
@@ -396,10 +399,10 @@ def test_public_records_are_not_cut_by_cross_validation():
 
     def noted(records, n, random):
         seen.append(len(records))
-        return chosen_queries(records, n, random)
+        return choose_queries(records, n, random)
 
     params = {"X_public": PublicRecords(public)}
-    with mock.patch.object(pate, "chosen_queries", noted):
+    with mock.patch.object(pate, "choose_queries", noted):
         cross_validate(model(None, GaussianNB()), X, Y, cv=2, params=params)
         cross_validate(model(None, GaussianNB()), X, Y, cv=2, params={"X_public": public})
     assert seen == [3000, 3000, 1500, 1500]
@@ -449,18 +452,18 @@ def test_a_schema_read_off_data_is_an_assumption_wherever_it_is(who):
 
 def test_drawn_records_keep_to_the_schema():
     schema = Schema({"age": Bounded(10, 20), "sex": Categories(["F", "M"])})
-    drawn = drawn_records(schema, 500, np.random.RandomState(0))
+    drawn = draw_records(schema, 500, np.random.RandomState(0))
     assert drawn["age"].between(10, 20).all()
     assert set(drawn["sex"]) == {"F", "M"}
 
 
 def test_queries_next_to_centres_cover_the_clusters():
     centres = np.repeat(np.arange(8)[:, None] * 10.0, 50, axis=0)
-    chosen = chosen_queries(centres + RNG.normal(size=(400, 1)), 8, np.random.RandomState(0))
+    chosen = choose_queries(centres + RNG.normal(size=(400, 1)), 8, np.random.RandomState(0))
     assert len(set(chosen)) == 8
     assert len(set(chosen // 50)) >= 7
     text = pd.DataFrame({"a": ["x", "y", "z"]})
-    assert sorted(chosen_queries(text, 3, np.random.RandomState(0))) == [0, 1, 2]
+    assert sorted(choose_queries(text, 3, np.random.RandomState(0))) == [0, 1, 2]
 
 
 def test_a_student_without_labels_to_tell_apart_is_constant():
@@ -483,7 +486,7 @@ def some_labels(truth, n_labels, n_wrong):
 def test_the_default_student_is_the_one_that_tells_the_labels_better():
     """Neighbours share a digit, but no class in a table of which most columns tell nothing."""
     digits, digit = load_digits(return_X_y=True)
-    by_graph = better_student(digits, some_labels(digit, 90, 9))
+    by_graph = select_student(digits, some_labels(digit, 90, 9))
     assert isinstance(by_graph, PropagationStudent)
     random = np.random.default_rng(0)
     table = np.column_stack(
@@ -491,9 +494,11 @@ def test_the_default_student_is_the_one_that_tells_the_labels_better():
     )
     truth = (table[:, :3].sum(axis=1) > 0).astype(np.int64)
     known = some_labels(truth, 100, 10)
-    linear = better_student(table, known)
+    linear = select_student(table, known)
     assert isinstance(linear[-1], LogisticRegression)
-    scores = [taught(s, table, known).score(table, truth) for s in (linear, PropagationStudent())]
+    scores = [
+        fit_student(s, table, known).score(table, truth) for s in (linear, PropagationStudent())
+    ]
     assert scores[0] > scores[1] + 0.1
 
 
@@ -501,7 +506,7 @@ def test_the_default_student_of_one_fold_or_of_a_class_that_one_label_has_is_the
     rows = np.random.default_rng(0).normal(size=(30, 2))
     known = np.full(30, -1)
     known[:2] = 0, 1  # without one of them there is nothing to tell apart
-    assert isinstance(better_student(rows, known), PropagationStudent)
+    assert isinstance(select_student(rows, known), PropagationStudent)
 
 
 def test_the_default_student_takes_a_table_of_any_columns():
@@ -582,7 +587,7 @@ def test_labels_spread_as_far_as_the_formula_says():
     """Zhou et al. 2003: (1 - a) (1 - a S)^-1 Y, which 60 steps come within a^60 of."""
     rows = RNG.normal(size=(80, 5))
     rows[:3] = rows[3]  # equal records
-    graph = graph_of(rows, 4, 3)
+    graph = build_neighbor_graph(rows, 4, 3)
     weights = graph.toarray()
     np.testing.assert_allclose(weights, weights.T, rtol=1e-15)
     assert not weights.diagonal().any()
@@ -591,8 +596,8 @@ def test_labels_spread_as_far_as_the_formula_says():
     targets = np.zeros((80, 2))
     targets[0, 0] = targets[40, 1] = 1.0
     expected = 0.2 * np.linalg.solve(np.eye(80) - 0.8 * weights, targets)
-    np.testing.assert_allclose(spread_along(graph, targets, 0.8), expected, atol=2e-6)
-    assert not graph_of(rows[:1], 4, 3).toarray().any()
+    np.testing.assert_allclose(propagate_labels(graph, targets, 0.8), expected, atol=2e-6)
+    assert not build_neighbor_graph(rows[:1], 4, 3).toarray().any()
 
 
 def test_neither_loud_directions_nor_noise_decide_who_is_alike():
@@ -603,7 +608,7 @@ def test_neither_loud_directions_nor_noise_decide_who_is_alike():
     rows = np.column_stack([telling, random.normal(0, 10.0, (300, 5))])
     known = np.where(np.arange(300) < 20, classes, -1)
     targets = (known[:, None] == [0, 1]).astype(float)
-    spread = spread_along(graph_of(rows, 5, 200), targets, 0.9).argmax(axis=1)
+    spread = propagate_labels(build_neighbor_graph(rows, 5, 200), targets, 0.9).argmax(axis=1)
     assert (spread == classes).mean() > 0.79
 
 

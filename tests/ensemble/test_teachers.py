@@ -54,7 +54,7 @@ def trained(net, X, y, parts):
 
     original = teachers.train_alone
     with mock.patch.object(teachers, "train_alone", kept):
-        votes = teachers.votes_of_each(net, X, y, parts, N_TEACHERS, PUBLIC, CLASSES, SEEDS)
+        votes = teachers.collect_votes(net, X, y, parts, N_TEACHERS, PUBLIC, CLASSES, SEEDS)
     return np.array(votes), members
 
 
@@ -180,7 +180,7 @@ def test_networks_learn_as_well_as_those_of_scikit_learn():
 )
 def test_what_the_stack_does_not_train_is_fitted_by_itself(other):
     with mock.patch.object(teachers, "train_alone", side_effect=AssertionError):
-        teachers.try_teacher(other, PUBLIC, CLASSES)
+        teachers.check_teacher(other, PUBLIC, CLASSES)
     assert trained(SMALL, X, Y, PARTS)[1]  # and what it trains goes there
 
 
@@ -191,7 +191,7 @@ def test_a_pipeline_may_make_features_of_its_own_part():
     words = OneHotEncoder(handle_unknown="ignore")
     net = make_pipeline(make_column_transformer((words, ["word"]), remainder="passthrough"), SMALL)
     votes = [
-        teachers.votes_of_each(net, rows, Y, PARTS, N_TEACHERS, frame[:40], CLASSES, SEEDS)
+        teachers.collect_votes(net, rows, Y, PARTS, N_TEACHERS, frame[:40], CLASSES, SEEDS)
         for rows in (frame, frame.assign(word=frame["word"].replace("maybe", "no")))
     ]
     others = np.arange(N_TEACHERS) != CHANGED
@@ -215,7 +215,7 @@ def test_a_category_that_one_record_has_renumbers_no_other_part():
     votes = []
 
     def kept(*args):
-        votes.append(np.array(teachers.votes_of_each(*args)))
+        votes.append(np.array(teachers.collect_votes(*args)))
         return teachers.count_votes(*args)
 
     for rows in (frame, rare):
@@ -315,4 +315,4 @@ def test_a_teacher_that_never_learns_is_found_before_the_charge(teacher, named):
 
 def test_a_teacher_is_tried_on_many_records_however_few_are_public():
     folds = make_pipeline(StandardScaler(), LogisticRegressionCV(cv=5))
-    teachers.try_teacher(folds, PUBLIC[:3], CLASSES)
+    teachers.check_teacher(folds, PUBLIC[:3], CLASSES)

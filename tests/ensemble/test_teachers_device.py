@@ -53,7 +53,7 @@ def trained(net, X, y, parts, device):
         return members
 
     with mock.patch.object(teachers, "train_apart", keeping):
-        votes = teachers.votes_of_each(
+        votes = teachers.collect_votes(
             net, X, y, parts, N_TEACHERS, PUBLIC, CLASSES, SEEDS, device=device
         )
     return np.array(votes), kept

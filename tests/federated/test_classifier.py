@@ -106,9 +106,9 @@ def test_odd_parties_are_refused_before_anything_is_spent(name):
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({"unit": "party", "batch_size": 10}, "batch_size=10 is about protected records"),
-        ({"unit": "party", "n_records": 90}, "n_records=90 is about protected records"),
-        ({"local_steps": 2}, "local_steps=2 must be 1 where records are protected"),
+        ({"unit": "party", "batch_size": 10}, "batch_size=10 is for unit='record'"),
+        ({"unit": "party", "n_records": 90}, "n_records=90 is for unit='record'"),
+        ({"local_steps": 2}, "local_steps=2 must be 1 if records are protected"),
         ({"n_untrusted": 6}, "n_untrusted=6 must be below n_parties=6"),
         ({"party_names": [("a", 1), ("b", 2)]}, "must be numbers or text"),
         ({"party_names": []}, "which is not in party_names"),

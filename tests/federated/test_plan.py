@@ -45,7 +45,7 @@ def test_a_sum_is_that_of_its_records_to_the_last_step(n_outputs, monkeypatch):
     order = np.random.RandomState(2).permutation(300)
     assert np.array_equal(each, of.contribution(weights, X, y))
     assert np.array_equal(each, of.contribution(weights, X[order], y[order]))
-    monkeypatch.setattr(plan, "_AT_A_TIME", 64)
+    monkeypatch.setattr(plan, "_MAX_NUMBERS_IN_MEMORY", 64)
     assert np.array_equal(each, of.contribution(weights, X, y))
 
 
@@ -100,8 +100,8 @@ def test_steps_fall_to_zero_and_remember():
     ("wrong", "said"),
     [
         ({"sampling_rate": 0.0}, "sampling_rate=0.0 must be in"),
-        ({"of_parties": True, "sampling_rate": 0.5}, "sampling_rate=0.5 must be 1 where parties"),
-        ({"local_steps": 2}, "local_steps=2 must be 1 where records"),
+        ({"of_parties": True, "sampling_rate": 0.5}, "sampling_rate=0.5 must be 1 if parties"),
+        ({"local_steps": 2}, "local_steps=2 must be 1 if records"),
         ({"n_units": 2**25}, "n_units=33554432 must be"),
         ({"momentum": 1.0}, "momentum=1.0"),
         ({"n_untrusted": 4}, "n_untrusted=4 must be below n_parties=4"),

@@ -124,9 +124,11 @@ def test_transformers_of_single_numbers_round_no_row_by_others(kind, order):
 
 def test_encoders_that_compute_records_apart_are_called_once():
     apart, mixed = make_pipeline(StandardScaler(), HalfWhitening()), make_pipeline(PCA())
-    assert features._split(FrozenEstimator(apart.fit(X)))[1] is None
-    assert features._split(mixed.fit(X))[0] is None
-    first, rest = features._split(make_pipeline(StandardScaler(), PCA(), StandardScaler()).fit(X))
+    assert features._split_steps(FrozenEstimator(apart.fit(X)))[1] is None
+    assert features._split_steps(mixed.fit(X))[0] is None
+    first, rest = features._split_steps(
+        make_pipeline(StandardScaler(), PCA(), StandardScaler()).fit(X)
+    )
     assert (len(first), len(rest)) == (1, 2)
 
 
@@ -136,7 +138,7 @@ class Overridden(HalfWhitening):
 
 
 def test_a_subclass_of_an_encoder_that_computes_records_apart_is_called_for_each():
-    assert features._split(Overridden().fit(X))[0] is None
+    assert features._split_steps(Overridden().fit(X))[0] is None
 
 
 def test_a_product_without_rounding_is_that_of_fractions():

@@ -10,7 +10,7 @@ from scipy import stats
 
 from skprivacy.accounting import Composed, LogisticEvent, epsilon_of, zcdp
 from skprivacy.fine_tuning import Sensitivity
-from skprivacy.fine_tuning.release import MECHANISMS, noise_for, std_of
+from skprivacy.fine_tuning.release import MECHANISMS, least_noise_mechanism, noise_std
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Logistic, SecureRandom
 
 HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant
@@ -22,7 +22,7 @@ HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant
 def test_what_is_released_costs_no_more_than_epsilon_and_hardly_less(name, delta, epsilon):
     if name == "gaussian" and delta == 0:
         return
-    mechanism = noise_for(name, epsilon, delta, Sensitivity(0.3), HEAD)
+    mechanism = least_noise_mechanism(name, epsilon, delta, Sensitivity(0.3), HEAD)
     cost = epsilon_of(mechanism.event, delta)
     assert 0.995 * epsilon < cost <= epsilon * (1 + 1e-9)
 
@@ -33,15 +33,15 @@ def test_what_is_released_costs_no_more_than_epsilon_and_hardly_less(name, delta
 @pytest.mark.parametrize("l1", [None, 0.31])
 def test_auto_has_the_least_noise(size, delta, epsilon, l1):
     moved = Sensitivity(0.3, l1)
-    least = std_of(noise_for("auto", epsilon, delta, moved, size), size)
+    least = noise_std(least_noise_mechanism("auto", epsilon, delta, moved, size), size)
     for name in set(MECHANISMS) - ({"gaussian"} if delta == 0 else set()):
-        other = std_of(noise_for(name, epsilon, delta, moved, size), size)
+        other = noise_std(least_noise_mechanism(name, epsilon, delta, moved, size), size)
         assert least <= other * (1 + 1e-9), name
 
 
 def test_auto_takes_each_where_it_is_best():
     def kind(size, delta, l1=None):
-        return type(noise_for("auto", 1.0, delta, Sensitivity(1.0, l1), size))
+        return type(least_noise_mechanism("auto", 1.0, delta, Sensitivity(1.0, l1), size))
 
     assert kind(HEAD, 1e-5) is Gaussian
     assert kind(HEAD, 0.0) is KNorm
@@ -51,16 +51,18 @@ def test_auto_takes_each_where_it_is_best():
 
 def test_the_account_of_logistic_noise_that_needs_less_is_taken():
     """Moments from L2 for a whole head at a delta; pure from L1 without, and for few numbers."""
-    many = noise_for("logistic", 1.0, 1e-5, Sensitivity(1.0), HEAD)
+    many = least_noise_mechanism("logistic", 1.0, 1e-5, Sensitivity(1.0), HEAD)
     assert (many.norm, many.event) == ("l2", LogisticEvent(many.noise_multiplier, 2))
-    assert noise_for("logistic", 1.0, 0.0, Sensitivity(1.0), HEAD).norm == "l1"
-    assert noise_for("logistic", 1.0, 1e-5, Sensitivity(1.0), 4).norm == "l1"
+    assert least_noise_mechanism("logistic", 1.0, 0.0, Sensitivity(1.0), HEAD).norm == "l1"
+    assert least_noise_mechanism("logistic", 1.0, 1e-5, Sensitivity(1.0), 4).norm == "l1"
 
 
 @pytest.mark.parametrize("size", [HEAD, 640])
 def test_the_account_of_moments_needs_ten_times_less_noise_for_a_whole_head(size):
     """Ten classes on 64 features: contrasts with a constant, and the plain weights."""
-    moments, pure = (noise_for("logistic", 1.0, d, Sensitivity(1.0), size).std for d in (1e-5, 0.0))
+    moments, pure = (
+        least_noise_mechanism("logistic", 1.0, d, Sensitivity(1.0), size).std for d in (1e-5, 0.0)
+    )
     assert 10 < pure / moments < 12
 
 
@@ -74,7 +76,7 @@ def check_that_noise_is_for_its_own_norm():
             ("gaussian", 1e-5, 0.3),
             ("k_norm", 0.0, 0.3),
         ):
-            found = noise_for(name, 1.0, delta, Sensitivity(0.3, l1), HEAD)
+            found = least_noise_mechanism(name, 1.0, delta, Sensitivity(0.3, l1), HEAD)
             assert found.sensitivity == pytest.approx(expected), name
             by_moments = isinstance(found, Logistic) and found.norm == "l2"
             assert by_moments == (name == "logistic" and expected == 0.3)
@@ -96,7 +98,7 @@ def test_noise_for_l2_where_l1_is_due_is_caught(kind, monkeypatch):
 
 
 def test_logistic_noise_costs_little_more_than_gaussian_noise():
-    logistic = noise_for("logistic", 1.0, 1e-5, Sensitivity(1.0), HEAD)
+    logistic = least_noise_mechanism("logistic", 1.0, 1e-5, Sensitivity(1.0), HEAD)
     rho = zcdp(logistic.event)
     gaussian = Gaussian(math.sqrt(1 / (2 * rho)), 1.0)
     assert zcdp(gaussian.event) == pytest.approx(rho)
@@ -105,7 +107,7 @@ def test_logistic_noise_costs_little_more_than_gaussian_noise():
 
 def test_many_releases_compose_by_their_moments():
     """What the paper leaves as future work: a hundred copies cost ten times one, not a hundred."""
-    event = noise_for("logistic", 0.1, 1e-5, Sensitivity(1.0), HEAD).event
+    event = least_noise_mechanism("logistic", 0.1, 1e-5, Sensitivity(1.0), HEAD).event
     assert event.norm == 2
     together = epsilon_of(Composed((event,) * 100), 1e-5)
     assert together < 1.25  # a hundred added up are 10
@@ -116,10 +118,10 @@ def test_many_releases_compose_by_their_moments():
 def test_measured_noise_has_the_predicted_variance_and_law(name, delta):
     if name == "gaussian" and delta == 0:
         return
-    mechanism, size = noise_for(name, 1.0, delta, Sensitivity(0.7), 300), 300
+    mechanism, size = least_noise_mechanism(name, 1.0, delta, Sensitivity(0.7), 300), 300
     random = SecureRandom(seed=1)
     noise = np.array([mechanism.release(np.full(size, 5.0), random) for _ in range(200)]) - 5.0
-    assert noise.var() == pytest.approx(std_of(mechanism, size) ** 2, rel=0.02)
+    assert noise.var() == pytest.approx(noise_std(mechanism, size) ** 2, rel=0.02)
     unit = noise / mechanism.scale
     laws = {Gaussian: stats.norm, Laplace: stats.laplace, Logistic: stats.logistic}
     if type(mechanism) in laws:
@@ -131,12 +133,14 @@ def test_measured_noise_has_the_predicted_variance_and_law(name, delta):
 
 def test_no_noise_and_no_guarantee():
     for name in MECHANISMS:
-        assert noise_for(name, math.inf, 1e-5, Sensitivity(1.0), 3).noise_multiplier == 0
+        assert (
+            least_noise_mechanism(name, math.inf, 1e-5, Sensitivity(1.0), 3).noise_multiplier == 0
+        )
 
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match=r"mechanism='gaussian' has no pure.*delta=0"):
-        noise_for("gaussian", 1.0, 0.0, Sensitivity(1.0), 3)
+        least_noise_mechanism("gaussian", 1.0, 0.0, Sensitivity(1.0), 3)
     for wrong in ({"l2": 0.0}, {"l2": math.nan}, {"l2": 1.0, "l1": -1.0}):
         with pytest.raises(ValueError, match="must be a finite number above 0"):
             Sensitivity(**wrong)

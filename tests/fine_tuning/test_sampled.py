@@ -20,9 +20,9 @@ from skprivacy.fine_tuning import (
 )
 from skprivacy.fine_tuning import left_out as left_out_module
 from skprivacy.fine_tuning import sensitivity as sensitivity_module
-from skprivacy.fine_tuning.head import Records, Task
-from skprivacy.fine_tuning.left_out import left_out
-from skprivacy.fine_tuning.sensitivity import random_gamma, sampled_on, sampled_over
+from skprivacy.fine_tuning.head import HeadInput, Task
+from skprivacy.fine_tuning.left_out import leave_one_out
+from skprivacy.fine_tuning.sensitivity import random_gamma, sample_on_private, sample_on_public
 from skprivacy.fine_tuning.whitening import with_constant
 from skprivacy.linear_model._logistic import LogisticLoss
 
@@ -35,7 +35,7 @@ def records(n=120, size=5, n_classes=3, seed=0, marred=()):
     features = random.normal(size=(n, size)) + 2.0 * random.normal(size=(n_classes, size))[labels]
     features[list(marred)] = np.nan
     rows, counts = with_constant(features)
-    return Records(rows, counts.astype(float), labels, n_classes)
+    return HeadInput(rows, counts.astype(float), labels, n_classes)
 
 
 def task(size=6, n_classes=3, **more):
@@ -45,7 +45,7 @@ def task(size=6, n_classes=3, **more):
 def retrained(head, job, found, i):
     """Train from zero on a data set that does not have record i at all."""
     kept = np.delete(np.arange(len(found.rows)), i)
-    less = Records(found.rows[kept], found.counts[kept], found.labels[kept], found.n_classes)
+    less = HeadInput(found.rows[kept], found.counts[kept], found.labels[kept], found.n_classes)
     return head.statistic(job, less)
 
 
@@ -55,7 +55,7 @@ def test_a_head_without_a_record_is_that_of_full_retraining(n_classes, ridge):
     found = records(n_classes=n_classes, marred=[3])
     job, head = task(n_classes=n_classes), SoftmaxHead(ridge)
     which = np.array([0, 7, 3, 119, 7, 40])
-    fast = left_out(head, job, found, which)
+    fast = leave_one_out(head, job, found, which)
     # a retrained head stops at a gradient of 1e-6, hence within 1e-6 / ridge of its minimiser
     close = 1e-6 + 1e-6 / ridge
     for one, i in zip(fast, which, strict=True):
@@ -69,7 +69,7 @@ def test_steps_that_go_astray_end_in_full_retraining():
     found, job, head = records(n=12), task(), SoftmaxHead(1e-3)
     which = np.arange(12)
     with mock.patch.object(left_out_module, "_STEPS", 1):
-        fast = left_out(head, job, found, which)
+        fast = leave_one_out(head, job, found, which)
     for one, i in zip(fast, which, strict=True):
         assert np.linalg.norm(one - retrained(head, job, found, i)) < 2.1e-3  # 2 * 1e-6 / ridge
 
@@ -77,7 +77,7 @@ def test_steps_that_go_astray_end_in_full_retraining():
 def test_other_heads_are_computed_anew():
     found, job, head = records(), task(), PrototypeHead()
     which = np.array([5, 60])
-    for one, i in zip(left_out(head, job, found, which), which, strict=True):
+    for one, i in zip(leave_one_out(head, job, found, which), which, strict=True):
         np.testing.assert_allclose(one, retrained(head, job, found, i), atol=1e-12)
 
 
@@ -85,14 +85,14 @@ def test_a_thousand_heads_pass_over_the_records_a_few_times_each():
     """Full retraining needs dozens of passes: a gradient or a product with the Hessian is one."""
     found, job, head = records(n=3000, size=20, n_classes=5), task(21, 5), SoftmaxHead(2.0)
     passes = []
-    original = left_out_module._gradients
+    original = left_out_module._gradients_without
 
     def counted(loss, points, part, largest):
         passes.append(len(part))
         return original(loss, points, part, largest)
 
-    with mock.patch.object(left_out_module, "_gradients", counted):
-        left_out(head, job, found, np.arange(1000))
+    with mock.patch.object(left_out_module, "_gradients_without", counted):
+        leave_one_out(head, job, found, np.arange(1000))
     with (
         mock.patch.object(
             LogisticLoss, "gradient", autospec=True, side_effect=LogisticLoss.gradient
@@ -108,12 +108,12 @@ def test_a_thousand_heads_pass_over_the_records_a_few_times_each():
 
 def test_the_sample_is_of_pairs_that_differ_in_one_record_and_within_what_is_proved():
     found, job, head = records(n=30), task(), SoftmaxHead(0.5)
-    every = left_out(head, job, found, np.arange(30))
+    every = leave_one_out(head, job, found, np.arange(30))
     gaps = every[:, None] - every[None]
     l2 = np.linalg.norm(gaps, axis=2).max()
     l1 = np.abs(gaps).sum(axis=2).max()
-    many = sampled_on(head, job, found, 5000, np.random.default_rng(0))
-    few = sampled_on(head, job, found, 3, np.random.default_rng(0))
+    many = sample_on_private(head, job, found, 5000, np.random.default_rng(0))
+    few = sample_on_private(head, job, found, 3, np.random.default_rng(0))
     assert many.l2 == pytest.approx(l2)  # 870 pairs: each is met but for a chance of e**-5.7
     assert many.l1 == pytest.approx(l1)
     assert 0 < few.l2 <= many.l2 < head.sensitivity(job).l2
@@ -122,14 +122,14 @@ def test_the_sample_is_of_pairs_that_differ_in_one_record_and_within_what_is_pro
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_matrix_norm_for_that_of_the_vector_is_caught(order, monkeypatch):
     """The largest column sum, the largest singular value: of 6 features and 3 classes."""
-    right = sensitivity_module._largest
+    right = sensitivity_module._largest_movements
 
     def wrong(moved):
         found, matrices = right(moved), moved.reshape(len(moved), 6, 2)
         norm = float(np.linalg.norm(matrices, order, axis=(1, 2)).max())
         return replace(found, **{f"l{order}": norm})
 
-    monkeypatch.setattr(sensitivity_module, "_largest", wrong)
+    monkeypatch.setattr(sensitivity_module, "_largest_movements", wrong)
     with pytest.raises(AssertionError):
         test_the_sample_is_of_pairs_that_differ_in_one_record_and_within_what_is_proved()
 
@@ -260,7 +260,9 @@ def test_the_noise_is_that_of_the_sampled_sensitivity():
 def test_what_the_minimiser_is_off_is_added(mechanism):
     """The released head and the sampled ones are near their minimisers, not at them."""
     job, head, found = replace(task(), mechanism=mechanism, delta=0.0), SoftmaxHead(1e-3), records()
-    with mock.patch.object(sensitivity_module, "sampled_on", return_value=Sensitivity(1.0, 3.0)):
+    with mock.patch.object(
+        sensitivity_module, "sample_on_private", return_value=Sensitivity(1.0, 3.0)
+    ):
         [done] = SampledSensitivity(5).on(head, [job], found, np.random.default_rng(0))
     off = 2e-6 / 1e-3 + 2e-7
     assert done.sensitivity.l2 == pytest.approx(1.0 + off, rel=1e-9)
@@ -298,7 +300,7 @@ def test_a_table_is_cut_without_overlap_and_draws_are_asked_for_n_plus_one():
 def test_each_data_set_gives_one_pair_of_n_records_that_differ_in_one():
     job, head = task(size=5), SoftmaxHead(0.5)
     drawn = [records(n=31, size=4, seed=seed) for seed in range(3)]
-    found = sampled_over(head, job, iter(drawn))
+    found = sample_on_public(head, job, iter(drawn))
     gaps = [retrained(head, job, r, 30) - retrained(head, job, r, 29) for r in drawn]
     assert found.l2 == pytest.approx(max(np.linalg.norm(g) for g in gaps), abs=1e-5)
     assert found.l1 == pytest.approx(max(np.abs(g).sum() for g in gaps), abs=1e-5)
@@ -314,7 +316,10 @@ def test_each_data_set_gives_one_pair_of_n_records_that_differ_in_one():
             "same records twice",
         ),
         (SampledSensitivity(3, sampler=(PUBLIC[0][:, 1:], PUBLIC[1])), "features"),
-        (SampledSensitivity(3, sampler=(PUBLIC[0], np.full(610, "d"))), "none of classes"),
+        (
+            SampledSensitivity(3, sampler=(PUBLIC[0], np.full(610, "d"))),
+            "labels outside of classes",
+        ),
     ],
 )
 def test_samplers_that_do_not_fit_are_refused_before_the_budget_is_touched(sensitivity, told):
@@ -333,7 +338,7 @@ def test_parameters_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="head='prototypes'"):
         tuner().set_params(head="prototypes").fit(X, y)
     with pytest.raises(ValueError, match="two records"):
-        sampled_on(SoftmaxHead(1.0), task(), records(n=1), 5, np.random.default_rng(0))
+        sample_on_private(SoftmaxHead(1.0), task(), records(n=1), 5, np.random.default_rng(0))
 
 
 def test_a_sampled_sensitivity_survives_a_clone():

@@ -19,7 +19,7 @@ from skprivacy.fine_tuning import (
     SoftmaxHead,
     softmax,
 )
-from skprivacy.fine_tuning.head import Records, Task
+from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.fine_tuning.whitening import FEATURE_NORM, with_constant
 from skprivacy.mechanisms import Mechanism, SecureRandom
 
@@ -36,7 +36,7 @@ def records(rows, labels, n_classes):
     rows, labels = np.array(rows, float), np.array(labels)
     rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None] * (1 + 1e-12)
     counts = (labels >= 0).astype(float)
-    return Records(rows * counts[:, None], counts, np.maximum(labels, 0), n_classes)
+    return HeadInput(rows * counts[:, None], counts, np.maximum(labels, 0), n_classes)
 
 
 # ---------------------------------------------------------------- softmax
@@ -231,7 +231,7 @@ def test_people_move_sums_by_no_more_than_a_record(head, relation):
             rows = rng.choice([-1.0, 0.0, 1.0], size=(size, 2)) + rng.normal(size=(size, 2)) / 9
             rows = with_constant(rows)[0]
             shares = check_groups(np.zeros(size), rows).exact_shares()
-            of_person = Records(rows, shares, rng.integers(3, size=size), 3)
+            of_person = HeadInput(rows, shares, rng.integers(3, size=size), 3)
             assert (of_person.roots**2).sum() <= 1
             assert (np.linalg.norm(of_person.weighted, axis=1) <= of_person.roots).all()
             statistics.append(head.statistic(this, of_person))
@@ -255,7 +255,7 @@ def test_people_move_a_minimiser_by_no_more_than_a_record():
         shares = check_groups(codes, rows).exact_shares()
         gone = np.where(codes == 2, 0.0, shares)
         pair = [
-            head.statistic(this, Records(rows * (count > 0)[:, None], count, labels, 3))
+            head.statistic(this, HeadInput(rows * (count > 0)[:, None], count, labels, 3))
             for count in (shares, gone)
         ]
         moved.append(np.linalg.norm(pair[0] - pair[1]))

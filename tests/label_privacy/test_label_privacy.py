@@ -35,9 +35,14 @@ from skprivacy.label_privacy import (
     LP2STClassifier,
     RandomizedResponseClassifier,
 )
-from skprivacy.label_privacy._learning import believed, fitted, heat, posterior
-from skprivacy.label_privacy.alibi import _is_largest
-from skprivacy.label_privacy.stages import _best_sizes, _responses_with_prior
+from skprivacy.label_privacy._learning import (
+    fit_inverse_temperature,
+    fit_on_weights,
+    posterior,
+    scores_to_probabilities,
+)
+from skprivacy.label_privacy.alibi import _truth_probability
+from skprivacy.label_privacy.stages import _best_candidate_counts, _respond_with_prior
 from skprivacy.mechanisms import SecureRandom
 
 NOISY = [RandomizedResponseClassifier, ALIBIClassifier, LP2STClassifier]
@@ -223,7 +228,7 @@ def test_candidates_are_as_many_as_make_truth_most_probable(epsilon):
     random = np.random.RandomState(0)
     prior = random.dirichlet(np.full(6, 0.3), size=200)
     ranked = -np.sort(-prior, axis=1)
-    sizes = _best_sizes(ranked, epsilon)
+    sizes = _best_candidate_counts(ranked, epsilon)
     for row, size in zip(ranked, sizes, strict=True):
         odds = [
             row[:k].sum() * math.exp(epsilon) / (math.exp(epsilon) + k - 1) for k in range(1, 7)
@@ -235,10 +240,10 @@ def test_likelihoods_of_the_second_stage_are_those_of_its_channel():
     """For every label the reports occur as often as their likelihoods say."""
     epsilon, n = 1.0, 60_000
     prior = np.tile([0.45, 0.3, 0.2, 0.05], (n, 1))
-    size = int(_best_sizes(prior[:1], epsilon)[0])
+    size = int(_best_candidate_counts(prior[:1], epsilon)[0])
     assert 1 < size < 4
     for label in range(4):
-        reports, likelihood = _responses_with_prior(
+        reports, likelihood = _respond_with_prior(
             np.full(n, label), prior, epsilon, SecureRandom(seed=label)
         )
         for report in range(4):
@@ -256,7 +261,7 @@ def test_likelihoods_of_the_second_stage_are_those_of_its_channel():
 def test_how_often_the_true_indicator_is_the_largest(k):
     noise = np.random.RandomState(0).laplace(scale=2.0, size=(400_000, k))
     noise[:, 0] += 1
-    assert _is_largest(k, 2.0) == pytest.approx((noise.argmax(axis=1) == 0).mean(), abs=4e-3)
+    assert _truth_probability(k, 2.0) == pytest.approx((noise.argmax(axis=1) == 0).mean(), abs=4e-3)
 
 
 def test_scores_become_probabilities_by_what_was_released():
@@ -267,10 +272,10 @@ def test_scores_become_probabilities_by_what_was_released():
     flipped = y ^ (random.random_sample(40_000) < 0.25)
     likelihood = np.where(np.eye(2, dtype=bool)[flipped.astype(int)], 0.75, 0.25)
     scores = np.column_stack([-log_odds, log_odds]) / 4
-    assert heat(RidgeClassifier(), scores, likelihood) == 2.0
-    assert heat(LogisticRegression(), scores, likelihood) == 1.0
+    assert fit_inverse_temperature(RidgeClassifier(), scores, likelihood) == 2.0
+    assert fit_inverse_temperature(LogisticRegression(), scores, likelihood) == 1.0
     np.testing.assert_allclose(
-        believed(scores, 2.0)[:5, 1], 1 / (1 + np.exp(-log_odds[:5])), atol=1e-3
+        scores_to_probabilities(scores, 2.0)[:5, 1], 1 / (1 + np.exp(-log_odds[:5])), atol=1e-3
     )
 
 
@@ -288,7 +293,9 @@ def test_weighted_copies_are_soft_targets():
     X, weights = random.normal(size=(300, 3)), random.dirichlet([2, 2, 2], size=300)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = fitted(LogisticRegression(C=1e6, tol=1e-8, max_iter=5000), X, weights, random)
+        model = fit_on_weights(
+            LogisticRegression(C=1e6, tol=1e-8, max_iter=5000), X, weights, random
+        )
     kept = np.where(weights > 0.05 * weights.max(axis=1, keepdims=True), weights, 0.0)
     residuals = kept - kept.sum(axis=1, keepdims=True) * model.predict_proba(X)
     np.testing.assert_allclose(residuals.T @ X / 300, 0, atol=1e-3)

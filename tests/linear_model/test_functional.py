@@ -462,7 +462,7 @@ def test_an_objective_of_ones_own_is_tried_and_named_in_the_guarantee():
     assert tried not in regressor(target_bounds=(0, 10)).fit(X, y).privacy_.assumptions
     centred = PolynomialObjective(lambda y: (y.mean() - y)[:, None], 0.5, slope_l1=9, slope_l2=9)
     budget = PrivacyBudget(100.0)
-    with pytest.raises(ValueError, match="when it is alone"):
+    with pytest.raises(ValueError, match="for this target alone"):
         regressor(objective=centred, target_bounds=(0, 10), budget=budget).fit(X, y)
     assert budget.entries().empty
 

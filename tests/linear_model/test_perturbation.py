@@ -112,7 +112,7 @@ def test_a_ridge_below_the_needed_one_breaks_the_claim():
     """The planted bug: without the Jacobian's share the claim does not hold."""
 
     class NoRidge(ObjectivePerturbation):
-        def _jacobian(self, size):
+        def _jacobian_epsilon(self, size):
             return 1e-9
 
         def ridge(self, size):

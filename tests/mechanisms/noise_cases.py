@@ -32,7 +32,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
-from skprivacy.fine_tuning.head import Records, Task
+from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.fine_tuning.least_squares import LeastSquaresHead
 from skprivacy.fine_tuning.prototypes import PrototypeHead
 from skprivacy.linear_model import PolynomialObjective
@@ -288,7 +288,7 @@ def _head(head: Any, size: int, n_classes: int, delta: float = 1e-4, times: int 
     task = Task(size, n_classes, 1.0, delta, "zero_out", 24, noise_seed=None)
     rng = np.random.default_rng(0)
     rows = np.round(rng.normal(size=(24, size)) / (4 * math.sqrt(size)) * 2**16) / 2**16
-    records = Records(rows, np.ones(24), rng.integers(n_classes, size=24), n_classes)
+    records = HeadInput(rows, np.ones(24), rng.integers(n_classes, size=24), n_classes)
 
     def observe(share: float) -> Observed:
         for _ in range(times):

@@ -18,7 +18,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from torch import nn
 
 from skprivacy.ensemble import PATEClassifier, PropagationStudent
-from skprivacy.ensemble.public_records import chosen_queries
+from skprivacy.ensemble.public_records import choose_queries
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import (
     ColumnCorruption,
@@ -46,7 +46,7 @@ STUDENTS = {
 @cache
 def few_labels(n=60, wrong=3):
     """Return labels for ``n`` digits, the rest being -1, of which ``wrong`` are false."""
-    queries = chosen_queries(DIGITS, n, np.random.RandomState(0))
+    queries = choose_queries(DIGITS, n, np.random.RandomState(0))
     known = np.full(len(TRUTH), -1)
     known[queries] = TRUTH[queries]
     known[queries[:wrong]] = (TRUTH[queries[:wrong]] + 1) % 10
