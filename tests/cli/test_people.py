@@ -139,7 +139,7 @@ def test_sweep_is_about_people(capsys):
     ("line", "words"),
     [
         (f"train adult {LINEAR} --groups age", "Leave out --target, --schema and --groups"),
-        (f"train visits.csv --schema schema.json --groups who {LINEAR}", "'who' is not a column"),
+        (f"train visits.csv --schema schema.json --groups who {LINEAR}", "has no column 'who'"),
         (f"train visits.csv --schema schema.json --groups age {LINEAR}", "is also a feature"),
         (f"train visits.csv --schema schema.json --groups ill {LINEAR}", "is also the target"),
         (f"sweep {TABLE} {LINEAR} --epsilons 1 --cv 34 --rows 100", "values of patient_id, fewer"),
