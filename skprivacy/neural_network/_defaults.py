@@ -1,7 +1,7 @@
-"""What "auto" stands for in a private training: settings that follow from public facts alone.
+"""Values for "auto" settings of private networks, from public facts only.
 
-The constants were fitted by ``benchmarks/defaults.py`` (for numbers, ``defaults_regression.py``),
-which also says how well they do.
+``benchmarks/defaults.py`` and ``defaults_regression.py`` fitted the constants and measure how good
+they are.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from ..mechanisms import analytic_noise_multiplier
 
 __all__ = ["PublicFacts", "Recipe", "chosen"]
 
-_BATCH = 1024  # larger ones cost time and gain nothing: the noise of a run is the same
+_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
 _FEWEST_STEPS, _MOST_STEPS = 128, 1536
 _LARGEST_RATE = 2.0
 _HIDDEN = 64
 _WORTH_HIDDEN = 5.0
-# Without privacy: larger batches of large tables are no worse, and Python is called less often.
+# Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
 _PLAIN_BATCH, _LARGER, _STEPS_AN_EPOCH = 128, 4.0, 40
-_NO_LIMIT = 1e9  # on the norm of a gradient: single precision holds its square
+_NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
 
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What is known of a run before its data is looked at."""
+    """Facts of a run that are public before its data is read."""
 
     n_records: int
     n_features: int
-    n_outputs: int  # of the network: 1 for numbers
+    n_outputs: int  # outputs of the network: 1 for regression
     epsilon: float | None
     delta: float
     clipping: str
     classifies: bool
-    perceptron: bool  # not a network of the user's own
-    studied: bool  # independent noise, and an epsilon that it follows from
+    perceptron: bool  # the built-in network, not a user's module
+    studied: bool  # independent noise calibrated to an epsilon, as in the benchmarks
 
     @property
     def signal(self) -> float:
-        """Records times the Gaussian-DP parameter: what all the noise of a run is measured by.
+        """Records times the Gaussian-DP parameter mu: the signal-to-noise ratio of a whole run.
 
         The noise on a mean gradient, added up over a run of T steps, has a standard deviation of
         ``max_grad_norm * sqrt(T) / signal`` in each coordinate, whatever the batches.
@@ -54,7 +54,7 @@ class PublicFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All settings that can be "auto", chosen; only a learning rate may still be."""
+    """Values of all "auto" settings; only the learning rate may still be "auto"."""
 
     hidden_layer_sizes: tuple[int, ...]
     activation: str
@@ -68,7 +68,7 @@ class Recipe:
 
 
 def chosen(settings: Mapping[str, Any], facts: PublicFacts) -> Recipe:
-    """Return the settings with a value for each "auto"; what was given stays as it is."""
+    """Return the settings with a value for each "auto"; given values stay."""
     given = {
         field.name: settings[field.name]
         for field in fields(Recipe)
@@ -86,9 +86,9 @@ def _is_auto(value: Any) -> bool:
 
 
 def _without_privacy(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train as one would if nobody's privacy were at stake.
+    """Return the usual settings without privacy.
 
-    A learning rate that was given is one of clipped gradient descent, as it is with privacy.
+    A given learning rate means clipped gradient descent, as with privacy.
     """
     n, studied = facts.n_records, facts.perceptron and facts.classifies
     own_rate = "learning_rate" in given
@@ -112,7 +112,7 @@ def _without_privacy(given: dict[str, Any], facts: PublicFacts) -> Recipe:
 
 
 def _for_labels(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train a classifier for as long as it learns more than noise."""
+    """Return the settings of a classifier: training ends before noise outweighs the signal."""
     hidden = _hidden(given, facts)
     units = facts.signal / math.sqrt(facts.n_features)
     time = (0.5 if len(np.atleast_1d(hidden)) else 1.0) * units
@@ -120,16 +120,16 @@ def _for_labels(given: dict[str, Any], facts: PublicFacts) -> Recipe:
 
 
 def _for_numbers(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train a regressor: as many steps, but a quarter of the time.
+    """Return the settings of a regressor: as many steps as a classifier, for a quarter of the time.
 
-    A squared error pulls less the nearer it is, while the noise stays what it is.
+    The gradient of a squared error shrinks near the target, but the noise does not.
     """
     time = 0.125 * facts.signal / math.sqrt(facts.n_features)
     return _for_a_time(given, facts, _hidden(given, facts), time, 64 * math.sqrt(time))
 
 
 def _hidden(given: dict[str, Any], facts: PublicFacts) -> Any:
-    """Return the hidden layers: none where noise would outgrow what they learn."""
+    """Return the hidden layers: none where noise would outweigh what they learn."""
     weights = _HIDDEN * (facts.n_features + 1 + facts.n_outputs) + facts.n_outputs
     worth = facts.signal >= _WORTH_HIDDEN * math.sqrt(weights)
     return given.get("hidden_layer_sizes", (_HIDDEN,) if worth else ())
@@ -138,7 +138,7 @@ def _hidden(given: dict[str, Any], facts: PublicFacts) -> Any:
 def _for_a_time(
     given: dict[str, Any], facts: PublicFacts, hidden: Any, time: float, steps: float
 ) -> Recipe:
-    """Train a perceptron by gradient descent: the steps times the learning rate make the time."""
+    """Return settings for gradient descent whose steps times learning rate make ``time``."""
     n = facts.n_records
     batch = min(given.get("batch_size", max(min(n // 4, _BATCH), n // _MOST_STEPS, 1)), n)
     most = min(max(steps, _FEWEST_STEPS), _MOST_STEPS)
@@ -159,7 +159,7 @@ def _for_a_time(
 
 
 def _any_network(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train what the study does not know: a quarter of the records a step, 30 times each."""
+    """Return settings outside the study: batches of a quarter of the records, 30 epochs."""
     return _completed(
         given,
         hidden_layer_sizes=(_HIDDEN,),
@@ -174,11 +174,11 @@ def _any_network(given: dict[str, Any], facts: PublicFacts) -> Recipe:
 
 
 def _completed(given: dict[str, Any], **automatic: Any) -> Recipe:
-    """Return what was given, and the rest as chosen: what falls to zero needs no averaging."""
+    """Return the given settings with automatic ones; averaging is off if the step size falls."""
     settings = {**automatic, **given}
     return Recipe(**{"averaging": 0.5 if settings["schedule"] == "constant" else 0.0, **settings})
 
 
 def _epochs(steps: float, batch: int, n: int) -> int:
-    """Return the passes over the records that come nearest to a number of steps."""
+    """Return the number of epochs closest to a number of steps."""
     return max(1, round(steps * batch / n))
