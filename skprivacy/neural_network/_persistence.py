@@ -1,4 +1,4 @@
-"""What a file holds of a trained network: its weights, and what they are the weights of."""
+"""Saving and loading of trained networks: their weights, and the facts that describe them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _KINDS: dict[str, type] = {
     "SCARFEncoder": SCARFEncoder,
     "SimCLREncoder": SimCLREncoder,
 }
-# Parameters that are numbers or words. The rest (budget, seeds, module, augment, classes) is
-# not written.
+# Saved parameters: numbers and words. Budget, seeds, module, augment and classes are not saved.
 _PARAMS = (
     "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
     "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
@@ -55,19 +54,13 @@ Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor | SCARFEncoder | SimCLREn
 
 
 def told(model: Model) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """Return the facts and the weights of a fitted model.
-
-    Raises
-    ------
-    NotFittedError
-        If it is not fitted.
-    """
+    """Return the facts and the weights of a fitted model."""
     encodes = isinstance(model, ContrastiveEncoder)
     if not hasattr(model, "module_") or not (encodes or hasattr(model, "privacy_")):
         raise NotFittedError(f"This {type(model).__name__} has no weights yet.")
     weights = model.module_.state_dict()
     if any(weight.dtype == torch.bfloat16 for weight in weights.values()):
-        raise ValueError("module holds bfloat16, which numpy does not know. Save module.float().")
+        raise ValueError("module holds bfloat16, which numpy cannot hold. Save module.float().")
     facts = _facts_of_encoder(model) if encodes else _facts(model)
     return facts, {name: weight.detach().cpu().numpy() for name, weight in weights.items()}
 
@@ -109,22 +102,12 @@ def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
 def restored(
     facts: dict[str, Any], arrays: dict[str, NDArray], module: nn.Module | None, criterion: Any
 ) -> Model:
-    """Return the model that :func:`told` described.
-
-    Parameters
-    ----------
-    facts : dict
-        As :func:`told` returned them, with the name of the class as ``"kind"``.
-    arrays : dict of str to ndarray
-        Finite.
-    module, criterion : optional
-        As in :func:`skprivacy.load_model`.
-    """
+    """Return the model that :func:`told` described, from its facts, arrays and module."""
     weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if facts["own_module"] != (module is not None):
         raise ValueError(
-            "The model has a module of its own, whose code is not in the file: pass one of the "
-            "same make, load_model(path, module=...); after a warm start, the one it began with."
+            "The file does not hold the code of the model's module: pass one of the same "
+            "architecture, load_model(path, module=...); after a warm start, the initial one."
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )
@@ -138,7 +121,7 @@ def restored(
     try:
         model.module_.load_state_dict(weights)
     except RuntimeError as error:
-        raise ValueError(f"module does not fit to the weights in the file: {error}") from error
+        raise ValueError(f"module does not fit the weights in the file: {error}") from error
     model.module_.eval()
     vars(model).update(facts["fitted"])
     if isinstance(model, ContrastiveEncoder):
@@ -151,7 +134,7 @@ def restored(
 
 
 def _check_facts(facts: dict[str, Any]) -> None:
-    """Refuse names that are not among those that are written, and values of another type."""
+    """Refuse names that are never saved, and values of another type."""
     unknown = {*facts["params"], *facts["fitted"]} - {
         *_PARAMS, *_NET_PARAMS, *_ENCODER_PARAMS, *_FITTED
     }  # fmt: skip
@@ -173,19 +156,19 @@ def _check_facts(facts: dict[str, Any]) -> None:
 
 
 def _encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
-    """Return an encoder with a new module, of the right shape."""
+    """Return an encoder with a new module of the saved shape."""
     model: ContrastiveEncoder = _KINDS[facts["kind"]](**facts["params"])
     model._validate_params()
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-    with torch.device("meta"):  # no memory is taken before the sizes are known to be right
+    with torch.device("meta"):  # no memory is allocated before the sizes are checked
         module = model._restore(facts["saved"])
     expected = {name: tensor.shape for name, tensor in module.state_dict().items()}
     if expected != {name: tensor.shape for name, tensor in weights.items()}:
         raise ValueError(
-            f"The weights in the file are not those of a {facts['kind']} of the sizes that it "
-            "states: it is damaged. Copy it again."
+            f"The weights in the file do not have the sizes that it states for its "
+            f"{facts['kind']}: the file is damaged. Copy it again."
         )
     model.module_ = module.to_empty(device="cpu")
     model.needs_public_records_ = True
@@ -200,18 +183,18 @@ def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
         isinstance(criterion, type) and issubclass(criterion, nn.Module)
     )
     if not known:
-        raise ValueError(f"The loss {facts['criterion']!r} is none of torch's: pass criterion=...")
+        raise ValueError(f"The loss {facts['criterion']!r} is not in torch: pass criterion=...")
     return DPNeuralNet(module, criterion, **facts["params"]).initialize()
 
 
 def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None) -> Any:
-    """Return an estimator with a new module, of the right shape."""
+    """Return an estimator with a new module of the saved shape."""
     params = facts["params"]
     model: Any = _KINDS[facts["kind"]](**params, module=module)
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-    given = facts.get("given", False)  # what was read off y must not pass for public in a new fit
+    given = facts.get("given", False)  # classes read off y must not count as public in a new fit
     if "classes" in facts:
         kind = object if facts["classes_dtype"] == "object" else None
         model.classes_ = np.array(facts["classes"], dtype=kind)
@@ -235,7 +218,7 @@ def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module
 
 
 def _settings(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what was trained with; older files hold it among the parameters."""
+    """Return the settings of the training; older files hold them among the parameters."""
     params, names = facts["params"], [field.name for field in fields(Recipe)]
     settings = facts.get("settings", {name: params[name] for name in names})
     if sorted(settings) != sorted(names):
@@ -253,7 +236,7 @@ def _settings(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
-    """Refuse sizes that are not those of the weights, before a network of that size is made."""
+    """Refuse layer sizes that differ from the weights, before a network of that size is made."""
     found = sorted(tuple(tensor.shape) for tensor in weights.values())
     layers = list(pairwise(sizes))
     if found != sorted([(b, a) for a, b in layers] + [(b,) for _, b in layers]):
@@ -264,5 +247,5 @@ def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers, text and lists of them as JSON knows them."""
+    """Return numbers, text and lists of them as JSON types."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -1,4 +1,4 @@
-"""Random distortions of drawn or written images: two views of one image differ as hands differ."""
+"""RandomDistortion: random affine and elastic distortions of drawings and handwriting."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from .augmentation import check_image_shape, rows_as_images
 
 __all__ = ["RandomDistortion"]
 
-_ELASTIC = 4  # points each way that are moved about; between them, movements are smooth
+_ELASTIC = 4  # control points per axis of the elastic movement, which is smooth between them
 
 
 @dataclass(frozen=True)
 class RandomDistortion:
-    """Turn, scale, slant, shift and bend each image, change its strokes, cover a part of it.
+    """Rotate, scale, slant, shift and bend each image, change its strokes, and cover a part of it.
 
     Parameters
     ----------
     shape : tuple of int
-        Channels, height and width of an image, whose pixels are a row of the data. What comes in
-        from outside of an image is zero.
+        Channels, height and width of the image in each row. Pixels from outside of an image are
+        zero.
     degrees : float, default=20.0
         The largest rotation either way.
     scale : float, default=0.25
-        The largest change of size: images become up to so much smaller or larger.
+        The largest relative change of size.
     slant : float, default=0.3
         The largest shear, as a share of the height.
     shift : float, default=0.1
-        The furthest shift in each direction, as a share of height and width.
+        The largest shift in each direction, as a share of height and width.
     bend : float, default=0.08
-        The standard deviation of the elastic movement, as a share of half of height and width.
+        Standard deviation of the elastic movement, as a share of half of height and width.
     thickness : float, default=1.0
-        How far strokes may grow or shrink by a pixel on each side: 1 is all the way, 0 not at all.
+        Growth or shrinkage of strokes: 1 is up to one pixel on each side, 0 is none.
     cover : float, default=0.4
         The longest side of the covered rectangle, as a share of height and width.
 
     Raises
     ------
     ValueError
-        If ``shape`` is not three positive numbers, another parameter is negative or not finite, or
+        If ``shape`` is not three positive integers, another parameter is negative or not finite, or
         the rows do not hold images of that shape.
 
     Examples
@@ -78,7 +78,7 @@ class RandomDistortion:
         return (self._restroked(moved) * self._mask(images)).flatten(1)
 
     def _grid(self, images: Tensor) -> Tensor:
-        """Return where each pixel comes from, from -1 to 1."""
+        """Return the source position of each pixel, from -1 to 1."""
         n, like = len(images), _kind(images)
         angle, size, slant, *shift = _symmetric(5, n, like)
         angle = angle * math.radians(self.degrees)
@@ -94,7 +94,7 @@ class RandomDistortion:
         return grid + bends.movedim(1, -1)
 
     def _restroked(self, images: Tensor) -> Tensor:
-        """Return images between their own strokes and those a pixel wider, or narrower."""
+        """Return images with strokes between their own and those one pixel wider or narrower."""
         change = self.thickness * next(_symmetric(1, len(images), _kind(images))).reshape(
             -1, 1, 1, 1
         )
@@ -108,7 +108,7 @@ class RandomDistortion:
         )
 
     def _mask(self, images: Tensor) -> Tensor:
-        """Return zeros in one rectangle of each image, ones elsewhere."""
+        """Return zeros in one rectangle of each image, and ones elsewhere."""
         height, width = images.shape[2:]
         n, device = len(images), images.device
         inside = []

@@ -298,7 +298,7 @@ def test_an_augmentation_that_only_the_processor_can_do_is_refused():
         return torch.from_numpy(2.0 * rows.numpy())
 
     X, y = np.ones((20, 4)), np.arange(20) % 2
-    with pytest.raises(ValueError, match="works on the processor and fails on cuda"):
+    with pytest.raises(ValueError, match="works on the CPU and fails on cuda"):
         DPSGDClassifier(classes=[0, 1], epochs=1, augment=doubled, device=GPU).fit(X, y)
 
 

@@ -477,17 +477,17 @@ class ScaledByTheLast(nn.Module):
 
 def test_a_loss_that_remembers_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
-    with pytest.raises(ValueError, match=r"or its loss, .* keeps something of private records"):
+    with pytest.raises(ValueError, match=r"or its loss, .* stores private records"):
         gradients_of(module, ScaledByTheLast(), Probe.like((72,), 3))
 
 
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: MovingMean(as_array=True), "keeps something of private records"),
-        (lambda: MovingMean(as_array=False), "keeps something of private records"),
-        (lambda: ShiftedBias(fewest=1), "keeps something of private records"),
-        (lambda: ShiftedBias(fewest=2), "keeps something of private records"),
+        (lambda: MovingMean(as_array=True), "stores private records"),
+        (lambda: MovingMean(as_array=False), "stores private records"),
+        (lambda: ShiftedBias(fewest=1), "stores private records"),
+        (lambda: ShiftedBias(fewest=2), "stores private records"),
         (
             lambda: nn.Sequential(nn.Linear(72, 3), nn.BatchNorm1d(3)),
             "GroupNorm; .* freeze_batch_norm",
