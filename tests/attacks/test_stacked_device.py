@@ -242,5 +242,5 @@ def test_a_pool_on_a_device_scores_as_one_on_the_processor():
         for device in ("the processor", "cpu", None)
     ]
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-3)
-    with pytest.raises(ValueError, match="device='nowhere' cannot be used here"):
+    with pytest.raises(ValueError, match="device='nowhere' is not usable"):
         ShadowPool(net, n_shadows=4, device="nowhere").fit(X, y)

@@ -318,7 +318,7 @@ def test_out_of_memory_is_said_and_charged_once():
     whole = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**26) / whole)
     try:
-        with pytest.raises(MemoryError, match=r"device='cuda' has not the memory for this"):
+        with pytest.raises(MemoryError, match=r"device='cuda' has too little memory"):
             model.fit(*three_classes(24))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
