@@ -201,7 +201,7 @@ def test_out_of_memory_is_said():
     X, y = problem()
     with (
         mock.patch.object(tensors.TensorStack, "forward", out_of_memory),
-        pytest.raises(MemoryError, match=r"device='cpu' has not the memory"),
+        pytest.raises(MemoryError, match=r"device='cpu' has too little memory"),
     ):
         train_stacked(MLPClassifier((9,)), X, y, ROWS, range(4), device="cpu")
 

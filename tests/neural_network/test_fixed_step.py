@@ -581,7 +581,7 @@ def test_out_of_memory_is_said_and_charged_once(owner, name, charges):
     with (
         simulated_gpu(),
         mock.patch.object(owner, name, out_of_memory),
-        pytest.raises(MemoryError, match=r"device='cpu' has not the memory .*smaller batch_size"),
+        pytest.raises(MemoryError, match=r"device='cpu' has too little memory.*smaller batch_size"),
     ):
         model.fit(X, (X[:, 0] > 0).astype(int))
     assert len(budget.entries()) == charges

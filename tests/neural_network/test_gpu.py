@@ -241,7 +241,7 @@ def test_a_fork_is_told_that_it_has_no_gpu():
     os.waitpid(child, 0)
     answer = os.read(reader, 200)
     assert answer[:32] != random.random_bytes(32)
-    assert b"device='cuda' cannot be used here" in answer
+    assert b"device='cuda' is not usable" in answer
 
 
 def of_two_processes(rank, folder, results):

@@ -490,7 +490,7 @@ def test_a_loss_that_remembers_examples_is_refused():
         (lambda: ShiftedBias(fewest=2), "stores private records"),
         (
             lambda: nn.Sequential(nn.Linear(72, 3), nn.BatchNorm1d(3)),
-            "GroupNorm; .* freeze_batch_norm",
+            "GroupNorm, .*freeze_batch_norm",
         ),
         (lambda: image(nn.InstanceNorm2d(2, track_running_stats=True), n_out=72), "track_running"),
         (lambda: Tokens(max_norm=1.0), "max_norm"),

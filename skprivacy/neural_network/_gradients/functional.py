@@ -1,7 +1,7 @@
-"""Per-example gradients of any module: by ``torch.func``, or one example at a time.
+"""Per-example gradients of any module, by ``torch.func`` or one example at a time.
 
-Slower than book-keeping, and the memory holds every example's gradient; but each example is alone
-in its forward pass, so that nothing the module does can mix examples.
+Slower than book-keeping, and every example's gradient is in memory. In return, each example is
+alone in its forward pass, so no module can mix examples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Vectorised:
-    """All examples at once, by ``torch.func.vmap``; the views of one are a batch."""
+    """Gradients of all examples at once, by ``torch.func.vmap``; the views of one are a batch."""
 
     name = "torch.func"
 
@@ -43,7 +43,7 @@ class Vectorised:
 
 
 class OneByOne:
-    """A loop over examples: what cannot be vectorised, and the measure of all other ways."""
+    """Gradients by a loop over examples: the fallback, and the reference for all other methods."""
 
     name = "one by one"
 
