@@ -44,7 +44,7 @@ __all__ = [
 
 # Maximum number of models whose records are sent to a process at once.
 _PREPARED = 8
-# Multiplications that justify starting processes: about fifteen seconds of one core. With less work,
+# Multiplications that justify starting processes: about fifteen seconds of a core. With less work,
 # two processes take longer to start (three seconds of a core) than threads wait for each other.
 _WORTHWHILE = 4e11
 # Numbers that networks trained side by side may hold to fit the cache.
@@ -186,9 +186,7 @@ def _trained(
             for group in _side_by_side(chain([first], prepared), together):
                 sent.append([(model.position, model.member) for model in group])
                 yield delayed(_train)([model.task for model in group])
-        except (
-            Exception
-        ) as error:  # raised in joblib's thread, it would block some versions forever
+        except Exception as error:  # raised in joblib's thread, it would hang some versions
             failed.append(error)
 
     worthwhile = n_models * first.task.multiplications > _WORTHWHILE

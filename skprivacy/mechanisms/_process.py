@@ -1,4 +1,4 @@
-"""Identity of this process, distinct from its parent and children."""
+"""Identity of this process, distinct from its parent and its children."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, for which Python defines no cons
 
 
 def process() -> tuple[bytes, int]:
-    """Return an identity that no other process returns: random bytes and the process id.
+    """Return random bytes and the process id: an identity that no other process returns.
 
-    Notes
-    -----
-    **Guarantees.** Three mechanisms distinguish a child from its parent, each of which has a gap.
-    The process ids are equal if each is the first process of its pid namespace. Python's hook,
-    which changes the bytes, misses a fork that a library makes without Python. The page that holds
-    the bytes is cleared in every child, but only on Linux 4.14 or later.
+    **Guarantees.** Three mechanisms distinguish a child from its parent, and each has a gap. The
+    process ids are equal if each is the first process of its pid namespace. Python's hook, which
+    changes the bytes, misses a fork by a library without Python. The page that holds the bytes is
+    cleared in every child, but only on Linux 4.14 or later.
 
-    **Edge cases.** A snapshot of a whole process or machine that is resumed twice is not detected.
+    **Edge cases.** A snapshot of a process or machine that is resumed twice is not detected.
     """
     if _page[:_BYTES] == bytes(_BYTES):
         _change()
