@@ -24,11 +24,11 @@ from .tensors import TensorStack, gathered, logistic_error, softmax_error
 
 __all__ = ["train_apart"]
 
-_ROOM = 1 << 30  # numbers on a device at once: a public constant, not the free memory
+_MAX_NUMBERS = 1 << 30  # numbers on a device at once: a public constant, not the free memory
 
 
 @dataclass
-class _Place:
+class _NetworkSlot:
     """Slot of one network and its records; without a task the slot exists all the same."""
 
     net: MLPClassifier
@@ -71,7 +71,7 @@ def train_apart(
     """
     sizes = [n_features, *_hidden(net), 1 if len(classes) == 2 else len(classes)]
     length = 200 if net.batch_size == "auto" else int(net.batch_size)
-    together = max(1, _ROOM // count_numbers(sizes, length))
+    together = max(1, _MAX_NUMBERS // count_numbers(sizes, length))
     trained: list[Layers | None] = []
     for start in range(0, len(records), together):
         some = range(start, min(start + together, len(records)))
@@ -93,7 +93,7 @@ def _train(
 ) -> list[Layers | None]:
     nothing = np.zeros((0, sizes[0] + 2), np.float32)
     table, first = gathered([nothing if t is None else t.records for t in tasks], device)
-    places = [_Place(net, task, at) for task, at in zip(tasks, first, strict=True)]
+    places = [_NetworkSlot(net, task, at) for task, at in zip(tasks, first, strict=True)]
     stack = TensorStack([place.start(sizes) for place in places], net.activation, device)
     adam = _Adam(stack, net)
     patience = [_Patience(1, net.tol, net.n_iter_no_change) for _ in places]

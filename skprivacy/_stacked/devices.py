@@ -26,7 +26,7 @@ __all__ = ["train_apart", "trained_on", "usable"]
 # Devices on which ``dpsgd`` and ``mlp`` train, and the numbers that a device of unknown memory may
 # hold.
 _PROCESSORS = {"cpu"}
-_ROOM = 1 << 28
+_DEFAULT_FREE_NUMBERS = 1 << 28
 
 
 def usable(device: str) -> str | None:
@@ -46,7 +46,7 @@ def trained_on(prepared: Iterator[Prepared], device: str) -> Iterator[tuple[int,
     from ..neural_network._training.environment import ordinary_torch
     from . import device_dpsgd, device_mlp
 
-    for group in _that_fit(prepared, _room(device)):
+    for group in _groups_within_memory(prepared, _free_numbers(device)):
         tasks: list[Any] = [model.task for model in group]
         kind: Any = device_mlp.train_mlps if isinstance(tasks[0], MLPTask) else None
         with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
@@ -55,17 +55,17 @@ def trained_on(prepared: Iterator[Prepared], device: str) -> Iterator[tuple[int,
             yield model.position, model.member(layers)
 
 
-def _room(device: str) -> int:
+def _free_numbers(device: str) -> int:
     """Return how many numbers may be on a device: a quarter of its free memory."""
     import torch
 
     if torch.device(device).type != "cuda":
-        return _ROOM
+        return _DEFAULT_FREE_NUMBERS
     free, _ = torch.cuda.mem_get_info(device)
     return int(free // 16)
 
 
-def _that_fit(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
+def _groups_within_memory(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
     """Yield groups of models of one kind within ``room`` numbers, or single models."""
     groups: dict[Hashable, list[Prepared]] = {}
     for model in prepared:

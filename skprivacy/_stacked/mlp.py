@@ -114,7 +114,9 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
             share = stack.real / in_batch[:, None].astype(np.float32)
             penalty = net.alpha / in_batch
             if losses is not None:
-                total += in_batch * ((losses * share).sum(1) + penalty / 2 * _squares(stack))
+                total += in_batch * (
+                    (losses * share).sum(1) + penalty / 2 * _sum_squared_weights(stack)
+                )
             logits *= share[:, :, None]
             stack.sum_gradients(stack.backward())
             adam.step(penalty)
@@ -158,7 +160,7 @@ def _batches(
         yield [order[a:b] for order, a, b in zip(orders, starts, stops, strict=True)]
 
 
-def _squares(stack: PerceptronStack) -> NDArray[np.float64]:
+def _sum_squared_weights(stack: PerceptronStack) -> NDArray[np.float64]:
     squares = np.zeros(len(stack.weights))
     for layer in stack.layers:
         squares += np.einsum("sio,sio->s", layer[:, :-1], layer[:, :-1])  # no biases

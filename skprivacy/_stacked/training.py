@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 # Maximum number of models whose records are sent to a process at once.
-_PREPARED = 8
+_MODELS_PER_PROCESS = 8
 # Multiplications that justify starting processes: about fifteen seconds of a core. With less work,
 # two processes take longer to start (three seconds of a core) than threads wait for each other.
-_WORTHWHILE = 4e11
+_MIN_PROCESS_WORK = 4e11
 # Numbers that networks trained side by side may hold to fit the cache.
 _CACHED = 3 << 19
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -98,7 +98,7 @@ class Prepared(NamedTuple):
 def is_stackable(estimator: Any) -> bool:
     """Return True if :func:`train_stacked` trains the same model as ``estimator.fit``."""
     net = _network(estimator)
-    return is_plain_mlp(net) or _description(net) is not None
+    return is_plain_mlp(net) or _fit_description(net) is not None
 
 
 def train_stacked(
@@ -128,10 +128,10 @@ def train_stacked(
     n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target model has raised the same warnings
-        prepare = _preparation(estimator, X, y, distinct(y), rows, seeds)
+        prepare = _make_preparation(estimator, X, y, distinct(y), rows, seeds)
         prepared = map(prepare, range(len(rows)))
         for index, member in (
-            _trained(prepared, len(rows), n_jobs)
+            _train_models(prepared, len(rows), n_jobs)
             if device is None
             else trained_on(prepared, device)
         ):
@@ -163,33 +163,33 @@ def train_alone(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         every = [np.arange(len(y))]
-        prepared = _preparation(estimator, X, y, classes, every, [seed])(0)
+        prepared = _make_preparation(estimator, X, y, classes, every, [seed])(0)
         (layers,) = _train([prepared.task])
     if not all(np.isfinite(values).all() for layer in layers for values in layer):
         raise ValueError("The weights have diverged. Scale the features, or lower the step size.")
     return prepared.member(layers)
 
 
-def _trained(
+def _train_models(
     prepared: Iterator[Prepared], n_models: int, n_jobs: int
 ) -> Iterator[tuple[int, StackedMember]]:
     """Yield models with their indices; few are prepared at a time, as each has its own records."""
     first = next(prepared, None)
     if first is None:
         return
-    together = min(_PREPARED, -(-n_models // n_jobs))
+    together = min(_MODELS_PER_PROCESS, -(-n_models // n_jobs))
     sent: deque[list[tuple[int, Any]]] = deque()
     failed: list[Exception] = []
 
     def jobs() -> Iterator[Any]:
         try:
-            for group in _side_by_side(chain([first], prepared), together):
+            for group in _group_by_kind(chain([first], prepared), together):
                 sent.append([(model.position, model.member) for model in group])
                 yield delayed(_train)([model.task for model in group])
         except Exception as error:  # raised in joblib's thread, it would hang some versions
             failed.append(error)
 
-    worthwhile = n_models * first.task.multiplications > _WORTHWHILE
+    worthwhile = n_models * first.task.multiplications > _MIN_PROCESS_WORK
     prefer = "processes" if worthwhile else "threads"
     backend, _ = get_active_backend(prefer=prefer)
     one_by_one = getattr(backend, "supports_return_generator", False)
@@ -218,12 +218,12 @@ def _network(estimator: Any) -> Any:
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
-def _description(net: Any) -> Callable[[Any, Any], Any] | None:
+def _fit_description(net: Any) -> Callable[[Any, Any], Any] | None:
     """Return the function that describes a fit of a private network, or None."""
     return net._stacked_training() if hasattr(net, "_stacked_training") else None
 
 
-def _preparation(
+def _make_preparation(
     estimator: Any,
     X: Any,
     y: NDArray[Any],
@@ -247,7 +247,7 @@ def _preparation(
             steps = model[:-1]
             inputs = steps.fit_transform(inputs, labels)
         task: _Task
-        if describe := _description(net):
+        if describe := _fit_description(net):
             task = PrivateTask(describe(inputs, labels), int(seeds[i]))
         else:
             net._validate_params()
@@ -266,7 +266,7 @@ def dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
     return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
-def _side_by_side(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:
+def _group_by_kind(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:
     """Yield groups of at most ``together`` models of one kind that fit the cache."""
     while block := list(islice(prepared, together)):
         kinds: dict[Hashable, list[Prepared]] = {}

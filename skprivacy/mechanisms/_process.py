@@ -24,15 +24,15 @@ def process() -> tuple[bytes, int]:
     **Edge cases.** A snapshot of a process or machine that is resumed twice is not detected.
     """
     if _page[:_BYTES] == bytes(_BYTES):
-        _change()
+        _renew_identity()
     return _page[:_BYTES], os.getpid()
 
 
-def _change() -> None:
+def _renew_identity() -> None:
     _page[:_BYTES] = os.urandom(_BYTES)
 
 
-def _page_that_forks_clear() -> mmap.mmap:
+def _map_fork_cleared_page() -> mmap.mmap:
     """Return a page of memory that is cleared in a child, if the system supports it."""
     if not hasattr(mmap, "MAP_ANONYMOUS"):
         return mmap.mmap(-1, mmap.PAGESIZE)
@@ -43,6 +43,6 @@ def _page_that_forks_clear() -> mmap.mmap:
     return page
 
 
-_page = _page_that_forks_clear()
+_page = _map_fork_cleared_page()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_change)
+    os.register_at_fork(after_in_child=_renew_identity)

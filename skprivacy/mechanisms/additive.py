@@ -108,7 +108,9 @@ class _GridNoise(Mechanism):
         # Rounding before the noise: the result is a function of grid numbers only (Mironov 2012)
         steps = np.rint(exact.ravel() / self.grid)
         if self.noise_multiplier:
-            steps = _add(steps, self._noise(self._scale_steps(steps.size), steps.size, random))
+            steps = _add_exactly(
+                steps, self._noise(self._scale_steps(steps.size), steps.size, random)
+            )
         noisy = steps * self.grid
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
 
@@ -119,7 +121,7 @@ def inverse(epsilon: float) -> float:
     return 1.0 / epsilon
 
 
-def _add(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
+def _add_exactly(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
     """Add exactly, then round to float64, which is post-processing of the exact sum."""
     if np.abs(steps).max(initial=0.0) < _INT64_SAFE:
         return (steps.astype(np.int64) + noise).astype(np.float64)

@@ -16,7 +16,9 @@ from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers", "check_random"]
 
-_ANSWERS: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar("_ANSWERS", default=None)
+_RECORDED_RELEASES: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar(
+    "_ANSWERS", default=None
+)
 
 
 @contextmanager
@@ -27,11 +29,11 @@ def answers() -> Iterator[list[tuple[Mechanism, Any]]]:
     mechanisms.
     """
     collected: list[tuple[Mechanism, Any]] = []
-    token = _ANSWERS.set(collected)
+    token = _RECORDED_RELEASES.set(collected)
     try:
         yield collected
     finally:
-        _ANSWERS.reset(token)
+        _RECORDED_RELEASES.reset(token)
 
 
 def check_random(random: Any) -> None:
@@ -76,7 +78,7 @@ class Mechanism(PlainNumbers, StatesArithmetic, ABC):
         """
         check_random(random)
         answer = self._release(value, random)
-        if (collected := _ANSWERS.get()) is not None:
+        if (collected := _RECORDED_RELEASES.get()) is not None:
             here = answer.cpu().numpy() if is_tensor(answer) else answer
             collected.append((self, np.array(here, copy=True)))
         return answer

@@ -49,18 +49,18 @@ def checked_bounds(
     if size == 2 and not are_arrays(bounds) and could_be_pairs(bounds, size):
         raise two_readings(name, bounds)
     try:
-        lower, upper = (_spread(bound, size) for bound in bounds)
+        lower, upper = (_broadcast_bound(bound, size) for bound in bounds)
     except (TypeError, ValueError):
-        raise _wrong_bounds(name, bounds, size) from None
+        raise _invalid_bounds_error(name, bounds, size) from None
     for bound in (lower, upper):
         if not (np.abs(bound) <= _LARGEST).all():
-            raise _wrong_bounds(name, bounds, size)
+            raise _invalid_bounds_error(name, bounds, size)
     if not ((lower == upper) | (upper - lower >= 1 / _LARGEST)).all():
-        raise _wrong_bounds(name, bounds, size)
+        raise _invalid_bounds_error(name, bounds, size)
     return lower, upper
 
 
-def _spread(bound: Any, size: int) -> NDArray[np.float64]:
+def _broadcast_bound(bound: Any, size: int) -> NDArray[np.float64]:
     values = np.asarray(bound, np.float64)
     if values.shape not in ((), (size,)):
         raise ValueError
@@ -95,7 +95,7 @@ def two_readings(name: str, bounds: Any) -> ValueError:
     )
 
 
-def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
+def _invalid_bounds_error(name: str, bounds: Any, size: int) -> ValueError:
     try:
         shown = repr(bounds)
     except RecursionError:

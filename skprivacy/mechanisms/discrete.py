@@ -41,7 +41,7 @@ def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureR
     going = np.arange(size)
     k = 1
     if size < _FEW:  # small arrays are faster with eight rounds at once
-        result, going = _eight_rounds(fractions, size, random)
+        result, going = _draw_eight_rounds(fractions, size, random)
         k = 9
     while going.size:
         # Algorithm 1: sample A ~ Bernoulli(gamma / K); while A = 1, increase K
@@ -54,7 +54,7 @@ def _bernoulli_exp_product(fractions: list[Fraction], size: int, random: SecureR
     return result
 
 
-def _eight_rounds(
+def _draw_eight_rounds(
     fractions: list[Fraction], size: int, random: SecureRandom
 ) -> tuple[Booleans, Integers]:
     """Return the results of rounds 1 to 8, and the indices that they leave undecided."""
@@ -65,7 +65,7 @@ def _eight_rounds(
     return more.argmin(axis=0) % 2 == 0, np.flatnonzero(more.all(axis=0))
 
 
-def _geometric(size: int, random: SecureRandom) -> Integers:
+def _draw_geometric(size: int, random: SecureRandom) -> Integers:
     """Count Bernoulli(1/e) successes before the first failure: P(count >= k) = exp(-k)."""
     count = np.zeros(size, np.int64)
     going = np.arange(size)
@@ -84,11 +84,11 @@ def bernoulli_exp(numerator: Integers, denominator: int, random: SecureRandom) -
     whole, rest = np.divmod(numerator, denominator)
     result = _bernoulli_exp_product([(rest, denominator)], len(rest), random)
     large = np.flatnonzero(whole)
-    result[large] &= _geometric(large.size, random) >= whole[large]
+    result[large] &= _draw_geometric(large.size, random) >= whole[large]
     return result
 
 
-def _rejection(size: int, yield_: float, propose: Callable[[int], Integers]) -> Integers:
+def _collect_accepted(size: int, yield_: float, propose: Callable[[int], Integers]) -> Integers:
     """Collect ``size`` accepted proposals; ``propose(n)`` makes n and returns the accepted ones."""
     parts: list[Integers] = []
     missing = size
@@ -107,13 +107,13 @@ def discrete_laplace(scale: int, size: int, random: SecureRandom) -> Integers:
         low = random.integers(scale, n)
         low = low[_bernoulli_exp_product([(low, scale)], n, random)]
         # V geometric: X = U + t V
-        magnitude = low + scale * _geometric(len(low), random)
+        magnitude = low + scale * _draw_geometric(len(low), random)
         # a random sign B; B = 1 with X = 0 is rejected, or zero would count twice
         negative = random.integers(2, len(low)) == 1
         keep = ~(negative & (magnitude == 0))
         return np.where(negative, -magnitude, magnitude)[keep]
 
-    return _rejection(size, 0.6, propose)
+    return _collect_accepted(size, 0.6, propose)
 
 
 def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
@@ -134,7 +134,7 @@ def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
         keep &= _bernoulli_exp_product([(r, sigma), (r, 2 * sigma)], n, random)
         return k[keep]
 
-    return _rejection(size, 0.75, propose)
+    return _collect_accepted(size, 0.75, propose)
 
 
 def discrete_logistic(scale: int, size: int, random: SecureRandom) -> Integers:
@@ -150,7 +150,7 @@ def discrete_logistic(scale: int, size: int, random: SecureRandom) -> Integers:
             k = k[_bernoulli_half_up(np.abs(k), scale, random)]
         return k
 
-    return _rejection(size, 0.5, propose)
+    return _collect_accepted(size, 0.5, propose)
 
 
 def _bernoulli_half_up(numerator: Integers, denominator: int, random: SecureRandom) -> Booleans:

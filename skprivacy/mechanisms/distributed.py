@@ -130,8 +130,9 @@ class DistributedGaussian(Mechanism):
             )
         if self._reach() >= _ROOM:
             raise ValueError(
-                f"noise_multiplier={self.noise_multiplier!r} and {self._most()} contributions of "
-                "2**36 steps could overflow 64 bits. Use a larger epsilon, or fewer records."
+                f"noise_multiplier={self.noise_multiplier!r} and {self._max_contributions()} "
+                "contributions of 2**36 steps could overflow 64 bits. Use a larger epsilon, or "
+                "fewer records."
             )
 
     @property
@@ -146,7 +147,7 @@ class DistributedGaussian(Mechanism):
         """Variance of the noise of all parties, divided by the variance that counts."""
         return self.n_parties / (self.n_parties - self.n_untrusted)
 
-    def _most(self) -> int:
+    def _max_contributions(self) -> int:
         return self.n_parties if self.n_contributions is None else self.n_contributions
 
     def _share(self) -> int:
@@ -156,7 +157,9 @@ class DistributedGaussian(Mechanism):
 
     def _reach(self) -> float:
         """Return the largest absolute value that a sum can have."""
-        return float(self._most()) * _STEPS + _FARTHEST * self._share() * math.sqrt(self.n_parties)
+        return float(self._max_contributions()) * _STEPS + _FARTHEST * self._share() * math.sqrt(
+            self.n_parties
+        )
 
     def share(self, values: ArrayLike, random: SecureRandom) -> NDArray[np.uint64]:
         """Return parties' messages without masks: their values plus their noise, modulo 2**64.

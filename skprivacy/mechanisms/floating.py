@@ -97,7 +97,7 @@ NOT_FINITE = (
     "summing."
 )
 # Devices that compute asynchronously: reading a value from them synchronises.
-_AHEAD = {"cuda"}
+_ASYNCHRONOUS = {"cuda"}
 
 
 def check_finite(value: Any) -> None:
@@ -106,7 +106,7 @@ def check_finite(value: Any) -> None:
     **Guarantees.** An error is raised, and nothing is released. A vector on a GPU becomes NaN
     everywhere instead, which reveals no more than the error does.
     """
-    if is_tensor(value) and value.device.type in _AHEAD:
+    if is_tensor(value) and value.device.type in _ASYNCHRONOUS:
         if len(value):
             value += 0.0 * value.norm(math.inf)
     elif not _all_finite(value):

@@ -50,11 +50,11 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     if not 0 <= epsilon < math.inf:
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
     _check_gaussian_delta(delta)
-    return _analytic(float(epsilon), float(delta))
+    return _solve_noise_multiplier(float(epsilon), float(delta))
 
 
 @lru_cache(maxsize=256)
-def _analytic(epsilon: float, delta: float) -> float:
+def _solve_noise_multiplier(epsilon: float, delta: float) -> float:
     # Balle and Wang 2018, Theorem 8: delta(z) = Phi(1/(2z) - eps z) - e^eps Phi(-1/(2z) - eps z)
     def delta_at(z: float) -> float:
         a, b = 0.5 / z, epsilon * z

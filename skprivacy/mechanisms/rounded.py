@@ -173,13 +173,13 @@ def rounded_normal(sigma: float, size: int, random: SecureRandom) -> NDArray[np.
     x -= found
     np.abs(x, out=x)
     for i in np.flatnonzero((x > 0.5 - _MARGIN * sigma) | (magnitudes < _LEAST)):
-        found[i] = _decided(int(magnitudes[i]), sigma, random)
+        found[i] = _refine_rounded_normal(int(magnitudes[i]), sigma, random)
     np.copysign(found, words.view(np.float64), out=found)
     found += 0.0  # turns -0.0 into 0.0: its sign would reveal the sign of a sum that rounds to zero
     return found
 
 
-def _decided(m: int, sigma: float, random: SecureRandom) -> int:
+def _refine_rounded_normal(m: int, sigma: float, random: SecureRandom) -> int:
     """Return round(sigma Z), given its first bits; draw more while they do not decide."""
     bits = _WORD
     while (cell := cell_of(m, bits, sigma)) is None:

@@ -238,10 +238,10 @@ def sanitised_cost(
 def _data_independent(event: Event) -> Event:
     """Return the event without the votes' counts."""
     counts = flatten(event).items()
-    return events.Composed(tuple(events.Repeated(_without_votes(e), n) for e, n in counts))
+    return events.Composed(tuple(events.Repeated(_remove_votes(e), n) for e, n in counts))
 
 
-def _without_votes(event: Event) -> Event:
+def _remove_votes(event: Event) -> Event:
     if not event.data_dependent:
         return event
     if not isinstance(event, GNMaxVote | VoteThreshold):

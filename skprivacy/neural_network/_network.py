@@ -102,10 +102,10 @@ NETWORK_CONSTRAINTS: dict = {
     "momentum": [Interval(Real, 0, 1, closed="left")],
     "random_state": ["random_state"],
 }
-_OF_THE_NETWORK = ("hidden_layer_sizes", "activation")
-_NOTHING: Mapping[str, Any] = {}
+_ARCHITECTURE_PARAMS = ("hidden_layer_sizes", "activation")
+_NO_FIXED_SETTINGS: Mapping[str, Any] = {}
 # Parameters that may differ between the processes of a distributed training.
-_MAY_DIFFER = frozenset({"budget", "device", "module", "random_state", "verbose"})
+_PER_PROCESS_PARAMS = frozenset({"budget", "device", "module", "random_state", "verbose"})
 
 
 class PrivateTrainingMixin(PrivateEstimatorMixin):
@@ -143,7 +143,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         # The public classes are BaseEstimators too.
         params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
         facts = {
-            **{k: v for k, v in params.items() if k not in _MAY_DIFFER},
+            **{k: v for k, v in params.items() if k not in _PER_PROCESS_PARAMS},
             **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")},
             "the configuration": replace(config, views=None, device="any"),
             "module": [tuple(p.shape) for p in start.parameters()],
@@ -287,7 +287,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             n,
             self.n_features_in_,
             self._n_outputs(),
-            {} if first else {name: self.settings_[name] for name in _OF_THE_NETWORK},
+            {} if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS},
         )
         config = replace(self._plan(n, recipe), per_group=per_group).with_noise_for(
             self.epsilon, self.delta, self.noise_multiplier
@@ -315,7 +315,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
 
     def _recipe(
-        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NOTHING
+        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NO_FIXED_SETTINGS
     ) -> Recipe:
         """Return a value for each setting that is "auto"; ``fixed`` ones stay as they are."""
         facts = PublicFacts(

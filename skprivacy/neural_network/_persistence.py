@@ -61,23 +61,23 @@ def told(model: Model) -> tuple[dict[str, Any], dict[str, NDArray]]:
     weights = model.module_.state_dict()
     if any(weight.dtype == torch.bfloat16 for weight in weights.values()):
         raise ValueError("module holds bfloat16, which numpy cannot hold. Save module.float().")
-    facts = _facts_of_encoder(model) if encodes else _facts(model)
+    facts = _encoder_facts(model) if encodes else _network_facts(model)
     return facts, {name: weight.detach().cpu().numpy() for name, weight in weights.items()}
 
 
-def _facts(model: Any) -> dict[str, Any]:
+def _network_facts(model: Any) -> dict[str, Any]:
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
         "own_module": model.module is not None,
-        "params": {k: _plain(getattr(model, k)) for k in params},
-        "fitted": {k: _plain(getattr(model, k)) for k in _FITTED if hasattr(model, k)},
-        "feature_names": _plain(getattr(model, "feature_names_in_", None)),
+        "params": {k: _as_json(getattr(model, k)) for k in params},
+        "fitted": {k: _as_json(getattr(model, k)) for k in _FITTED if hasattr(model, k)},
+        "feature_names": _as_json(getattr(model, "feature_names_in_", None)),
         "privacy": model.privacy_.to_dict(),
     }
     if not isinstance(model, DPNeuralNet):
-        facts["settings"] = {k: _plain(v) for k, v in model.settings_.items()}
+        facts["settings"] = {k: _as_json(v) for k, v in model.settings_.items()}
     if isinstance(model, DPSGDClassifier):
-        facts["classes"] = _plain(model.classes_)
+        facts["classes"] = _as_json(model.classes_)
         facts["given"] = model.classes is not None
         facts["multilabel"] = model.multilabel_
         facts["classes_dtype"] = "object" if model.classes_.dtype == object else "plain"
@@ -89,12 +89,12 @@ def _facts(model: Any) -> dict[str, Any]:
     return facts
 
 
-def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
+def _encoder_facts(model: ContrastiveEncoder) -> dict[str, Any]:
     return {
         "own_module": False,
-        "params": {k: _plain(getattr(model, k)) for k in _ENCODER_PARAMS if hasattr(model, k)},
+        "params": {k: _as_json(getattr(model, k)) for k in _ENCODER_PARAMS if hasattr(model, k)},
         "fitted": {"n_features_in_": model.n_features_in_},
-        "feature_names": _plain(getattr(model, "feature_names_in_", None)),
+        "feature_names": _as_json(getattr(model, "feature_names_in_", None)),
         "saved": model._saved(),
     }
 
@@ -102,7 +102,7 @@ def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
 def restored(
     facts: dict[str, Any], arrays: dict[str, NDArray], module: nn.Module | None, criterion: Any
 ) -> Model:
-    """Return the model that :func:`told` described, from its facts, arrays and module."""
+    """Return the model that :func:`told` described, from facts and arrays."""
     weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if facts["own_module"] != (module is not None):
         raise ValueError(
@@ -113,11 +113,11 @@ def restored(
         )
     _check_facts(facts)
     if issubclass(_KINDS[facts["kind"]], ContrastiveEncoder):
-        model: Any = _encoder(facts, weights)
+        model: Any = _load_encoder(facts, weights)
     elif facts["kind"] == "DPNeuralNet":
-        model = _net(facts, copy.deepcopy(module), criterion)
+        model = _load_net(facts, copy.deepcopy(module), criterion)
     else:
-        model = _estimator(facts, weights, module)
+        model = _load_estimator(facts, weights, module)
     try:
         model.module_.load_state_dict(weights)
     except RuntimeError as error:
@@ -155,7 +155,7 @@ def _check_facts(facts: dict[str, Any]) -> None:
             raise TypeError(f"{name} is {facts[name]!r}, neither true nor false")
 
 
-def _encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
+def _load_encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
     """Return an encoder with a new module of the saved shape."""
     model: ContrastiveEncoder = _KINDS[facts["kind"]](**facts["params"])
     model._validate_params()
@@ -175,7 +175,7 @@ def _encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncod
     return model
 
 
-def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
+def _load_net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
     """Return an initialised net; a loss is looked up by name among torch's own only."""
     if criterion is None:
         criterion = getattr(nn.modules.loss, facts["criterion"], None)
@@ -187,7 +187,9 @@ def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
     return DPNeuralNet(module, criterion, **facts["params"]).initialize()
 
 
-def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None) -> Any:
+def _load_estimator(
+    facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None
+) -> Any:
     """Return an estimator with a new module of the saved shape."""
     params = facts["params"]
     model: Any = _KINDS[facts["kind"]](**params, module=module)
@@ -206,7 +208,7 @@ def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module
         model.target_bounds = model.target_bounds_ if given else None
         n_outputs = 1
     model._validate_params()
-    model.settings_ = _settings(facts)
+    model.settings_ = _load_settings(facts)
     hidden = model.settings_["hidden_layer_sizes"]
     if module is None:
         _check_sizes((model.n_features_in_, *hidden, n_outputs), weights)
@@ -217,7 +219,7 @@ def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module
     return model
 
 
-def _settings(facts: dict[str, Any]) -> dict[str, Any]:
+def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of the training; older files hold them among the parameters."""
     params, names = facts["params"], [field.name for field in fields(Recipe)]
     settings = facts.get("settings", {name: params[name] for name in names})
@@ -246,6 +248,6 @@ def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return numbers, text and lists of them as JSON types."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -24,8 +24,8 @@ from ._training.net import layer_sizes, make_module
 __all__ = ["SemiSupervisedNetwork"]
 
 _NO_LABEL = -1
-_LABELLED = 64  # labelled rows in a step, drawn with replacement since they are few
-_PREDICTED = 4096  # rows of one forward pass
+_LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
+_PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass
 
 
 class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
@@ -104,7 +104,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
                 self.module, {}, rows.shape[1], len(self.classes_),
                 layer_sizes(self.hidden_layer_sizes), "relu", random,
             )  # fmt: skip
-            self.module_ = nn.Sequential(_Standard(rows), network)
+            self.module_ = nn.Sequential(_Standardization(rows), network)
             with threads_for(self.module_, self.batch_size):
                 self._train(torch.from_numpy(rows), np.asarray(labels))
         return self
@@ -117,7 +117,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         self.module_.train()
         for _ in range(steps):
-            drawn = torch.randint(len(known), (_LABELLED,))
+            drawn = torch.randint(len(known), (_LABELED_PER_STEP,))
             answers = self.module_(self._supervised(rows[known[drawn]]))
             others = rows[torch.randint(len(rows), (self.batch_size,))]
             loss = F.cross_entropy(answers, codes[drawn])
@@ -144,7 +144,10 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "module_")
         rows = torch.from_numpy(validate_data(self, X, dtype=np.float32, reset=False))
         with torch.inference_mode():
-            found = [self.module_(part).double().softmax(1) for part in rows.split(_PREDICTED)]
+            found = [
+                self.module_(part).double().softmax(1)
+                for part in rows.split(_PREDICT_ROWS_PER_PASS)
+            ]
         return np.asarray(torch.cat(found).numpy())
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -163,7 +166,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-class _Standard(nn.Module):
+class _Standardization(nn.Module):
     """Rows minus their mean, divided by one standard deviation over all columns."""
 
     mean: Tensor

@@ -21,7 +21,7 @@ _INSTEAD_OF_CALLBACKS = {
     "Freezer": "set requires_grad=False in the module",
 }
 # Methods that private training skips: an override would be ignored, or would see private records.
-_OURS = (
+_REPLACED_METHODS = (
     "fit_loop", "get_loss", "infer", "on_batch_begin", "on_batch_end",
     "on_epoch_begin", "on_epoch_end", "on_grad_computed", "on_train_begin", "on_train_end",
     "run_single_epoch", "train_step", "train_step_single", "validation_step",
@@ -35,7 +35,7 @@ def refuse_what_is_not_private(net: Any, base: type) -> None:
             f"train_split={net.train_split!r} would publish a measurement of private records. "
             "Leave train_split=None, and score public records after fit."
         )
-    for callback in _listed(net.callbacks):
+    for callback in _list_callbacks(net.callbacks):
         kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
         if isinstance(callback, type):
             kind = callback.__name__
@@ -53,7 +53,7 @@ def refuse_what_is_not_private(net: Any, base: type) -> None:
         raise ValueError("compile=True is not supported: per-example gradients are needed. "
                          "Use compile=False.")  # fmt: skip
     _refuse_optimizer(net)
-    for name in _OURS:
+    for name in _REPLACED_METHODS:
         if getattr(type(net), name) is not getattr(base, name):
             raise ValueError(
                 f"{type(net).__name__} overrides {name}, which private training does not call. "
@@ -70,7 +70,7 @@ def refuse_more_than_one(net: Any) -> None:
         )
 
 
-def _listed(callbacks: Any) -> list[Any]:
+def _list_callbacks(callbacks: Any) -> list[Any]:
     return [] if callbacks in (None, "disable") else list(callbacks)
 
 

@@ -17,7 +17,7 @@ from ._gradients.trial import elsewhere
 __all__ = ["RandomFlip", "RandomShift", "Views"]
 
 Augment = Callable[[Tensor], Tensor]
-_TRIALS = 3  # seeds: with one, a row might by chance be mixed only with itself
+_TRIAL_SEEDS = 3  # seeds: with one, a row might by chance be mixed only with itself
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Views:
                 f"augment={self.augment!r} turned rows of shape {expected} and {inputs.dtype} into "
                 f"{tuple(views.shape)} and {views.dtype}. It must keep both."
             )
-        if not all(self._keeps_apart(inputs, other, seed) for seed in range(_TRIALS)):
+        if not all(self._treats_rows_alone(inputs, other, seed) for seed in range(_TRIAL_SEEDS)):
             raise ValueError(
                 f"augment={self.augment!r} gave other views of a row when the other rows were "
                 "changed: it mixes records, or its randomness is not torch's or depends on the "
@@ -184,7 +184,7 @@ class Views:
                 "others: it stores private records. Make it a function of its rows."
             )
 
-    def _keeps_apart(self, inputs: Tensor, other: Tensor, seed: int) -> bool:
+    def _treats_rows_alone(self, inputs: Tensor, other: Tensor, seed: int) -> bool:
         """Return True if the views of each row stay the same when all other rows change."""
         views = self._seeded(inputs, seed).unflatten(0, (-1, self.count))
         for i, (row, expected) in enumerate(zip(inputs, views, strict=True)):

@@ -16,7 +16,7 @@ from .augmentation import check_image_shape, rows_as_images
 
 __all__ = ["RandomDistortion"]
 
-_ELASTIC = 4  # control points per axis of the elastic movement, which is smooth between them
+_ELASTIC_POINTS = 4  # control points per axis of the elastic movement, which is smooth between them
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class RandomDistortion:
     def __call__(self, rows: Tensor) -> Tensor:
         images = rows_as_images(rows, self.shape)
         moved = F.grid_sample(images, self._grid(images), align_corners=False)
-        return (self._restroked(moved) * self._mask(images)).flatten(1)
+        return (self._change_strokes(moved) * self._mask(images)).flatten(1)
 
     def _grid(self, images: Tensor) -> Tensor:
         """Return the source position of each pixel, from -1 to 1."""
-        n, like = len(images), _kind(images)
-        angle, size, slant, *shift = _symmetric(5, n, like)
+        n, like = len(images), _device_and_dtype(images)
+        angle, size, slant, *shift = _draw_symmetric(5, n, like)
         angle = angle * math.radians(self.degrees)
         size = torch.exp(size * math.log1p(self.scale))
         slant = slant * self.slant
@@ -89,15 +89,15 @@ class RandomDistortion:
         down = torch.stack([sin, sin * slant + cos, 2 * self.shift * shift[1]], 1)
         moves = torch.stack([across, down], 1)
         grid = F.affine_grid(moves, list(images.shape), align_corners=False)
-        points = self.bend * torch.randn(n, 2, _ELASTIC, _ELASTIC, **like)
+        points = self.bend * torch.randn(n, 2, _ELASTIC_POINTS, _ELASTIC_POINTS, **like)
         bends = F.interpolate(points, images.shape[2:], mode="bicubic", align_corners=True)
         return grid + bends.movedim(1, -1)
 
-    def _restroked(self, images: Tensor) -> Tensor:
+    def _change_strokes(self, images: Tensor) -> Tensor:
         """Return images with strokes between their own and those one pixel wider or narrower."""
-        change = self.thickness * next(_symmetric(1, len(images), _kind(images))).reshape(
-            -1, 1, 1, 1
-        )
+        change = self.thickness * next(
+            _draw_symmetric(1, len(images), _device_and_dtype(images))
+        ).reshape(-1, 1, 1, 1)
         last = images.contiguous(memory_format=torch.channels_last)
         wider = F.max_pool2d(last, 3, stride=1, padding=1)
         narrower = -F.max_pool2d(-last, 3, stride=1, padding=1)
@@ -120,10 +120,10 @@ class RandomDistortion:
         return (~covered).to(images.dtype)
 
 
-def _kind(images: Tensor) -> dict[str, Any]:
+def _device_and_dtype(images: Tensor) -> dict[str, Any]:
     return {"device": images.device, "dtype": images.dtype}
 
 
-def _symmetric(count: int, n: int, like: dict[str, Any]) -> Iterator[Tensor]:
+def _draw_symmetric(count: int, n: int, like: dict[str, Any]) -> Iterator[Tensor]:
     """Yield ``count`` vectors of n numbers between -1 and 1."""
     return iter(2 * torch.rand(count, n, **like) - 1)

@@ -102,11 +102,11 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         ValueError
             If rows are not images of ``image_shape``.
         """
-        images = _rows(X)
+        images = _check_images(X)
         pixels = math.prod(images.shape[1:])
         side = math.isqrt(pixels)
         if self.image_shape is not None:
-            height, width = _two("image_shape", self.image_shape)
+            height, width = _check_pair("image_shape", self.image_shape)
         else:
             height, width = images.shape[1:] if images.ndim == 3 else (side, side)
         if (
@@ -139,7 +139,7 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
             The scattering coefficients.
         """
         check_is_fitted(self, "image_shape_")
-        rows = _rows(X)
+        rows = _check_images(X)
         if math.prod(rows.shape[1:]) != self.n_features_in_:
             raise ValueError(
                 f"X has {math.prod(rows.shape[1:])} features, but ScatteringTransformer is "
@@ -156,7 +156,7 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
             return np.asarray(map_each_record(features, images).numpy())
 
 
-def _rows(X: ArrayLike) -> NDArray:
+def _check_images(X: ArrayLike) -> NDArray:
     return np.asarray(
         check_array(X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, input_name="X")
     )
@@ -166,13 +166,13 @@ def _channels(images: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
     """Return blurred channels of order 0 (the image), order 1 (both scales) and order 2."""
     size = images.shape[-2] // _POOLED, images.shape[-1] // _POOLED
     # Bruna and Mallat 2013: |x * psi|, and | |x * psi| * psi'| at a coarser scale; then averages
-    at_fine = _modulus(images, fine, 1)
-    at_coarse = _modulus(images, coarse, 2)
-    of_fine = _modulus(at_fine, coarse, 2)
-    return torch.cat([_blurred(m, size) for m in (images, at_fine, at_coarse, of_fine)], 1)
+    at_fine = _wavelet_modulus(images, fine, 1)
+    at_coarse = _wavelet_modulus(images, coarse, 2)
+    of_fine = _wavelet_modulus(at_fine, coarse, 2)
+    return torch.cat([_blur_maps(m, size) for m in (images, at_fine, at_coarse, of_fine)], 1)
 
 
-def _modulus(maps: Tensor, wavelets: Tensor, step: int) -> Tensor:
+def _wavelet_modulus(maps: Tensor, wavelets: Tensor, step: int) -> Tensor:
     """Return the modulus of each map's response to each wavelet, at every ``step``-th pixel."""
     margin = wavelets.shape[-1] // 2
     single = maps.flatten(0, 1)[:, None]
@@ -180,14 +180,14 @@ def _modulus(maps: Tensor, wavelets: Tensor, step: int) -> Tensor:
     return torch.hypot(real, imaginary).unflatten(0, maps.shape[:2]).flatten(1, 2)
 
 
-def _blurred(maps: Tensor, size: tuple[int, int]) -> Tensor:
+def _blur_maps(maps: Tensor, size: tuple[int, int]) -> Tensor:
     """Return averages of shape ``size`` under a Gaussian of 1.6 pixels of the image."""
-    rows, columns = (_bells(n, at) for n, at in zip(maps.shape[-2:], size, strict=True))
+    rows, columns = (_gaussian_weights(n, at) for n, at in zip(maps.shape[-2:], size, strict=True))
     return rows @ maps @ columns.T
 
 
 @lru_cache(maxsize=8)
-def _bells(n: int, size: int) -> Tensor:
+def _gaussian_weights(n: int, size: int) -> Tensor:
     step = _POOLED * size / n  # pixels of the image
     distance = step * torch.arange(n) - (_POOLED * torch.arange(size)[:, None] + 1.5)
     weights = torch.exp(-(distance**2) / (2 * 1.6**2))
@@ -211,7 +211,7 @@ def _wavelets(scale: int) -> Tensor:
     return torch.cat([real, bell * (frequency * along).sin()])[:, None]
 
 
-def _two(name: str, value: Any) -> tuple[int, int]:
+def _check_pair(name: str, value: Any) -> tuple[int, int]:
     numbers = sequence(name, value)
     if len(numbers) != 2:
         raise ValueError(f"{name}={value!r} must be a height and a width, such as (28, 28).")

@@ -184,7 +184,7 @@ def test_groups_that_fit_are_trained_one_after_another(room):
     whole = train_stacked(net, X, y, rows, range(12), device="cpu")
     sizes.clear()
     with (
-        mock.patch.object(devices, "_ROOM", room),
+        mock.patch.object(devices, "_DEFAULT_FREE_NUMBERS", room),
         mock.patch.object(tensors.TensorStack, "__init__", counted),
     ):
         parts = train_stacked(net, X, y, rows, range(12), device="cpu")
@@ -218,7 +218,10 @@ def test_no_step_waits_for_the_device():
     X, y = problem()
     private = DPSGDClassifier(epsilon=5.0, delta=1e-3, classes=range(3), epochs=2, optimizer="adam")
     nets = MLPClassifier((9,), max_iter=3, n_iter_no_change=20), private
-    with mock.patch("skprivacy.mechanisms.floating._AHEAD", {"cpu"}), warnings.catch_warnings():
+    with (
+        mock.patch("skprivacy.mechanisms.floating._ASYNCHRONOUS", {"cpu"}),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error")
         for net in nets:
             with mock.patch.object(training, "trained_on", no_waits(training.trained_on, NoWaits)):

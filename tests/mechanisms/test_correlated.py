@@ -148,7 +148,7 @@ def test_a_stream_ends_where_its_account_ends():
     stream, random = MatrixGaussian(BandedFactorization(1.0, 2, 1), 1.0), SecureRandom()
     for _ in range(2):
         stream.release(np.zeros(3), random)
-    with pytest.raises(RuntimeError, match="accounted as 2 steps"):
+    with pytest.raises(RuntimeError, match="All 2 steps of the stream are used"):
         stream.release(np.zeros(3), random)
 
 

@@ -539,4 +539,4 @@ def test_the_trial_leaves_the_module_alone():
     assert all(map(torch.equal, before, module.parameters()))
     assert all(p.requires_grad for p in module.parameters())
     assert not any(m._forward_hooks for m in module.modules())
-    assert trial._AGREE <= 1e-3
+    assert trial._TRIAL_TOLERANCE <= 1e-3

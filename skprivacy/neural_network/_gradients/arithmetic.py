@@ -30,8 +30,8 @@ __all__ = [
     "tiny_numbers_as_zeros",
 ]
 
-_SMALL = 1 << 22  # multiplications of a product below which numpy is faster
-_FEW = 1 << 16  # numbers of an elementwise operation below which numpy is faster
+_SMALL_PRODUCT = 1 << 22  # multiplications of a product below which numpy is faster
+_SMALL_ARRAY = 1 << 16  # numbers of an elementwise operation below which numpy is faster
 _FEW_THREADS = 2  # threads of torch that are no faster than one of numpy
 # Numbers whose squares are added up in sequence: over a million of equal size the norm came out too
 # small by 8e-4, over four million by 2e-3.
@@ -193,11 +193,11 @@ def _is_small(a: Tensor, n: int) -> bool:
     The number of rows decides the rounding of gradients, as shapes of products always do. Zero-out
     keeps it; under add-remove no margin is proved for it (SECURITY.md).
     """
-    return numpy_sees(a) and a.dtype == torch.float32 and a.numel() * n <= _SMALL
+    return numpy_sees(a) and a.dtype == torch.float32 and a.numel() * n <= _SMALL_PRODUCT
 
 
 def _is_few(values: Tensor) -> bool:
-    return values.numel() <= _FEW and values.dtype == torch.float32 and numpy_sees(values)
+    return values.numel() <= _SMALL_ARRAY and values.dtype == torch.float32 and numpy_sees(values)
 
 
 def _slope_of_tanh(value: NDArray) -> NDArray:

@@ -64,10 +64,10 @@ class AutogradBackward:
         self.module = module
         self.per_example_loss = per_example_loss
         self.views = views
-        self.layers = [m for m in module.modules() if _trained(m)]
+        self.layers = [m for m in module.modules() if _trained_parameters(m)]
         if strange := [type(m).__name__ for m in self.layers if not has_rule(m)]:
             raise ValueError(f"No rule for {strange}.")
-        owned = [p for m in self.layers for p in _trained(m)]
+        owned = [p for m in self.layers for p in _trained_parameters(m)]
         if len(owned) != len({id(p) for p in owned}):
             raise ValueError("A parameter is shared between layers.")
 
@@ -111,7 +111,7 @@ class AutogradBackward:
         return seen, output
 
 
-def _trained(layer: nn.Module) -> list[nn.Parameter]:
+def _trained_parameters(layer: nn.Module) -> list[nn.Parameter]:
     return [p for p in layer.parameters(recurse=False) if p.requires_grad]
 
 

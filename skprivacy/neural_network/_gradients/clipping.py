@@ -40,8 +40,8 @@ _STABILITY = 0.01
 
 # Adaptive clipping.
 _RATE = 0.2  # learning rate of the norm
-_PRECISION = 0.05  # target standard deviation of the released share of short gradients
-_LEAST, _MOST = 1e-4, 0.1  # share of a step's privacy that the count may use
+_COUNT_STD = 0.05  # target standard deviation of the released share of short gradients
+_MIN_COUNT_SHARE, _MAX_COUNT_SHARE = 1e-4, 0.1  # share of a step's privacy that the count may use
 _FARTHEST = 1e6  # the norm stays within this factor of its start
 
 
@@ -105,8 +105,8 @@ class AdaptiveClipping:
         self._start = start
         self._allowed = allowed
         self._divisor = divisor
-        wanted = (noise / (2.0 * _PRECISION * divisor)) ** 2
-        self.share = min(max(wanted, _LEAST), _MOST)
+        wanted = (noise / (2.0 * _COUNT_STD * divisor)) ** 2
+        self.share = min(max(wanted, _MIN_COUNT_SHARE), _MAX_COUNT_SHARE)
         # Andrew et al. 2021, Theorem 1: the noise of one release, split between sum and count
         self._sum_weight = math.sqrt(1.0 - self.share)
         self._count_weight = 2.0 * math.sqrt(self.share)

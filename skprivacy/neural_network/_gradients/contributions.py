@@ -42,9 +42,9 @@ _CANCELLED = 1e-3
 # Multiplications that take as long as writing, squaring and re-reading one number of a gradient.
 ROW_COST = 4
 # Up to this many terms, products of all pairs are computed, whatever their cost.
-_FEW = 64
+_FEW_TERMS = 64
 # Positions of which all pairs are held in memory.
-_MANY = 1 << 10
+_MAX_POSITIONS = 1 << 10
 # Largest relative rounding error of one number, and smallest bound on the error of products of
 # pairs, in units of the squared sum of the norms. Products of long rows have larger errors, see
 # ``_lost_in_products``.
@@ -99,7 +99,9 @@ class OuterProduct:
 
     def without(self, bad: Tensor) -> OuterProduct:
         return replace(
-            self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
+            self,
+            input=_zero_examples(self.input, bad),
+            output_grad=_zero_examples(self.output_grad, bad),
         )
 
     def joint_norms(self, shares: Shares) -> Tensor:
@@ -147,11 +149,11 @@ class OuterProducts:
         # Ghost norm (Li et al. 2022; Bu et al. 2023): <a a^T, d d^T> over pairs of positions
         exact = (inputs * (d @ d.mT)).sum((1, 2))
         lengths = inputs.diagonal(dim1=1, dim2=2).sqrt() * d.norm(dim=2)
-        return _safe(exact, lengths.sum(1))
+        return _add_rounding_margin(exact, lengths.sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
         total = _grad(self.weight)
-        weighted = _weighted(self.output_grad, factors, total.dtype)
+        weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         update = weighted.T @ self.input.flatten(0, 1).to(total.dtype)
         total = total.movedim(1, -1)
         total.add_(update.view(total.shape))
@@ -160,7 +162,9 @@ class OuterProducts:
 
     def without(self, bad: Tensor) -> OuterProducts:
         return replace(
-            self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
+            self,
+            input=_zero_examples(self.input, bad),
+            output_grad=_zero_examples(self.output_grad, bad),
         )
 
     def joint_norms(self, shares: Shares) -> Tensor:
@@ -195,22 +199,22 @@ class Lookups:
         d = self.output_grad.double()
         same = self.index[:, :, None] == self.index[:, None, :]
         exact = ((d @ d.mT) * same).sum((1, 2))
-        return _safe(exact, d.norm(dim=2).sum(1))
+        return _add_rounding_margin(exact, d.norm(dim=2).sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
         total = _grad(self.weight)
-        weighted = _weighted(self.output_grad, factors, total.dtype)
+        weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         total.index_add_(0, self.index.flatten(), weighted)
 
     def without(self, bad: Tensor) -> Lookups:
-        return replace(self, output_grad=_blank(self.output_grad, bad))
+        return replace(self, output_grad=_zero_examples(self.output_grad, bad))
 
     def joint_norms(self, shares: Shares) -> Tensor:
         found = []
         for people in shares.joined:
             index = people.of(self.index).flatten(1, 2)
             d = people.blanked(self.output_grad).flatten(1, 2)
-            few = people.most * self.index.shape[1] <= _MANY
+            few = people.most * self.index.shape[1] <= _MAX_POSITIONS
             norms = Lookups.squared_norms if few else _norms_by_row
             found.append(norms(Lookups(self.weight, index, d)))
         return torch.cat(found)
@@ -240,7 +244,7 @@ class Rows:
         total.add_(update.view(total.shape))
 
     def without(self, bad: Tensor) -> Rows:
-        return replace(self, rows=_blank(self.rows, bad), squared=None)
+        return replace(self, rows=_zero_examples(self.rows, bad), squared=None)
 
     def joint_norms(self, shares: Shares) -> Tensor:
         each = self.squared_norms()
@@ -252,7 +256,7 @@ class Rows:
             rows = people.blanked(self.rows.flatten(1)).sum(1)
             sums = squared_lengths(rows, _LOST * self.parameter.numel())
             lengths = people.blanked(each).sqrt().sum(1)
-            found.append(_safe(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
+            found.append(_add_rounding_margin(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
         return torch.cat(found)
 
     def numbers(self) -> int:
@@ -265,7 +269,7 @@ def _norms_by_row(lookups: Lookups) -> Tensor:
     for index, d in zip(lookups.index, lookups.output_grad.double(), strict=True):
         rows, row = index.unique(return_inverse=True)
         sums = d.new_zeros(len(rows), d.shape[1]).index_add_(0, row, d)
-        found.append(_safe(sums.square().sum(), d.norm(dim=1).sum()))
+        found.append(_add_rounding_margin(sums.square().sum(), d.norm(dim=1).sum()))
     return torch.stack(found)
 
 
@@ -289,12 +293,12 @@ def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool)
     adversary.
     """
     n_in, n_out = a.shape[2], d.shape[2]
-    if most > _FEW and most**2 * (n_in + n_out) > (most + ROW_COST) * n_in * n_out:
+    if most > _FEW_TERMS and most**2 * (n_in + n_out) > (most + ROW_COST) * n_in * n_out:
         squared = (d.mT @ a).flatten(1).square().sum(1)
         if bias:
             squared += d.sum(1).square().sum(1)
         squared += _LOST * (n_in + 1) * n_out
-        return _safe(squared, longest.sqrt(), max(_ROUNDING, most * _UNIT))
+        return _add_rounding_margin(squared, longest.sqrt(), max(_ROUNDING, most * _UNIT))
     lost = _lost_in_products(n_in, n_out, most)
     if max(n_in, n_out) > SUMMED:
         a, d = a.double(), d.double()
@@ -325,16 +329,16 @@ def _grad(parameter: Tensor) -> Tensor:
     return parameter.grad
 
 
-def _weighted(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
+def _weight_by_example(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the gradients at all positions times the example's factor, in one matrix."""
     return (output_grad.to(dtype) * factors.to(dtype)[:, None, None]).flatten(0, 1)
 
 
-def _blank(values: Tensor, bad: Tensor) -> Tensor:
+def _zero_examples(values: Tensor, bad: Tensor) -> Tensor:
     return values.masked_fill(bad.view(-1, *[1] * (values.dim() - 1)), 0.0)
 
 
-def _safe(exact: Tensor, lengths: Tensor, rounding: float = _ROUNDING) -> Tensor:
+def _add_rounding_margin(exact: Tensor, lengths: Tensor, rounding: float = _ROUNDING) -> Tensor:
     """Return squared norms that cancellation cannot make too small; ``lengths``: sum of norms."""
     norm = exact.clamp(min=0.0).sqrt()  # NaN stays NaN
     norm += (rounding * lengths - _COVERED * norm).clamp(min=0.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .contributions import Contribution
 
-__all__ = ["Joined", "Shares"]
+__all__ = ["GroupBucket", "Shares"]
 
 # Groups of up to this many examples are computed together with groups of equal size only. Larger
 # ones share a bucket with groups of up to twice as many, padded with examples that count nothing.
@@ -28,7 +28,7 @@ class Shares:
 
     def __init__(self, sizes: NDArray[np.int64], mean: bool, device: torch.device) -> None:
         ends = np.cumsum(sizes)
-        self.joined = [_joined(sizes, ends, *cut, device) for cut in _buckets(sizes)]
+        self.joined = [_make_bucket(sizes, ends, *cut, device) for cut in _buckets(sizes)]
         owner = np.repeat(np.arange(len(sizes)), sizes)
         self._owner = torch.from_numpy(owner).to(device)
         self.sizes = torch.from_numpy(sizes.astype(np.float32)).to(device)
@@ -64,7 +64,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Joined:
+class GroupBucket:
     """A bucket of consecutive groups with similar numbers of examples, padded to ``m`` each.
 
     ``most`` is the largest size in such a bucket, a function of a group's own size: it alone
@@ -104,35 +104,35 @@ def _buckets(sizes: NDArray[np.int64]) -> list[tuple[int, int, int]]:
     """
     found, first = [], 0
     while first < len(sizes):
-        most = _rounded(int(sizes[first]))
+        most = _bucket_size(int(sizes[first]))
         last = int(np.searchsorted(sizes, most, side="right"))
         found.append((most, first, last))
         first = last
     return found
 
 
-def _rounded(size: int) -> int:
+def _bucket_size(size: int) -> int:
     """Return the next of 1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64..."""
     return size if size <= _EXACT else 1 << (size - 1).bit_length()
 
 
-def _joined(
+def _make_bucket(
     sizes: NDArray[np.int64],
     ends: NDArray[np.int64],
     most: int,
     first: int,
     last: int,
     device: torch.device,
-) -> Joined:
+) -> GroupBucket:
     start, m = int(ends[first] - sizes[first]), int(sizes[last - 1])
     who, part = slice(first, last), slice(start, int(ends[last - 1]))
     if sizes[first] == m:
-        return Joined(m, most, who, part)
+        return GroupBucket(m, most, who, part)
     own = sizes[first:last]
     place = np.arange(m)
     extra = place >= own[:, None]
     places = np.where(extra, 0, place) + (ends[first:last] - own - start)[:, None]
-    return Joined(
+    return GroupBucket(
         m,
         most,
         who,

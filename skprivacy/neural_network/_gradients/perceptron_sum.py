@@ -68,7 +68,7 @@ class PerceptronSum:
         if not math.isfinite(float(total.sum())):
             bad = ~np.isfinite(total)
             factors[..., bad] = 0.0
-            terms = [(_blank(a, bad), _blank(d, bad)) for a, d in terms]
+            terms = [(_zero_rows(a, bad), _zero_rows(d, bad)) for a, d in terms]
         each = factors if factors.ndim == 2 else [factors] * len(terms)
         for (a, d), scale, (weight, bias) in zip(terms, each, reversed(self._layers), strict=True):
             _add_product(bias, scale, d, first)
@@ -127,20 +127,20 @@ def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
 
 def _squared_norms(a: Array, d: Array) -> Array:
     """Return squared norms of outer products with a bias, plus the possible loss in squares."""
-    inputs, errors = _dot(a, a), _dot(d, d)
+    inputs, errors = _row_products(a, a), _row_products(d, d)
     inputs += 1.0
     errors += np.float32(LOST * d.shape[1])
     inputs *= errors
     return inputs
 
 
-def _dot(a: Array, b: Array) -> Array:
+def _row_products(a: Array, b: Array) -> Array:
     """Return the product of each row of one array with the same row of another."""
     found: Array = np.vecdot(a, b) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", a, b)
     return found
 
 
-def _blank(values: Array, bad: NDArray[np.bool_]) -> Array:
+def _zero_rows(values: Array, bad: NDArray[np.bool_]) -> Array:
     return np.where(bad[:, None], np.float32(0.0), values)
 
 

@@ -27,7 +27,7 @@ __all__ = [
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 PROBES = 5
-_AGREE = 1e-3  # relative tolerance: wrong methods are far above, rounding is far below
+_TRIAL_TOLERANCE = 1e-3  # relative tolerance: wrong methods are far above, rounding is far below
 
 
 class PerExampleGradients(Protocol):
@@ -102,13 +102,13 @@ def tried(
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
     if elsewhere(probe.inputs):
         here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
-        _, understood = tried(*_on_the_processor(module, loss), here)
+        _, understood = tried(*_copy_to_cpu(module, loss), here)
         assert understood is not None
         if not torch.equal(understood.inputs, here.inputs):
             probe = probe.as_indices()
     trial = _trial_copy(module)
-    probe = _understood(trial, loss, probe)
-    return _fastest(module, trial, loss, probe), probe
+    probe = _adapt_probe(trial, loss, probe)
+    return _fastest_method(module, trial, loss, probe), probe
 
 
 def elsewhere(values: Tensor) -> bool:
@@ -116,26 +116,28 @@ def elsewhere(values: Tensor) -> bool:
     return not values.is_cpu
 
 
-def _on_the_processor(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+def _copy_to_cpu(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
     here, its_loss = copy.deepcopy((module, loss))
     for p in here.parameters():
         p.grad = None
     return here.cpu(), its_loss.cpu() if isinstance(its_loss, nn.Module) else its_loss
 
 
-def _fastest(module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe) -> PerExampleGradients:
+def _fastest_method(
+    module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe
+) -> PerExampleGradients:
     views = probe.views
     if views == 1 and PerceptronBackward.fits(module, loss):
         assert isinstance(module, nn.Sequential)
         return PerceptronBackward(module)
-    _refuse_memory(trial, loss, probe)
-    expected = _sums(trial, OneByOne(trial, loss, views), probe)
+    _refuse_stored_examples(trial, loss, probe)
+    expected = _norms_and_sum(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
         try:
-            found = _sums(trial, way(trial, loss, views), probe)
+            found = _norms_and_sum(trial, way(trial, loss, views), probe)
         except Exception:  # any failure: the next method is slower and more general
             continue
-        if way is Vectorised or _agree(found, expected):
+        if way is Vectorised or _results_agree(found, expected):
             return way(module, loss, views)
     return OneByOne(module, loss, views)
 
@@ -178,7 +180,7 @@ def _trial_copy(module: nn.Module) -> nn.Module:
     return trial
 
 
-def _understood(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
+def _adapt_probe(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
     """Return the probe in the form that the module accepts, after tests of its behaviour."""
     try:
         _check_behaviour(trial, loss, probe)
@@ -243,7 +245,7 @@ def _are_probabilities(outputs: Tensor) -> bool:
     )
 
 
-def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
+def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
     """Refuse a module or loss whose gradients or weights depend on examples seen before.
 
     A module can store records outside of its buffers, and the loss can too. Weights that a forward
@@ -256,10 +258,10 @@ def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
         targets=probe.targets[:1].expand_as(probe.targets),
     )
     (found, weights), (expected, others) = [
-        _after(first, probe, trial, loss, views) for first in (probe, other)
+        _sums_after(first, probe, trial, loss, views) for first in (probe, other)
     ]
     same = all(torch.allclose(a, b, equal_nan=True) for a, b in zip(weights, others, strict=True))
-    if not (same and _agree(found, expected)):
+    if not (same and _results_agree(found, expected)):
         raise ValueError(
             f"module={type(trial).__name__}, or its loss, computes other gradients or has other "
             "weights after it has seen other examples: it stores private records, which affect "
@@ -267,7 +269,7 @@ def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
         )
 
 
-def _after(
+def _sums_after(
     first: Probe, then: Probe, trial: nn.Module, loss: Loss, views: int
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
     """Return the sums on ``then`` of copies that have seen ``first``, and their weights."""
@@ -279,11 +281,13 @@ def _after(
         fresh(first.inputs)  # as one batch, like book-keeping
         for probe in (first, then):
             torch.manual_seed(0)  # for functional dropout
-            found = _sums(fresh, way, probe)
+            found = _norms_and_sum(fresh, way, probe)
     return found, [p.detach() for p in fresh.parameters()]
 
 
-def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Tensor, Tensor]:
+def _norms_and_sum(
+    module: nn.Module, way: PerExampleGradients, probe: Probe
+) -> tuple[Tensor, Tensor]:
     """Return the squared norms, and a weighted sum of the gradients."""
     contributions = way(probe.inputs, probe.targets)
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
@@ -296,9 +300,9 @@ def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Te
     return norms, torch.cat([grad.flatten() for grad in grads])
 
 
-def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
-    norms = torch.allclose(found[0], expected[0], rtol=2 * _AGREE, atol=1e-12)
-    return norms and bool((found[1] - expected[1]).norm() <= _AGREE * expected[1].norm())
+def _results_agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+    norms = torch.allclose(found[0], expected[0], rtol=2 * _TRIAL_TOLERANCE, atol=1e-12)
+    return norms and bool((found[1] - expected[1]).norm() <= _TRIAL_TOLERANCE * expected[1].norm())
 
 
 def flatten_parameters(

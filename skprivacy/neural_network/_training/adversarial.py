@@ -29,20 +29,22 @@ __all__ = [
     "AdversarialTraining",
     "Generator",
     "GeneratorPlan",
-    "RealOrMade",
+    "RealOrGenerated",
     "discriminator_config",
     "generator_from",
     "made",
     "networks",
 ]
 
-_LEAK = 0.2  # slope of inactive units, so that the generator still gets a gradient
-_MOMENTS = 0.5, 0.999  # betas of both Adams: more momentum makes the two networks oscillate
-_HEAT = 0.5  # temperature of the Gumbel-softmax: near 0 a choice is nearly one category
-_EDGE = 1e-3  # distance of normal numbers from 0 and 1, where the logit has no gradient
-_ALONE = 0.3  # share of steps before the generator starts: the discriminator learns first
-_SLOWER = 0.03  # learning rate of the generator relative to the discriminator's
-_MEMORY = 0.999  # decay of the average of the generator's weights
+_LEAKY_SLOPE = 0.2  # slope of inactive units, so that the generator still gets a gradient
+_ADAM_BETAS = 0.5, 0.999  # betas of both Adams: more momentum makes the two networks oscillate
+_TEMPERATURE = 0.5  # temperature of the Gumbel-softmax: near 0 a choice is nearly one category
+_MIN_DISTANCE_TO_BOUND = (
+    1e-3  # distance of normal numbers from 0 and 1, where the logit has no gradient
+)
+_HEAD_START = 0.3  # share of steps before the generator starts: the discriminator learns first
+_GENERATOR_RATE = 0.03  # learning rate of the generator relative to the discriminator's
+_AVERAGE_DECAY = 0.999  # decay of the average of the generator's weights
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,17 @@ class Generator(nn.Module):
     def forward(self, labels: Tensor, chance: torch.Generator) -> Tensor:
         """Return a row for each label, of shape (n, sum of widths)."""
         noise = torch.randn(len(labels), self.plan.n_noise, generator=chance)
-        normal = (self.means[labels] + noise @ self.factor).clamp(_EDGE, 1 - _EDGE)
+        normal = (self.means[labels] + noise @ self.factor).clamp(
+            _MIN_DISTANCE_TO_BOUND, 1 - _MIN_DISTANCE_TO_BOUND
+        )
         outputs = self.layers(torch.cat([noise, F.one_hot(labels, self.plan.n_classes)], 1))
         if set(self.plan.widths) == {1}:
             return (normal.logit() + outputs).sigmoid()
         outputs = outputs + torch.where(torch.tensor(self._number), normal.logit(), normal.log())
         parts = outputs.split(self.plan.widths, 1)
-        return torch.cat([_number(p) if p.shape[1] == 1 else _choice(p, chance) for p in parts], 1)
+        return torch.cat(
+            [_number(p) if p.shape[1] == 1 else _gumbel_softmax(p, chance) for p in parts], 1
+        )
 
     def start(self, means: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
         """Set the mean rows and the factor of normal rows."""
@@ -103,15 +109,15 @@ def _number(part: Tensor) -> Tensor:
     return part.sigmoid()
 
 
-def _choice(part: Tensor, chance: torch.Generator) -> Tensor:
+def _gumbel_softmax(part: Tensor, chance: torch.Generator) -> Tensor:
     gumbel = -torch.empty_like(part).exponential_(generator=chance).clamp_(min=1e-30).log()
-    return ((part + gumbel) / _HEAT).softmax(1)
+    return ((part + gumbel) / _TEMPERATURE).softmax(1)
 
 
 def _perceptron(sizes: Sequence[int]) -> nn.Sequential:
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(_LEAK)]
+        layers += [nn.Linear(fan_in, fan_out), nn.LeakyReLU(_LEAKY_SLOPE)]
     return nn.Sequential(*layers[:-1])
 
 
@@ -120,7 +126,7 @@ def _discriminator(plan: GeneratorPlan, hidden_layer_sizes: Sequence[int]) -> nn
     return _perceptron((sum(plan.widths), *hidden_layer_sizes, plan.n_classes))
 
 
-class RealOrMade(nn.Module):
+class RealOrGenerated(nn.Module):
     """Binary cross-entropy, real or generated, of the output that belongs to a row's label.
 
     Targets are labels; those of real rows are shifted by ``n_classes``.
@@ -171,19 +177,19 @@ class AdversarialTraining(Training):
             torch.arange(PROBES) % (2 * plan.n_classes),
             None,
         )
-        super().__init__(config, critic, RealOrMade(plan.n_classes), probe, random)
+        super().__init__(config, critic, RealOrGenerated(plan.n_classes), probe, random)
         self._generator = generator
         self._mean = copy.deepcopy(generator).requires_grad_(False)
         self._rates = torch.from_numpy(rates)
         self._chance = torch.Generator().manual_seed(seed)
         self._improve = torch.optim.Adam(
-            generator.parameters(), lr=_SLOWER * plan.learning_rate, betas=_MOMENTS
+            generator.parameters(), lr=_GENERATOR_RATE * plan.learning_rate, betas=_ADAM_BETAS
         )
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         super().step(X, y, drawn, peers)
         # Bie et al. 2023: many discriminator steps per generator step
-        learned = self._step > _ALONE * self.config.n_steps
+        learned = self._step > _HEAD_START * self.config.n_steps
         if learned and self._step % self._generator.plan.every == 0:
             self._step_of_generator()
 
@@ -204,18 +210,18 @@ class AdversarialTraining(Training):
         labels = self._labels()
         rows = self._generator(labels, self._chance)
         real = labels + self._generator.plan.n_classes
-        loss = RealOrMade(self._generator.plan.n_classes)(self.module(rows), real).mean()
+        loss = RealOrGenerated(self._generator.plan.n_classes)(self.module(rows), real).mean()
         weights = list(self._generator.parameters())
         for weight, grad in zip(weights, torch.autograd.grad(loss, weights), strict=True):
             weight.grad = grad  # the discriminator's weights get no gradient
         self._improve.step()
         with torch.no_grad():
             for mean, weight in zip(self._mean.parameters(), weights, strict=True):
-                mean.lerp_(weight, 1 - min(_MEMORY, self._memory()))
+                mean.lerp_(weight, 1 - min(_AVERAGE_DECAY, self._memory()))
 
     def _memory(self) -> float:
         """Return the decay of the average: small at first, to forget the initial weights."""
-        alone = _ALONE * self.config.n_steps
+        alone = _HEAD_START * self.config.n_steps
         done = (self._step - alone) // self._generator.plan.every
         return done / (done + 10)
 
@@ -234,7 +240,7 @@ class AdversarialTraining(Training):
 def discriminator_config(n: int, **settings: Any) -> TrainingConfig:
     """Return the plan of a discriminator's training, without noise."""
     return TrainingConfig.planned(
-        n, optimizer=torch.optim.Adam, optimizer_params={"betas": _MOMENTS}, averaging=0.0,
+        n, optimizer=torch.optim.Adam, optimizer_params={"betas": _ADAM_BETAS}, averaging=0.0,
         **settings,
     )  # fmt: skip
 

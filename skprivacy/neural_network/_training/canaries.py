@@ -32,9 +32,9 @@ __all__ = ["CanaryCode", "CanaryTraining", "Watcher"]
 
 Float64Array = NDArray[np.float64]
 
-_LENGTH = 10.0  # norm of a canary's gradient in clipping norms, so that missing clipping shows
-_NUMBERS = 1 << 23  # single-precision numbers between two powers of two
-_LARGEST = 2.0**46  # largest first feature: training treats numbers beyond 1e15 as infinite
+_CANARY_NORM = 10.0  # norm of a canary's gradient in clipping norms, so that missing clipping shows
+_MAX_CANARIES = 1 << 23  # single-precision numbers between two powers of two
+_LARGEST_FEATURE = 2.0**46  # largest first feature: training treats numbers beyond 1e15 as infinite
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class CanaryCode:
         """Return a code that no record with such a first feature matches."""
         first = np.asarray(first, dtype=float)
         largest = float(np.abs(first[np.isfinite(first)]).max(initial=1.0))
-        if largest > _LARGEST:
+        if largest > _LARGEST_FEATURE:
             raise ValueError(
-                f"X exceeds {_LARGEST:g} in its first feature, which numbers the canaries above "
-                "all records. Scale the features."
+                f"X exceeds {_LARGEST_FEATURE:g} in its first feature, which numbers the canaries "
+                "above all records. Scale the features."
             )
         return cls(2.0 ** (math.frexp(largest)[1] + 1))
 
     def rows(self, there: NDArray[np.bool_], n_features: int) -> Float64Array:
         """Return a row for each canary."""
         rows = np.zeros((len(there), n_features))
-        rows[:, 0] = self.start * (1.0 + np.arange(len(there)) / _NUMBERS)
+        rows[:, 0] = self.start * (1.0 + np.arange(len(there)) / _MAX_CANARIES)
         rows[~there] = np.nan
         return rows
 
@@ -73,7 +73,7 @@ class CanaryCode:
         """Return a mask of the rows that are canaries, and the numbers of these canaries."""
         first = inputs[:, 0]
         is_canary = (first >= self.start) & (first < 2 * self.start)
-        numbers = (first[is_canary] / self.start - 1.0) * _NUMBERS
+        numbers = (first[is_canary] / self.start - 1.0) * _MAX_CANARIES
         return is_canary, numbers.round().long()
 
 
@@ -180,7 +180,7 @@ class CanaryTraining(Training):
             )
         weights = torch.from_numpy(public.permutation(n_weights)[:n_canaries]).to(self.device)
         self._canaries = self._clipped.gradients = CanaryGradients(
-            self._clipped.gradients, code, self._sums, weights, _LENGTH * config.max_grad_norm
+            self._clipped.gradients, code, self._sums, weights, _CANARY_NORM * config.max_grad_norm
         )
         self._watcher = watcher
 

@@ -29,7 +29,7 @@ from .rows import MappedRows
 
 __all__ = ["meeting"]
 
-_COMPARED = 64  # records hashed to compare the data of two processes
+_COMPARED_RECORDS = 64  # records hashed to compare the data of two processes
 # Types of another process's errors that are raised here, from special to general.
 _ERRORS = (BudgetExceededError, ValueError, RuntimeError)
 
@@ -69,8 +69,8 @@ class ProcessGroup:
         self.replicated = data == "replicated"
         self.rank = dist.get_rank()
         # A separate group, so that destroying it does not affect the caller's.
-        with _telling_who_is_lost():
-            self._group: Any = dist.new_group(backend="gloo", timeout=_callers_timeout())
+        with _explain_lost_process():
+            self._group: Any = dist.new_group(backend="gloo", timeout=_default_group_timeout())
         self._training = False
         self._numbers: list[int] = []
 
@@ -78,7 +78,7 @@ class ProcessGroup:
         self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
     ) -> int:
         n = len(inputs) if groups is None else groups.n
-        names = None if groups is None else _digests(groups)
+        names = None if groups is None else _digest_names(groups)
         every = self._exchange((n, _fingerprint(inputs, targets, groups), names))
         found = [(n, fingerprint) for n, fingerprint, _ in every]
         self._numbers = [n for n, _ in found]
@@ -94,7 +94,7 @@ class ProcessGroup:
                 "count twice. If all have the same data, use 'replicated'."
             )
         if not self.replicated:
-            _refuse_shared([names for *_, names in every])
+            _refuse_shared_groups([names for *_, names in every])
         return self._numbers[0] if self.replicated else sum(self._numbers)
 
     def agree(self, facts: dict[str, str]) -> None:
@@ -187,12 +187,12 @@ class ProcessGroup:
         return [v for _, v in found]
 
     def _meet(self, collective: Any, *args: Any) -> None:
-        with _telling_who_is_lost():
+        with _explain_lost_process():
             collective(*args, group=self._group)
 
 
 @contextmanager
-def _telling_who_is_lost() -> Iterator[None]:
+def _explain_lost_process() -> Iterator[None]:
     """Explain errors of the connections to other processes."""
     try:
         yield
@@ -205,7 +205,7 @@ def _telling_who_is_lost() -> Iterator[None]:
         ) from error
 
 
-def _callers_timeout() -> timedelta:
+def _default_group_timeout() -> timedelta:
     """Return the timeout of the default group; a new group would use 30 minutes instead.
 
     torch has no public function for it.
@@ -218,7 +218,7 @@ def _callers_timeout() -> timedelta:
 
 def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None) -> str:
     """Return a digest of some records, spread over all, and of the group of each record."""
-    indices = torch.linspace(0, len(inputs) - 1, _COMPARED).long()
+    indices = torch.linspace(0, len(inputs) - 1, _COMPARED_RECORDS).long()
     digest = hashlib.sha256()
     for part in (inputs.index_select(0, indices), targets.index_select(0, indices)):
         digest.update(part.cpu().numpy().tobytes())
@@ -227,13 +227,13 @@ def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | 
     return digest.hexdigest()
 
 
-def _digests(groups: Groups) -> set[bytes]:
+def _digest_names(groups: Groups) -> set[bytes]:
     """Return a digest of each group's name, independent of the type it was read as."""
     names = as_text(groups.names)
     return {hashlib.blake2b(name.encode(), digest_size=16).digest() for name in names}
 
 
-def _refuse_shared(every: list[set[bytes] | None]) -> None:
+def _refuse_shared_groups(every: list[set[bytes] | None]) -> None:
     """Refuse groups with records in two processes: each would count as its own group."""
     of_groups = [names for names in every if names is not None]
     if of_groups and len(of_groups) < len(every):

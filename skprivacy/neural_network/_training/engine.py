@@ -42,7 +42,7 @@ NOISE_ON = {"cuda"}
 # Noise numbers from which on a second thread that draws them saves more time than it costs.
 MUCH_NOISE = 1 << 17
 # Numbers held by a step from which on several threads are faster than one.
-MUCH_ROOM = 1 << 20
+MUCH_MEMORY = 1 << 20
 
 
 class Training:
@@ -84,7 +84,7 @@ class Training:
             sums = getattr(torch, config.noise_kind.sums)
             self._weights, self._sums = flatten_parameters(self.module, sums)
             self._grad = self._weights.grad = self._sums.to(self._weights.dtype)
-            self._clip = self._adapted(config.clip())
+            self._clip = self._move_clip(config.clip())
             self._mechanism = config.noise_kind.mechanism(
                 config.noise_multiplier, config.max_grad_norm, config
             )
@@ -138,11 +138,11 @@ class Training:
             private_randomness(self.random, self.device),
         ):
             n, X = len(X), that_fit(X, self.device)
-            fixed = self._fixed(X, y, peers)
+            fixed = self._make_graph_step(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
             if groups is not None:
-                self._people = self._people_of(groups, peers)
+                self._people = self._draw_group_rows(groups, peers)
                 n = groups.n
             steps = range(self.config.n_steps)
             # Abadi et al. 2016, Algorithm 1: for t in 1, ..., T
@@ -155,7 +155,7 @@ class Training:
                     fixed(drawn)
             if fixed is not None:
                 fixed.finish()
-            trained = self._result()  # Algorithm 1, "Output": the last or averaged weights
+            trained = self._released_module()  # Algorithm 1, "Output": the last or averaged weights
         peers.same(trained)
         return trained
 
@@ -165,10 +165,10 @@ class Training:
         of_each = 1 if groups is None else groups.most or math.inf
         rows = self.config.batch_size * of_each * (1 if views is None else views.count)
         work, room = len(self._weights), self._clipped.numbers_an_example
-        little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * room < MUCH_ROOM
+        little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * room < MUCH_MEMORY
         return little and self._weights.device.type == "cpu"
 
-    def _fixed(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> FixedStep | None:
+    def _make_graph_step(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> FixedStep | None:
         """Return the run's steps as CUDA graphs, where the device and the run allow it."""
         kind = torch.device(self.device).type
         if kind not in FIXED_ON or type(self) is not Training or self._clipped.probe is None:
@@ -185,7 +185,7 @@ class Training:
             self.hindrance = f"{type(error).__name__}: {error}"
             return None
 
-    def _people_of(self, groups: Groups, peers: Peers) -> People:
+    def _draw_group_rows(self, groups: Groups, peers: Peers) -> People:
         """Return the rows of each group that train, drawn once for the whole run."""
         terms = self.config.per_group
         assert terms is not None
@@ -251,7 +251,7 @@ class Training:
         """Return the noisy sum from the released numbers."""
         return self._clip.parted(noisy) if isinstance(self._clip, AdaptiveClipping) else noisy
 
-    def _adapted(self, clip: Clip) -> Clip:
+    def _move_clip(self, clip: Clip) -> Clip:
         """Return the clipping function, with its state on the device of the gradients."""
         on_device = torch.device(self.device).type in NOISE_ON
         if on_device and isinstance(clip, AdaptiveClipping):
@@ -268,7 +268,7 @@ class Training:
             params["divisor"] = float(config.batch_size)
         return kind([self._weights], **params)
 
-    def _result(self) -> nn.Module:
+    def _released_module(self) -> nn.Module:
         """Return the untouched copy on the CPU with the trained weights.
 
         **Guarantees.** On a GPU, a mechanism turns a sum that is not finite into NaN, because an

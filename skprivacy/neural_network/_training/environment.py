@@ -72,7 +72,10 @@ class _FullPrecision:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._before = _overall_precision(), [p.fp32_precision for p in _products()]
+                self._before = (
+                    _overall_precision(),
+                    [p.fp32_precision for p in _precision_holders()],
+                )
                 torch.set_float32_matmul_precision("highest")
                 self._convolutions = _precision_of_convolutions()
                 _set_convolutions(None if self._convolutions[0] is None else False, "ieee")
@@ -85,7 +88,7 @@ class _FullPrecision:
                 overall, each = self._before
                 if overall is not None:
                     torch.set_float32_matmul_precision(overall)
-                for product, precision in zip(_products(), each, strict=True):
+                for product, precision in zip(_precision_holders(), each, strict=True):
                     product.fp32_precision = "none"  # as the backend has it
                     if product.fp32_precision != precision:
                         product.fp32_precision = precision
@@ -100,7 +103,7 @@ def _overall_precision() -> str | None:
         return None
 
 
-def _products() -> list[Any]:
+def _precision_holders() -> list[Any]:
     """Return the objects in which newer versions of torch store the precision of products."""
     kinds = [getattr(torch.backends.mkldnn, "matmul", None), torch.backends.cuda.matmul]
     return [kind for kind in kinds if hasattr(kind, "fp32_precision")]

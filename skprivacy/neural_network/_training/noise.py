@@ -40,7 +40,7 @@ from ...mechanisms import (
 if TYPE_CHECKING:
     from .config import TrainingConfig
 
-__all__ = ["NOISE", "Noise", "Sampler", "TakingTurns"]
+__all__ = ["NOISE", "Noise", "Sampler", "SequentialBatches"]
 
 
 class Sampler(Protocol):
@@ -148,8 +148,8 @@ class _Streaming(Noise):
     def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
         return MatrixGaussian(self.event(z, run), norm) if z else FloatGaussian(0.0, norm)
 
-    def sampler(self, run: TrainingConfig) -> TakingTurns:
-        return TakingTurns(run.batch_size, run.steps_per_epoch)
+    def sampler(self, run: TrainingConfig) -> SequentialBatches:
+        return SequentialBatches(run.batch_size, run.steps_per_epoch)
 
 
 class _Banded(_Streaming):
@@ -197,7 +197,7 @@ NOISE: dict[str, Noise] = {
 }
 
 
-class TakingTurns:
+class SequentialBatches:
     """Sampler of consecutive batches in the order of the records, cyclically."""
 
     def __init__(self, batch_size: int, steps_per_epoch: int) -> None:

@@ -15,7 +15,7 @@ from .._gradients.arithmetic import numpy_sees
 __all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 
 
-_CACHED = 1 << 15  # numbers updated at a time, so that they stay in the cache
+_NUMBERS_PER_SLICE = 1 << 15  # numbers updated at a time, so that they stay in the cache
 
 
 class PrivateAdam(torch.optim.Optimizer):
@@ -88,7 +88,7 @@ class PrivateAdam(torch.optim.Optimizer):
         independent = min(t, (1 + second) / (1 - second))
         least = noise * math.sqrt(2 / independent)
         rate = group["lr"] / (1 - first**t)
-        if numpy_sees(p) and p.dtype == torch.float32 and p.numel() <= _CACHED:
+        if numpy_sees(p) and p.dtype == torch.float32 and p.numel() <= _NUMBERS_PER_SLICE:
             # for short vectors, the overhead of torch's calls exceeds the arithmetic
             g, mean, own = grad.numpy(), state["mean"].numpy(), state["square"].numpy()
             with np.errstate(all="ignore"):
@@ -133,7 +133,7 @@ class MomentumSGD(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    update = _update_in_parts if numpy_sees(p) else _update
+                    update = _update_in_slices if numpy_sees(p) else _update
                     update(
                         p.detach(),
                         self._velocity(p),
@@ -159,15 +159,15 @@ def _update(
     p.add_(velocity.mul_(momentum).add_(grad, alpha=scale), alpha=-lr)
 
 
-def _update_in_parts(
+def _update_in_slices(
     p: Tensor, velocity: Tensor, grad: Tensor, lr: float, momentum: float, scale: float
 ) -> None:
     """Do the same with numpy, in slices that fit the cache."""
     weights, moving, towards = p.numpy(), velocity.numpy(), grad.numpy()
-    room = np.empty(min(len(weights), _CACHED), weights.dtype)
+    room = np.empty(min(len(weights), _NUMBERS_PER_SLICE), weights.dtype)
     with np.errstate(all="ignore"):  # like torch, which ignores overflow of weights
-        for start in range(0, len(weights), _CACHED):
-            part = slice(start, start + _CACHED)
+        for start in range(0, len(weights), _NUMBERS_PER_SLICE):
+            part = slice(start, start + _NUMBERS_PER_SLICE)
             w, v = weights[part], moving[part]
             change = np.multiply(towards[part], scale, out=room[: len(w)])
             v *= momentum

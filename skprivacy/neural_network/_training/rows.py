@@ -24,21 +24,21 @@ __all__ = [
     "as_targets",
     "chunks",
     "is_mapped",
+    "make_huge_infinite",
     "single_precision",
     "that_fit",
-    "without_huge",
 ]
 
 # Bytes of a file that reading may keep in memory before they are released.
 _HELD_BYTES = 1 << 25
 # Beyond this, products overflow. Then the order of a sum, which depends on the number of other
 # records, would decide whether a record's gradient is finite.
-_LARGEST = 1e15
+_LARGEST_VALUE = 1e15
 _AT_A_TIME = 1 << 14  # rows compared at a time
 # Free memory of devices with their own memory.
 _FREE: dict[str, Callable[[str], int]] = {"cuda": lambda device: torch.cuda.mem_get_info(device)[0]}
 # Bytes that one access to a mapping may load: Linux maps up to this many around it.
-_AROUND = 1 << 16
+_BYTES_PER_ACCESS = 1 << 16
 
 
 class MappedRows:
@@ -67,8 +67,8 @@ class MappedRows:
     def index_select(self, dim: int, index: Tensor) -> Tensor:
         """Return a copy of the rows with these indices; ``dim`` is 0."""
         assert dim == 0
-        rows = _read(self.matrix, index.cpu().numpy(), self.dtype)
-        return sent(without_huge(torch.from_numpy(rows)).numpy(), self.device)
+        rows = _read_rows(self.matrix, index.cpu().numpy(), self.dtype)
+        return sent(make_huge_infinite(torch.from_numpy(rows)).numpy(), self.device)
 
 
 def that_fit(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
@@ -97,7 +97,7 @@ def is_mapped(X: Any) -> TypeGuard[NDArray]:
 def chunks(X: NDArray, size: int) -> Iterator[NDArray[np.float32]]:
     """Yield all rows of a memory-mapped matrix in order, ``size`` at a time."""
     for start in range(0, len(X), size):
-        yield _read(X, np.arange(start, min(start + size, len(X))))
+        yield _read_rows(X, np.arange(start, min(start + size, len(X))))
 
 
 def _mapping(X: NDArray) -> mmap.mmap | None:
@@ -107,7 +107,7 @@ def _mapping(X: NDArray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def _read(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> NDArray:
+def _read_rows(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> NDArray:
     out = np.empty((len(indices), *X.shape[1:]), dtype)
     between = np.float64 if np.dtype(dtype).kind == "f" else dtype
     step = _rows_at_a_time(X)
@@ -116,29 +116,31 @@ def _read(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> ND
             part = indices[start : start + step]
             # Through double precision, as for a matrix in memory, for equal results.
             out[start : start + step] = np.asarray(X)[part].astype(between)
-            _give_back(X)
+            _release_pages(X)
     return out
 
 
-def without_huge(rows: Tensor) -> Tensor:
+def make_huge_infinite(rows: Tensor) -> Tensor:
     """Make numbers that are too large to compute with infinite, in place."""
     if not rows.is_floating_point():
         return rows
     for part in rows.split(_AT_A_TIME):  # views
-        if not part.numel() or part.abs().max() <= _LARGEST:  # false where there is NaN
+        if not part.numel() or part.abs().max() <= _LARGEST_VALUE:  # false where there is NaN
             continue
-        part.masked_fill_((part > _LARGEST) | (part < -_LARGEST), math.inf)
+        part.masked_fill_((part > _LARGEST_VALUE) | (part < -_LARGEST_VALUE), math.inf)
     return rows
 
 
 def _rows_at_a_time(X: NDArray) -> int:
     """Return how many rows, wherever they are, may be read before memory is released."""
     numbers = math.prod(X.shape[1:])
-    touched = _AROUND + numbers * (X.itemsize if X[:1].flags.c_contiguous else _AROUND)
+    touched = _BYTES_PER_ACCESS + numbers * (
+        X.itemsize if X[:1].flags.c_contiguous else _BYTES_PER_ACCESS
+    )
     return max(1, _HELD_BYTES // touched)
 
 
-def _give_back(X: NDArray) -> None:
+def _release_pages(X: NDArray) -> None:
     """Release the part of the file that reading has loaded into memory."""
     mapping = _mapping(X)
     # A copy-on-write mapping (mode "c") holds changes that exist nowhere else.
@@ -157,7 +159,7 @@ def single_precision(rows: NDArray | MappedRows | Tensor) -> Tensor | MappedRows
     if not isinstance(rows, Tensor):
         with np.errstate(over="ignore"):
             rows = _as_tensor(np.ascontiguousarray(rows, dtype=np.float32))
-    return without_huge(rows.clone()) if _has_huge(rows) else rows
+    return make_huge_infinite(rows.clone()) if _has_huge(rows) else rows
 
 
 def _as_tensor(array: NDArray) -> Tensor:
@@ -171,16 +173,16 @@ def _has_huge(rows: Tensor) -> bool:
     """Return True if any number is too large to compute with."""
     if not rows.is_floating_point():
         return False
-    return any(map(_holds_huge, rows.split(_AT_A_TIME)))
+    return any(map(_contains_huge, rows.split(_AT_A_TIME)))
 
 
-def _holds_huge(rows: Tensor) -> bool:
+def _contains_huge(rows: Tensor) -> bool:
     """Check the extremes first: numpy finds them in one pass without waiting for threads."""
     values = rows.numpy()
     with np.errstate(invalid="ignore"):
-        if values.min(initial=0) >= -_LARGEST and values.max(initial=0) <= _LARGEST:
+        if values.min(initial=0) >= -_LARGEST_VALUE and values.max(initial=0) <= _LARGEST_VALUE:
             return False
-    return bool((rows.abs() > _LARGEST).any())  # comparisons with NaN are False
+    return bool((rows.abs() > _LARGEST_VALUE).any())  # comparisons with NaN are False
 
 
 def as_rows(X: Any) -> Tensor | MappedRows:
@@ -190,7 +192,7 @@ def as_rows(X: Any) -> Tensor | MappedRows:
     """
     if is_mapped(X):
         return MappedRows(X, dtype=np.float32 if X.dtype.kind == "f" else np.int64)
-    array = _numbers(X, "X")
+    array = _as_numeric_array(X, "X")
     if array.ndim < 2:
         raise ValueError(f"X has shape {array.shape}; expected one row per record. Reshape X.")
     return _as_tensor(np.ascontiguousarray(array))
@@ -200,13 +202,13 @@ def as_targets(y: Any, n: int) -> NDArray:
     """Return targets in single precision or as integers, one per record."""
     if y is None:
         raise ValueError("y=None: targets are required. Pass X and y separately, not a data set.")
-    array = _numbers(y, "y")
+    array = _as_numeric_array(y, "y")
     if len(array) != n:
         raise ValueError(f"X has {n} records and y has {len(array)}.")
     return array.copy()
 
 
-def _numbers(values: Any, name: str) -> NDArray:
+def _as_numeric_array(values: Any, name: str) -> NDArray:
     if isinstance(values, Tensor):
         if values.is_meta:
             raise TypeError(f"{name} is a tensor on the device 'meta', which holds no values.")

@@ -44,10 +44,10 @@ def fits_the_stack(estimator: Any) -> bool:
     except ValueError:
         return False  # fit raises the error
     built_in = estimator.module is None and not estimator._module_params()
-    return built_in and estimator.distributed is None and _understood(config) == config
+    return built_in and estimator.distributed is None and _as_supported(config) == config
 
 
-def _understood(config: TrainingConfig) -> TrainingConfig:
+def _as_supported(config: TrainingConfig) -> TrainingConfig:
     """Return the configuration as the stacked trainer would carry it out.
 
     Fields that are not named here get their defaults. A configuration with a field that the trainer

@@ -28,7 +28,7 @@ __all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
 
 Self = TypeVar("Self", bound="ContrastiveEncoder")
 Views = Callable[[Tensor], tuple[Tensor, Tensor]]
-_PROJECTED = 64  # outputs of the projection head, which the loss compares
+_PROJECTION_SIZE = 64  # outputs of the projection head, which the loss compares
 _WARM_UP = 0.1  # share of the steps with a rising step size
 
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -113,7 +113,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         device = usable_device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = validate_data(self, X_public, dtype=np.float32, ensure_min_samples=2)
-        with ordinary_torch(device), _seeded(seed, device):
+        with ordinary_torch(device), _seed_generators(seed, device):
             module = self._make_module(rows).to(device)
             on_device = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
             self._train(module, on_device, self._make_views(on_device))
@@ -149,14 +149,16 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _train(self, module: nn.Module, rows: Tensor, views: Views) -> None:
         projection = nn.Sequential(
-            nn.ReLU(), nn.Linear(self.n_components, 2 * _PROJECTED),
-            nn.ReLU(), nn.Linear(2 * _PROJECTED, _PROJECTED),
+            nn.ReLU(), nn.Linear(self.n_components, 2 * _PROJECTION_SIZE),
+            nn.ReLU(), nn.Linear(2 * _PROJECTION_SIZE, _PROJECTION_SIZE),
         ).to(rows.device)  # fmt: skip
         weights = [*module.parameters(), *projection.parameters()]
         optimizer = torch.optim.Adam(weights, lr=self.learning_rate)
         size = min(int(self.batch_size), len(rows))  # torch refuses numpy's integers
         total = self.epochs * (len(rows) // size)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _pace(step, total))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: _step_size_factor(step, total)
+        )
         module.train()
         kind = type(self).__name__
         few = threads_for(module, 2 * size)
@@ -190,7 +192,7 @@ def contrastive_loss(projected: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(similarity, partners)
 
 
-def _pace(step: int, total: int) -> float:
+def _step_size_factor(step: int, total: int) -> float:
     """Return the factor of the step size: a linear rise, then a cosine decay."""
     rising = max(1, round(_WARM_UP * total))
     if step < rising:
@@ -199,7 +201,7 @@ def _pace(step: int, total: int) -> float:
 
 
 @contextmanager
-def _seeded(seed: int, device: str) -> Iterator[None]:
+def _seed_generators(seed: int, device: str) -> Iterator[None]:
     """Seed torch's generators inside, and restore them after."""
     index = torch.device(device).index
     gpu = [] if torch.device(device).type != "cuda" else [torch.cuda.current_device()]

@@ -17,7 +17,9 @@ from ._contrastive import CONSTRAINTS, ContrastiveEncoder, Views
 
 __all__ = ["SCARFEncoder"]
 
-_REACH = 5.0  # standard deviations at which columns are clipped: rare categories are outliers
+_MAX_DEVIATIONS = (
+    5.0  # standard deviations at which columns are clipped: rare categories are outliers
+)
 
 
 @fill_docs
@@ -122,7 +124,7 @@ class SCARFEncoder(ContrastiveEncoder):
         )
 
     def _make_views(self, rows: Tensor) -> Views:
-        groups = _groups(self.groups, rows.shape[1]).to(rows.device)
+        groups = _column_groups(self.groups, rows.shape[1]).to(rows.device)
         n_groups = int(groups.max()) + 1
         n_replaced = max(1, round(self.corruption * n_groups))
 
@@ -143,7 +145,7 @@ class SCARFEncoder(ContrastiveEncoder):
         return self._perceptron(torch.zeros(self.n_features_in_), torch.ones(self.n_features_in_))
 
     def _perceptron(self, mean: Tensor, scale: Tensor) -> nn.Module:
-        layers: list[nn.Module] = [_Standardised(mean, scale)]
+        layers: list[nn.Module] = [_StandardizedColumns(mean, scale)]
         width = len(mean)
         for wanted in np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist():
             if type(wanted) is not int or wanted < 1:
@@ -156,7 +158,7 @@ class SCARFEncoder(ContrastiveEncoder):
         return nn.Sequential(*layers, nn.Linear(width, self.n_components))
 
 
-class _Standardised(nn.Module):
+class _StandardizedColumns(nn.Module):
     """Columns of mean 0 and deviation 1 among the public records."""
 
     def __init__(self, mean: Tensor, scale: Tensor) -> None:
@@ -167,10 +169,10 @@ class _Standardised(nn.Module):
         self.scale: Tensor
 
     def forward(self, rows: Tensor) -> Tensor:
-        return ((rows - self.mean) / self.scale).clamp(-_REACH, _REACH)
+        return ((rows - self.mean) / self.scale).clamp(-_MAX_DEVIATIONS, _MAX_DEVIATIONS)
 
 
-def _groups(given: Any, n_features: int) -> Tensor:
+def _column_groups(given: Any, n_features: int) -> Tensor:
     """Return the group index of each column, from 0."""
     if given is None:
         return torch.arange(n_features)

@@ -122,7 +122,7 @@ class SimCLREncoder(ContrastiveEncoder):
         self.verbose = verbose
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
-        self.image_shape_ = _shape(self.image_shape, rows.shape[1])
+        self.image_shape_ = _resolve_image_shape(self.image_shape, rows.shape[1])
         largest = float(np.abs(rows).max())
         return convolution_net(self.image_shape_, self.n_components, largest or 1.0)
 
@@ -152,7 +152,7 @@ class SimCLREncoder(ContrastiveEncoder):
         return {"image_shape_": list(self.image_shape_)}
 
     def _restore(self, saved: dict[str, Any]) -> nn.Module:
-        self.image_shape_ = _shape(saved["image_shape_"], self.n_features_in_)
+        self.image_shape_ = _resolve_image_shape(saved["image_shape_"], self.n_features_in_)
         return convolution_net(self.image_shape_, self.n_components)
 
 
@@ -190,7 +190,7 @@ def convolution_net(
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in stubs
 
 
-def _shape(given: Any, pixels: int) -> tuple[int, int, int]:
+def _resolve_image_shape(given: Any, pixels: int) -> tuple[int, int, int]:
     """Return channels, height and width of images of ``pixels`` numbers."""
     side = math.isqrt(pixels)
     if given is None:
