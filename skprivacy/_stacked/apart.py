@@ -1,8 +1,8 @@
 """Isolated training of many perceptrons on a torch device, as teachers need it.
 
 For shadow models, the largest of the networks decides the number of steps and the length of batches
-of all. Here every network takes its own steps, in its own slot of arrays of public shapes. What it
-learns is a function of its own records.
+of all. Here every network takes its own steps, in its own slot of arrays of public shapes. Its
+weights are a function of its records and of public facts.
 """
 
 from __future__ import annotations

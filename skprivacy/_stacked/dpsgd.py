@@ -1,8 +1,8 @@
 """DP-SGD (Abadi et al. 2016, Algorithm 1) for several networks side by side: private shadow models.
 
-Each step, and so the distribution of the result, is that of the private estimator. It gives no
+Each step equals the private estimator's, and so does the distribution of the result. It gives no
 privacy, however: the records belong to the attacker, the noise can be seeded, and nothing is
-charged. Estimators provide the configuration of their own training.
+charged. Estimators provide the configuration of the training.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _average_clipped(
     label, weight, square = np.moveaxis(stack.facts, -1, 0)  # padding has weight zero
     softmax_error(stack.forward(), label.astype(np.intp), False)
     seen = stack.backward()[::-1]  # from the output down, the order of the private estimator
-    # Bu et al. 2023: a layer's gradient norm is the norm of its input times that of its error
+    # Bu et al. 2023: a layer's gradient norm is the product of its input's and its error's norms
     squared = np.empty((len(seen), *label.shape), np.float32)
     for norms, (value, error) in zip(squared, seen, strict=True):
         np.einsum("sbk,sbk->sb", error, error, out=norms)

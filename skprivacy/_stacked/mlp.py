@@ -133,7 +133,7 @@ def _hidden(net: MLPClassifier) -> list[Any]:
 
 def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> Layers:
     """Draw initial weights as MLPClassifier does."""
-    factor = 2.0 if net.activation == "logistic" else 6.0
+    factor = 2.0 if net.activation == "logistic" else 6.0  # Glorot and Bengio 2010, as in sklearn
     layers = []
     for fan_in, fan_out in pairwise(sizes):
         bound = np.sqrt(factor / (fan_in + fan_out))

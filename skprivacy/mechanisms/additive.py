@@ -291,6 +291,7 @@ class Gaussian(_GridNoise):
         return math.sqrt(size)
 
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
+        # Canonne et al. 2020, Theorem 4: Renyi divergences at most as of the continuous Gaussian
         return discrete.discrete_gaussian(scale, size, random)
 
 

@@ -119,7 +119,7 @@ def discrete_laplace(scale: int, size: int, random: SecureRandom) -> Integers:
 def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
     """Draw integers k with probability proportional to exp(-k**2 / (2 sigma**2)).
 
-    A discrete Laplace number of scale sigma is kept with probability exp(-d**2 / (2 sigma**2)), d =
+    A discrete Laplace number of scale sigma is accepted with probability exp(-d**2 / (2 sigma**2)), d =
     abs(abs(k) - sigma). With d = a sigma + r, the exponent is the sum of a**2 / 2, a r / sigma and
     (r / sigma) (r / (2 sigma)), hence three independent coins.
     """
@@ -140,8 +140,8 @@ def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
 def discrete_logistic(scale: int, size: int, random: SecureRandom) -> Integers:
     """Draw integers k with probability proportional to 1 / cosh(k / (2 scale))**2.
 
-    That is proportional to q / (1 + q)**2 with q = exp(-abs(k) / scale): a discrete Laplace number
-    is kept if two coins of probability 1 / (1 + q) both succeed.
+    The probability is proportional to q / (1 + q)**2 with q = exp(-abs(k) / scale). So a discrete
+    Laplace number is accepted if two coins of probability 1 / (1 + q) both succeed.
     """
 
     def propose(n: int) -> Integers:

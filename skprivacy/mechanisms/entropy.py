@@ -269,4 +269,5 @@ def check_count(name: str, n: int) -> None:
 
 
 def new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
+    # NIST SP 800-38A, section 6.5: the counter mode, from block 0 of a fresh key
     return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

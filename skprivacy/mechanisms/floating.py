@@ -36,7 +36,7 @@ class FloatGaussian(Mechanism):
     Notes
     -----
     **Guarantees.** One release of a vector whose neighbours lie within ``sensitivity`` in L2 is
-    accounted as ``GaussianEvent(noise_multiplier)``, for any length. That is the guarantee for real
+    accounted as ``GaussianEvent(noise_multiplier)``, for any length. This is the guarantee for real
     numbers. The noise is rounded to floating point and **not hardened**: the lowest bits of a
     result can reveal more than the real-number guarantee allows (Mironov 2012). For a single
     release, use :class:`Gaussian`, which is exact on a grid.

@@ -111,7 +111,8 @@ class KNorm(_GridNoise):
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
         if size == 0:
             return np.empty(0, np.int64)
-        # Gamma((size + 1) / 2, scale 2) is a sum of size + 1 squared normal numbers, in pairs.
+        # Hardt and Talwar 2010: the norm of the noise has a Gamma law. Here it is a Gaussian whose
+        # variance is Gamma((size + 1) / 2, scale 2): a sum of size + 1 squared normals, in pairs.
         pairs, one_left = divmod(size + 1, 2)
         variance = -2.0 * np.log(random.uniform(pairs)).sum()
         if one_left:

@@ -98,8 +98,8 @@ def standard_logistic(size: int, random: SecureRandom) -> NDArray[np.float32]:
 
     A sign and a tail probability w in (0, 1), from 32 bits, give +-ln((2 - w) / w). If w is below
     2**-20, another 32 bits are drawn, so the tail reaches 44 scales instead of 22. If w is close to
-    1, the ratio would round to 1, which is no noise at all. Its logarithm is then computed from its
-    exact distance to 1.
+    1, the ratio would round to 1, and the noise to 0. Its logarithm is then computed from its exact
+    distance to 1.
     """
     bits = np.frombuffer(random.random_bytes(4 * size), np.uint32)
     steps = bits & ~_SIGN

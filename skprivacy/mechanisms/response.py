@@ -84,6 +84,7 @@ class RandomizedResponse(Mechanism):
     @property
     def truth_probability(self) -> float:
         """Probability, on a grid of 2**-53, that a report is true."""
+        # Kairouz et al. 2016: e^epsilon / (e^epsilon + k - 1)
         others = (self.n_categories - 1) * math.exp(-self.epsilon)
         p_true = 1.0 / (1.0 + others)
         # The margin keeps the probability of the true category at most e^epsilon times that of any

@@ -55,8 +55,7 @@ class RoundedGaussian(Mechanism):
     of the release of the real Gaussian mechanism, with the same loss distributions.
 
     With ``noise_multiplier`` up to 1024, a step is 2**-23 to 2**-22 of the sensitivity. The noise
-    of 10,000 numbers grows by at most .003%, that of 200,000 by .011%, and that of 20 million by
-    .11%.
+    of 10,000 numbers grows by at most .003%, of 200,000 by .011%, and of 20 million by .11%.
 
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
     to remove them. An empty vector is returned unchanged. For a vector in single precision the
@@ -181,7 +180,7 @@ def rounded_normal(sigma: float, size: int, random: SecureRandom) -> NDArray[np.
 
 def _refine_rounded_normal(m: int, sigma: float, random: SecureRandom) -> int:
     """Return round(sigma Z), given its first bits; draw more while they do not decide."""
-    bits = _WORD
+    bits = _WORD  # Haney et al. 2022, interval refining: more bits until one integer remains
     while (cell := cell_of(m, bits, sigma)) is None:
         m = m << _WORD | int.from_bytes(random.random_bytes(_WORD // 8), "little")
         bits += _WORD

@@ -1,4 +1,4 @@
-"""map_each_record: torch functions whose rounding depends on one record alone."""
+"""map_each_record: torch functions whose rounding is independent of other records."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     ) -> nn.Module:
         """Return a copy of the module to start from, the same in all processes."""
         start = copy.deepcopy(module).cpu().float()
-        # The public classes are BaseEstimators too.
+        # The public classes are also BaseEstimators.
         params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
         facts = {
             **{k: v for k, v in params.items() if k not in _PER_PROCESS_PARAMS},

@@ -107,8 +107,8 @@ class Views:
     their gradients is clipped like any gradient: the sensitivity does not change. The steps are
     copies of the caller's, which never see a record.
 
-    **Edge cases.** The trial misses an augmentation that misbehaves only at values far from those
-    of the trial, or that keeps its memory outside of itself.
+    **Edge cases.** The trial misses an augmentation that misbehaves only at values unlike the
+    trial's, or that stores records outside of itself.
     """
 
     augment: tuple[Augment, ...]
@@ -138,6 +138,7 @@ class Views:
         return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
 
     def __call__(self, rows: Tensor) -> Tensor:
+        # De et al. 2022, augmentation multiplicity: K views of each record, consecutively
         rows = rows.repeat_interleave(self.count, 0)
         for step in self.augment:
             rows = step(rows)

@@ -80,7 +80,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
 
     Notes
     -----
-    **Guarantees.** None of its own: it is private only if its labels are.
+    **Guarantees.** The student is private only if its labels are; it adds no protection.
 
     **Edge cases.** All columns share one scale; standardise them by public facts. Without confident
     predictions only the labels teach. A single class is always predicted.

@@ -81,8 +81,8 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     ``noise_multiplier``, and for streams, training has 30 epochs in batches of n / 4 by Adam at a
     constant 0.01. For "sgd" the step size is then ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where
     r is the norm of a step's noise divided by the largest possible norm of a step's mean gradient.
-    With ``epsilon=numpy.inf`` the settings are those of :class:`DPSGDClassifier`, but for Adam's
-    step size of 0.001.
+    With ``epsilon=numpy.inf`` the settings are as in :class:`DPSGDClassifier`, except that Adam's
+    step size is 0.001.
 
     %(network_edge_cases)s
     Targets must be finite.

@@ -42,7 +42,7 @@ class VATStudent(SemiSupervisedNetwork):
 
     Notes
     -----
-    **Guarantees.** None of its own: it is private only if its labels are.
+    **Guarantees.** The student is private only if its labels are; it adds no protection.
 
     **Edge cases.** All columns share one scale; standardise them by public facts. A single class is
     always predicted.

@@ -311,7 +311,7 @@ def _channels_last(layer: Any, a: Tensor) -> Tensor:
 def _windows(layer: Any, a: Tensor, axis: int) -> Tensor:
     """Return a view of the windows along an axis, the kernel and the channels last.
 
-    Short rows are copied next to those of the next row first.
+    Short rows are copied side by side with the next row first.
     """
     kernel, gap, stride = (v[axis - 1] for v in (layer.kernel_size, layer.dilation, layer.stride))
     if a.shape[-1] < _SHORT:

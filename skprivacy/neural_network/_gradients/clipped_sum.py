@@ -1,9 +1,11 @@
 """Clipped sum of per-example gradients over a batch, without storing them (book-keeping).
 
 The gradient of one example in a linear layer is the outer product of the layer's input ``a`` and of
-the loss gradient ``d`` at its output. Its norm is the product of their norms, and the clipped sum
-over a batch is one matrix product of ``a`` with reweighted ``d`` (Bu, Wang, Zha and Karypis,
-Differentially private optimization on large model at small cost, ICML 2023, Algorithm 1).
+the loss gradient ``d`` at its output. Its norm is the product of their norms. The clipped sum over
+a batch is one matrix product of ``a`` with reweighted ``d``.
+
+Bu, Wang, Zha and Karypis, "Differentially private optimization on large model at small cost", ICML
+2023, Algorithm 1.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class ClippedGradientSum:
     examples are in one part and are joined before clipping.
 
     **Edge cases.** An empty batch adds nothing. An example whose gradient, or its squared norm, is
-    not finite adds nothing, and leaves all others unchanged, also those of its group. A group adds
+    not finite adds nothing, and leaves all others unchanged,
+    also in its group. A group adds
     nothing if it has no other examples, or if their sum is not finite.
     """
 
@@ -139,7 +142,7 @@ def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
 
 
 # Numbers that one forward pass may hold. This bounds memory and changes no result. The size of the
-# cache is fastest, unless the weights are so many that adding up the parts takes long.
+# cache is fastest, except with many weights, where adding up the parts takes long.
 _NUMBERS = 1 << 23
 _CACHED_NUMBERS = 1 << 22
 # Rows that may be added up in single precision, and in how many parts. With more, the rounding of

@@ -248,8 +248,8 @@ def _are_probabilities(outputs: Tensor) -> bool:
 def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
     """Refuse a module or loss whose gradients or weights depend on examples seen before.
 
-    A module can store records outside of its buffers, and the loss can too. Weights that a forward
-    pass shifts are released, whether or not gradients depend on them.
+    A module can store records outside of its buffers, and a loss can store some. Weights that a
+    forward pass shifts are released, whether or not gradients depend on them.
     """
     views = probe.views
     other = replace(

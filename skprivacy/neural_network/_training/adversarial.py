@@ -129,7 +129,7 @@ def _discriminator(plan: GeneratorPlan, hidden_layer_sizes: Sequence[int]) -> nn
 class RealOrGenerated(nn.Module):
     """Binary cross-entropy, real or generated, of the output that belongs to a row's label.
 
-    Targets are labels; those of real rows are shifted by ``n_classes``.
+    Targets are labels; real rows have theirs plus ``n_classes``.
     """
 
     def __init__(self, n_classes: int) -> None:
@@ -150,9 +150,9 @@ class AdversarialTraining(Training):
     another one, with averaged weights.
 
     **Guarantees.** Those of ``Training``. Clipped gradients of generated rows are added to the
-    released sum of each step. They depend on weights, rates and randomness alone. The generator
-    sees the discriminator's weights between steps, which are computed from released sums. All of
-    this is post-processing of ``config.event`` and of ``rates``.
+    released sum of each step. They depend only on weights, rates and randomness. The generator sees
+    the discriminator's weights between steps, which are computed from released sums. All of this is
+    post-processing of ``config.event`` and of ``rates``.
 
     References
     ----------
@@ -248,7 +248,7 @@ def discriminator_config(n: int, **settings: Any) -> TrainingConfig:
 def networks(
     plan: GeneratorPlan, hidden_layer_sizes: Sequence[int], random: np.random.RandomState
 ) -> tuple[nn.Sequential, Generator]:
-    """Return a discriminator and a generator whose weights depend on ``random`` alone."""
+    """Return a discriminator and a generator whose weights depend only on ``random``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(random.randint(1 << 31)))
         return _discriminator(plan, hidden_layer_sizes), Generator(plan)

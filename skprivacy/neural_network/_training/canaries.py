@@ -1,6 +1,6 @@
 """Canaries in gradient space: records with a long gradient in one weight each (Nasr et al. 2023).
 
-Training is that of the estimators: canaries are rows of its data, drawn by its sampler, clipped,
+The estimators' own engine trains: canaries are rows of its data, drawn by its sampler, clipped,
 summed and released like all others. This file only defines their gradients, and the watcher that
 sees the noisy sums.
 
@@ -125,6 +125,7 @@ class _WithCanaries:
         self.records.add_sum(factors)
         to = self.to
         to.clean += to.grad[to.weights].double() - self.before
+        # Nasr et al. 2023: a canary gradient is zero except in one weight
         theirs = to.length * factors[self.is_canary].to(to.grad.dtype)
         to.grad.index_add_(0, to.weights[self.numbers_of_canaries], theirs)
 

@@ -59,9 +59,9 @@ class TrainingConfig:
     "adaptive"), ``OPTIMIZERS`` (or a class of ``torch.optim``) and ``SCHEDULES``. With
     ``per_group``, records above means groups. Public estimators document the other fields.
 
-    **Guarantees.** The plan is frozen, and made of public facts and parameters alone. :attr:`event`
-    is the cost of the run that :class:`~.engine.Training` makes of it: both read steps, sampling
-    and noise from the same fields.
+    **Guarantees.** The plan is frozen, and depends only on public facts and parameters.
+    :attr:`event` is the cost of the run that :class:`~.engine.Training` makes of it: both read
+    steps, sampling and noise from the same fields.
     """
 
     n_records: int
@@ -161,7 +161,7 @@ class TrainingConfig:
     @property
     def sampling_rate(self) -> float:
         """Probability that a record takes part in a step, under Poisson sampling."""
-        return self.batch_size / self.n_records
+        return self.batch_size / self.n_records  # Abadi et al. 2016, Algorithm 1: L / N
 
     @property
     def steps_per_epoch(self) -> int:

@@ -161,7 +161,7 @@ class ProcessGroup:
         return shared.numpy()
 
     def leave(self, error: BaseException) -> None:
-        """Stop the other processes too."""
+        """Make the other processes stop."""
         if self._group is None:
             return
         if not self._training:

@@ -311,6 +311,7 @@ class WeightAverage:
 
     def add(self, weights: Tensor) -> None:
         """Include the weights after one more step."""
+        # De et al. 2022, parameter averaging: post-processing of released weights
         if self._step >= self._first:
             if self._mean is None:
                 self._mean = torch.zeros_like(weights.data)

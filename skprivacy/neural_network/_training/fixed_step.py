@@ -66,7 +66,7 @@ class FixedStep:
     """The steps of a run on fixed memory.
 
     ``X`` and ``y`` may be on any device; ``probe`` holds public rows. RuntimeError is raised if the
-    sum over the probe's rows differs from that of the ordinary steps.
+    sum over the probe's rows differs from the ordinary one.
 
     **Guarantees.** A step releases what an ordinary step releases, up to rounding: once, by the
     same mechanism, sensitivity and noise. Graphs are captured on public rows, and used only if they

@@ -171,7 +171,7 @@ class _Tree(_Streaming):
         return TreeAggregation(z, run.steps_per_epoch, run.epochs)
 
     def spread(self, run: TrainingConfig) -> float:
-        # A step adds the noise of a new node and, on average, subtracts that of one older node.
+        # A step adds the noise of a new node and, on average, removes the noise of one older node.
         return math.sqrt(2.0)
 
     def spread_in_sums(self, run: TrainingConfig) -> float:

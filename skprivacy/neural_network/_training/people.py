@@ -44,8 +44,8 @@ class People:
     ) -> Iterator[tuple[Tensor, Shares | None]]:
         """Yield the rows of drawn groups, at most ``n_rows`` at a time, and the group of each.
 
-        **Edge cases.** A group of more than ``n_rows`` rows is a part of its own. ``None`` stands
-        for groups of one row each.
+        **Edge cases.** A group of more than ``n_rows`` rows is a separate part. ``None`` stands for
+        groups of one row each.
         """
         places = np.sort(self._place[drawn])  # positions of groups, which are sorted by size
         sizes = self._sizes[places]

@@ -50,8 +50,8 @@ def fits_the_stack(estimator: Any) -> bool:
 def _as_supported(config: TrainingConfig) -> TrainingConfig:
     """Return the configuration as the stacked trainer would carry it out.
 
-    Fields that are not named here get their defaults. A configuration with a field that the trainer
-    does not know then differs, and the network is trained alone.
+    Fields that are not named here get their defaults. A configuration that uses an unknown field
+    then differs, and its network is trained without the stack.
     """
     known: dict[str, Any] = {}
     if config.clipping != "adaptive":
