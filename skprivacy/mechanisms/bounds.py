@@ -166,7 +166,8 @@ def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 
     **Guarantees.** Every product is a multiple of 2**-32 and every partial sum below 2**20. So
     float64 holds all of them, for any order of summation: neighbours differ by exactly one record's
-    product. Above 2**20 rows, partial results are added in float64. This is exact up to two million rows, and within 2**-53 times the number of rows beyond, far below the margin of the mechanisms.
+    product. Above 2**20 rows, partial results are added in float64. This is exact up to two million
+    rows, and within 2**-53 times the number of rows beyond, far below the margin of the mechanisms.
     """
     total = np.zeros((a.shape[1], b.shape[1]))
     for start in range(0, len(a), _ROWS):

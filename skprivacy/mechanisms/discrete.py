@@ -119,9 +119,9 @@ def discrete_laplace(scale: int, size: int, random: SecureRandom) -> Integers:
 def discrete_gaussian(sigma: int, size: int, random: SecureRandom) -> Integers:
     """Draw integers k with probability proportional to exp(-k**2 / (2 sigma**2)).
 
-    A discrete Laplace number of scale sigma is accepted with probability exp(-d**2 / (2 sigma**2)), d =
-    abs(abs(k) - sigma). With d = a sigma + r, the exponent is the sum of a**2 / 2, a r / sigma and
-    (r / sigma) (r / (2 sigma)), hence three independent coins.
+    A discrete Laplace number k of scale sigma is accepted with probability exp(-d**2 / (2
+    sigma**2)), where d = abs(abs(k) - sigma). With d = a sigma + r, the exponent is the sum of a**2
+    / 2, a r / sigma and (r / sigma) (r / (2 sigma)), hence three independent coins.
     """
 
     # Canonne et al. 2020, Algorithm 3, with t = sigma, so that sigma**2 / t = sigma

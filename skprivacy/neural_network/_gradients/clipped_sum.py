@@ -47,8 +47,7 @@ class ClippedGradientSum:
     examples are in one part and are joined before clipping.
 
     **Edge cases.** An empty batch adds nothing. An example whose gradient, or its squared norm, is
-    not finite adds nothing, and leaves all others unchanged,
-    also in its group. A group adds
+    not finite adds nothing, and leaves all others unchanged, also in its group. A group adds
     nothing if it has no other examples, or if their sum is not finite.
     """
 
