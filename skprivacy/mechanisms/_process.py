@@ -7,13 +7,13 @@ import mmap
 import os
 import sys
 
-__all__ = ["process"]
+__all__ = ["process_identity"]
 
 _BYTES = 16
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, for which Python defines no constant
 
 
-def process() -> tuple[bytes, int]:
+def process_identity() -> tuple[bytes, int]:
     """Return random bytes and the process id: an identity that no other process returns.
 
     **Guarantees.** Three mechanisms distinguish a child from its parent, and each has a gap. The

@@ -9,7 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import CipherContext
 from numpy.typing import NDArray
 
-from ._process import process
+from ._process import process_identity
 from .entropy import SecureRandom, add_scaled, new_stream
 
 __all__ = ["DrawnAhead"]
@@ -42,7 +42,7 @@ class DrawnAhead(SecureRandom):
 
     def __init__(self, random: SecureRandom, size: int, elsewhere: bool) -> None:
         self._seed = random._seed
-        self._home = process()
+        self._home = process_identity()
         self._streams = {self._home: new_stream(random.random_bytes(32))}
         self._drawn: list[NDArray[np.float32]] = []
         self._worker: threading.Thread | None = None
@@ -65,7 +65,11 @@ class DrawnAhead(SecureRandom):
     def _wait(self) -> None:
         """Wait for the drawing thread; a child process has none to wait for."""
         worker = self._worker
-        if worker is None or worker is threading.current_thread() or process() != self._home:
+        if (
+            worker is None
+            or worker is threading.current_thread()
+            or process_identity() != self._home
+        ):
             return
         worker.join()
         self._worker = None
@@ -77,7 +81,7 @@ class DrawnAhead(SecureRandom):
             drawn = self._drawn.pop()  # atomic: only one of two threads gets them
         except IndexError:
             drawn = None
-        if drawn is not None and process() == self._home and len(drawn) == len(values):
+        if drawn is not None and process_identity() == self._home and len(drawn) == len(values):
             add_scaled(values, drawn, std)
         else:
             super().add_normal(values, std)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._validation import check_flat, is_number
 from ..accounting._checks import whole
-from ._process import process
+from ._process import process_identity
 
 __all__ = ["SecureRandom"]
 
@@ -58,7 +58,7 @@ class SecureRandom:
                 f"seed={seed!r} must be an integer or None. Use None outside of tests."
             )
         self._seed = seed
-        self._streams = {process(): new_stream(self._key())}
+        self._streams = {process_identity(): new_stream(self._key())}
 
     @property
     def seeded(self) -> bool:
@@ -101,7 +101,7 @@ class SecureRandom:
             stream.update_into(_ZEROS[:n], buffer)
 
     def _stream(self) -> tuple[threading.Lock, CipherContext]:
-        current = process()
+        current = process_identity()
         stream = self._streams.get(current)
         if stream is None:
             # After a fork: create a new key, and a new lock, as the parent may have held the old

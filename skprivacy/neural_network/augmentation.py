@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._gradients.trial import elsewhere
+from ._gradients.trial import is_off_cpu
 
 __all__ = ["RandomFlip", "RandomShift", "Views"]
 
@@ -150,7 +150,7 @@ class Views:
         On another device the trial runs on the CPU first, so that every device refuses the same
         views.
         """
-        if not elsewhere(inputs):
+        if not is_off_cpu(inputs):
             return self._check(inputs)
         self._check(inputs.cpu())
         try:

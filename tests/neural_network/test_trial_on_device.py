@@ -29,7 +29,7 @@ class There(Tensor):
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     for owner in (trial, augmentation):
-        monkeypatch.setattr(owner, "elsewhere", lambda values: isinstance(values, There))
+        monkeypatch.setattr(owner, "is_off_cpu", lambda values: isinstance(values, There))
 
 
 def there(*shape, **params):

@@ -19,9 +19,9 @@ __all__ = [
     "PROBES",
     "PerExampleGradients",
     "Probe",
-    "elsewhere",
     "flatten_parameters",
     "gradients_of",
+    "is_off_cpu",
     "tried",
 ]
 
@@ -100,7 +100,7 @@ def tried(
             assert isinstance(module, nn.Sequential)
             return PerceptronBackward(module), None
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
-    if elsewhere(probe.inputs):
+    if is_off_cpu(probe.inputs):
         here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
         _, understood = tried(*_copy_to_cpu(module, loss), here)
         assert understood is not None
@@ -111,7 +111,7 @@ def tried(
     return _fastest_method(module, trial, loss, probe), probe
 
 
-def elsewhere(values: Tensor) -> bool:
+def is_off_cpu(values: Tensor) -> bool:
     """Return True if a tensor is on another device than the CPU."""
     return not values.is_cpu
 
