@@ -167,7 +167,7 @@ def step_of(groups: Groups | None, X, y, batch: int, most: int | None = None) ->
     module = make_mlp(X.shape[1], (64,), 2, "tanh", np.random.RandomState(0))
     training = Training(config, module, nn.CrossEntropyLoss(reduction="none"))
     if groups is not None:
-        training._people = training._people_of(groups, Alone())
+        training._people = training._draw_group_rows(groups, Alone())
     sampler, random, alone = PoissonSampler(batch / n), SecureRandom(), Alone()
 
     def step() -> None:

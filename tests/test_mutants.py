@@ -389,7 +389,7 @@ MUTANTS = {
     ),
     "no clipping": (clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
     "NaN reaches the sum": (
-        perceptron_sum, "_blank", blanks_nothing, contracts.check_replay,
+        perceptron_sum, "_zero_rows", blanks_nothing, contracts.check_replay,
     ),
     "shuffled": (PoissonSampler, "draw", shuffled, contracts.check_inclusion),
     "divided by realised batch": (
@@ -455,7 +455,8 @@ KINDS = {
         contracts.check_accounting,
     ),
     "shuffled turns": (
-        "DPSGDClassifier-banded", noise.TakingTurns, "draw", other_turns, contracts.check_turns,
+        "DPSGDClassifier-banded", noise.SequentialBatches, "draw", other_turns,
+        contracts.check_turns,
     ),
     "the count is for free": (
         "DPSGDClassifier-adaptive", AdaptiveClipping, "__init__", count_for_free,
@@ -517,7 +518,7 @@ class Centred(torch.nn.Module):
 def test_a_trial_that_notices_no_mixing_is_caught():
     contracts.check_replay(case_of_module(Centred))  # alone in its pass, each record is centred
     with (
-        patched(trial, "_agree", lambda _: lambda *sums: True),
+        patched(trial, "_results_agree", lambda _: lambda *sums: True),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(case_of_module(Centred))
@@ -534,7 +535,7 @@ def test_nan_in_the_rows_is_caught(name):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_features_that_overflow_when_squared_are_caught(largest):
     with (
-        mock.patch.object(rows, "_LARGEST", largest),
+        mock.patch.object(rows, "_LARGEST_VALUE", largest),
         pytest.raises(AssertionError, match=r"inserted typical.*inputs differ"),
     ):
         contracts.check_replay(OVERFLOWING)

@@ -1,4 +1,10 @@
-"""Train many small neural networks at once, such as shadow models."""
+"""Training of many small neural networks at once, such as shadow models.
+
+Read ``perceptrons.py`` (a stack of networks in numpy), ``mlp.py`` and ``dpsgd.py`` (the two
+training algorithms), then ``training.py`` (distribution over processes). ``tensors.py``,
+``device_*.py`` and ``devices.py`` are their versions for torch devices; ``apart.py`` isolates the
+networks.
+"""
 
 from .devices import train_apart, usable
 from .training import StackedMember, is_mlp, is_stackable, train_alone, train_stacked

@@ -1,8 +1,8 @@
-"""Networks side by side on a device of torch that do not reach one another: teachers.
+"""Isolated training of many perceptrons on a torch device, as teachers need it.
 
-Side by side as shadows are, the longest part decides how many steps all take, and how long their
-batches are. Here every network takes its own steps, in a place of its own in arrays whose shapes
-are public, so that what it learns is a function of its own records.
+For shadow models, the largest of the networks decides the number of steps and the length of batches
+of all. Here every network takes its own steps, in its own slot of arrays of public shapes. Its
+weights are a function of its records and of public facts.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from .tensors import TensorStack, gathered, logistic_error, softmax_error
 
 __all__ = ["train_apart"]
 
-_ROOM = 1 << 30  # numbers that may be on a device at once: a public figure
+_MAX_NUMBERS = 1 << 30  # numbers on a device at once: a public constant, not the free memory
 
 
 @dataclass
-class _Place:
-    """One network and its records, or none: the place is there all the same."""
+class _NetworkSlot:
+    """Slot of one network and its records; without a task the slot exists all the same."""
 
     net: MLPClassifier
     task: MLPTask | None
     first: int  # its first row of the table
 
     def start(self, sizes: list[int]) -> Layers:
-        """Return its initial layers, the first that is drawn."""
+        """Return the network's initial layers, drawn first from its generator."""
         self.rng = np.random.default_rng(0 if self.task is None else self.task.seed)
         return _initial(self.net, sizes, self.rng)
 
     def steps(self) -> Iterator[tuple[NDArray[np.intp], bool]]:
-        """Yield the rows of each of its steps, and whether an epoch ends with it."""
+        """Yield the rows of each step, and whether the step ends an epoch."""
         if self.task is None:
             return
         rows, batch = self.task.rows + self.first, self.task.batch
@@ -60,33 +60,18 @@ def train_apart(
     seeds: Sequence[int] | NDArray[np.int64],
     device: str,
 ) -> list[Layers | None]:
-    """Train a network like ``net`` on each of ``records``.
+    """Train a network like ``net`` on each of ``records``; None stands for no network.
 
-    Parameters
-    ----------
-    net : MLPClassifier
-    records : sequence of float32 ndarray of shape (n_records, n_features + 2) or None
-        Each with a one and its class column; ``None`` for a network that is not trained.
-    n_features : int
-    classes : ndarray of shape (n_classes,)
-    seeds : sequence of int
-    device : str
+    Each array of records has a one and the class column after its features.
 
-    Returns
-    -------
-    list of layers or None
-        In order.
-
-    Notes
-    -----
     **Guarantees.** A network is a function of its own records and of public facts, to the last bit
-    of a product of matrices that does not look at others: shapes are those of ``net``, of
-    ``classes`` and of how many networks there are, and who has no more steps stays as it is,
-    whatever is computed in its place. It is the network of ``train_alone`` to rounding.
+    of a matrix product that ignores other matrices. Shapes follow from ``net``, ``classes`` and the
+    number of networks. A network without further steps stays as it is, whatever is computed in its
+    slot. It equals the network of ``train_alone`` up to rounding.
     """
     sizes = [n_features, *_hidden(net), 1 if len(classes) == 2 else len(classes)]
     length = 200 if net.batch_size == "auto" else int(net.batch_size)
-    together = max(1, _ROOM // count_numbers(sizes, length))
+    together = max(1, _MAX_NUMBERS // count_numbers(sizes, length))
     trained: list[Layers | None] = []
     for start in range(0, len(records), together):
         some = range(start, min(start + together, len(records)))
@@ -108,7 +93,7 @@ def _train(
 ) -> list[Layers | None]:
     nothing = np.zeros((0, sizes[0] + 2), np.float32)
     table, first = gathered([nothing if t is None else t.records for t in tasks], device)
-    places = [_Place(net, task, at) for task, at in zip(tasks, first, strict=True)]
+    places = [_NetworkSlot(net, task, at) for task, at in zip(tasks, first, strict=True)]
     stack = TensorStack([place.start(sizes) for place in places], net.activation, device)
     adam = _Adam(stack, net)
     patience = [_Patience(1, net.tol, net.n_iter_no_change) for _ in places]
@@ -134,7 +119,7 @@ def _train(
 def _next(
     steps: list[Iterator[tuple[NDArray[np.intp], bool]]], active: set[int], length: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
-    """Return the rows of the next step of each network, how many they are, and whose epoch ends."""
+    """Return each network's rows of the next step, their number, and networks whose epoch ends."""
     rows, sizes = np.zeros((len(steps), length), np.int64), np.zeros(len(steps), np.int64)
     ended = []
     for i in sorted(active):
@@ -149,18 +134,18 @@ def _next(
 
 
 class _Adam:
-    """A step of Adam for those networks that take one; others stay as they are."""
+    """Adam for the networks that take a step; the others stay unchanged."""
 
     def __init__(self, stack: TensorStack, net: MLPClassifier) -> None:
         self.stack, self.net = stack, net
         self.mean, self.square = (torch.zeros_like(stack.weights) for _ in "mv")
-        self.steps = 0  # of everybody who is still training
+        self.steps = 0  # all networks that still train have taken this many
 
     def step(self, records: Tensor, sizes: Tensor, on: Tensor, needs_loss: bool) -> Tensor:
-        """Update by the mean gradient; return the sums of losses, zeros if they are not needed."""
+        """Update by the mean gradient; return sums of losses, zeros if not needed."""
         stack, net, n_in = self.stack, self.net, self.stack.sizes[0]
         in_batch = sizes.clamp(min=1).float()
-        share = records[..., n_in] / in_batch[:, None]  # a blank row has no one there
+        share = records[..., n_in] / in_batch[:, None]  # blank rows have a zero instead of the one
         penalty = net.alpha / in_batch
         seen, logits = stack.forward(records[..., :n_in])
         error_of = logistic_error if stack.sizes[-1] == 1 else softmax_error

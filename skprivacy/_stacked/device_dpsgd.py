@@ -1,4 +1,4 @@
-"""Training as in ``dpsgd`` on a device of torch, where the noise is made, too."""
+"""DP-SGD for several networks side by side on a torch device; the noise is drawn there."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceDraws", "train_private"]
 
-_STEPS = 16  # whose rows travel together
-_NORMALS = 1 << 26  # numbers of noise in memory, of all networks
+_STEPS = 16  # steps whose rows are sent to the device at once
+_NORMALS = 1 << 26  # numbers of noise in memory, over all networks
 
 
 def train_private(tasks: list[PrivateTask], device: str) -> list[Layers]:
@@ -55,7 +55,7 @@ def train_private(tasks: list[PrivateTask], device: str) -> list[Layers]:
 def _rows(
     draws: list[DeviceDraws], begin: list[int], n_steps: int, device: str
 ) -> Iterator[Tensor]:
-    """Yield the rows that each network takes in a step, filled up with the blank row, number 0."""
+    """Yield each network's rows of a step, padded with the blank row, number 0."""
     for start in range(0, n_steps, _STEPS):
         steps = min(_STEPS, n_steps - start)
         drawn = [list(islice(network.batches, steps)) for network in draws]
@@ -68,7 +68,7 @@ def _rows(
 
 
 def _noise(draws: list[DeviceDraws], n_steps: int, like: Tensor) -> Iterator[Tensor]:
-    """Yield the noise in a step's mean gradients, shape (n_networks, n_parameters)."""
+    """Yield the noise of a step's mean gradients, shape (n_networks, n_parameters)."""
     ahead = min(n_steps, max(1, _NORMALS // max(1, like.numel())))
     drawn = like.new_empty((ahead, *like.shape))
     while True:
@@ -78,14 +78,14 @@ def _noise(draws: list[DeviceDraws], n_steps: int, like: Tensor) -> Iterator[Ten
 
 
 class DeviceDraws(dpsgd.Draws):
-    """The batches and the noise of one network, the noise made on a device by its mechanism."""
+    """Batches and noise of one network; its mechanism draws the noise on the device."""
 
     def __init__(self, fit: StackedFit, n_parameters: int, seed: int) -> None:
         self._config = fit.config
         super().__init__(fit, n_parameters, seed)
 
     def ahead(self, steps: int, like: Tensor) -> Tensor:
-        """Return the noise of some steps, shape (steps, n_parameters)."""
+        """Return the noise of several steps, shape (steps, n_parameters)."""
         config = self._config
         noise = like.new_zeros(steps * like.shape[1])
         mechanism = config.noise_kind.mechanism(
@@ -98,7 +98,7 @@ class DeviceDraws(dpsgd.Draws):
 def _average_clipped(
     stack: TensorStack, records: Tensor, real: Tensor, clip: Clip, norm: float, divisor: Tensor
 ) -> None:
-    """Sum the clipped gradients of the batch and divide, without forming per-example gradients."""
+    """Sum the batch's clipped gradients by book-keeping, and divide by the expected size."""
     n_in = stack.sizes[0]
     label, weight, square = records[..., n_in + 1 :].unbind(-1)  # padding has weight zero
     seen, logits = stack.forward(records[..., :n_in])
@@ -132,7 +132,7 @@ class _Momentum:
 
 
 class _Adam:
-    """Adam with the variance of the noise subtracted from its second moment."""
+    """Adam minus the noise variance in its second moment (DP-AdamBC, Tang et al. 2024)."""
 
     def __init__(self, stack: TensorStack, configs: list[TrainingConfig]) -> None:
         self.stack = stack

@@ -1,4 +1,4 @@
-"""Training as in ``mlp`` on a device of torch: the same batches, numbers equal to rounding."""
+"""Training of MLPClassifier for several networks on a torch device, as ``mlp`` up to rounding."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def train_mlps(tasks: list[MLPTask], device: str) -> list[Layers]:
 
 
 class _Batches:
-    """Which places of its order each network takes in each step of an epoch, on the device.
+    """Indices, into its order, of each network's rows in each step of an epoch, on the device.
 
-    As in ``mlp``, every network takes equally many steps, with its records spread evenly over them.
+    As in ``mlp``, all networks take equally many steps, with their records spread evenly over them.
     """
 
     def __init__(self, counts: NDArray[np.int64], batch: int, device: str) -> None:
@@ -64,14 +64,14 @@ class _Batches:
         self.in_batch = self._sizes.clamp(min=1).float()
 
     def epoch(self, orders: list[NDArray[np.int64]]) -> Tensor:
-        """Send the order of each network's rows, filled up with the blank row."""
+        """Send the order of each network's rows to the device, padded with the blank row."""
         filled = np.zeros((len(orders), self._longest), np.int64)
         for row, order in zip(filled, orders, strict=True):
             row[: len(order)] = order
         return sent(filled, self.device)
 
     def rows(self, orders: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Return the rows of each network, shape (n_networks, size), and which are records."""
+        """Return each network's rows, shape (n_networks, size), and a mask of real records."""
         places = self._starts[step][:, None] + self._places
         real = self._places < self._sizes[step][:, None]
         rows = orders.gather(1, places.clamp(max=self._longest - 1))
@@ -86,7 +86,7 @@ def _epoch(
     orders: list[NDArray[np.int64]],
     needs_loss: bool,
 ) -> Tensor:
-    """Train for an epoch; return the sum of each network's loss over its records, if needed."""
+    """Train for an epoch; return each network's summed loss over its records, if needed."""
     n_in, n_out = stack.sizes[0], stack.sizes[-1]
     error_of = logistic_error if n_out == 1 else softmax_error
     total = torch.zeros(len(orders), dtype=torch.float64, device=table.device)

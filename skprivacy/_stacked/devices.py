@@ -1,6 +1,6 @@
-"""Training on a device of torch: as many networks at once as its memory holds.
+"""Stacked training on a torch device, with as many networks at once as its memory holds.
 
-torch is imported when it is used: on the processor networks are trained without it.
+torch is imported when needed: training on the CPU works without it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["train_apart", "trained_on", "usable"]
 
-# What is trained on by ``dpsgd`` and ``mlp``, and how many numbers another device may hold if it
-# does not say what it has.
+# Devices on which ``dpsgd`` and ``mlp`` train, and the numbers that a device of unknown memory may
+# hold.
 _PROCESSORS = {"cpu"}
-_ROOM = 1 << 28
+_DEFAULT_FREE_NUMBERS = 1 << 28
 
 
 def usable(device: str) -> str | None:
-    """Return the device of torch on which to train; None for the processor.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be used here.
-    """
+    """Return the torch device to train on; None for the CPU, ValueError if it is not usable."""
     if device in _PROCESSORS:
         return None
     from ..neural_network._training.environment import usable_device
@@ -46,13 +40,13 @@ def usable(device: str) -> str | None:
 
 
 def trained_on(prepared: Iterator[Prepared], device: str) -> Iterator[tuple[int, StackedMember]]:
-    """Yield models with their indices, trained on a device in groups that its memory holds."""
+    """Yield models with their indices, trained on a device in groups that fit its memory."""
     import torch
 
     from ..neural_network._training.environment import ordinary_torch
     from . import device_dpsgd, device_mlp
 
-    for group in _that_fit(prepared, _room(device)):
+    for group in _groups_within_memory(prepared, _free_numbers(device)):
         tasks: list[Any] = [model.task for model in group]
         kind: Any = device_mlp.train_mlps if isinstance(tasks[0], MLPTask) else None
         with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
@@ -61,18 +55,18 @@ def trained_on(prepared: Iterator[Prepared], device: str) -> Iterator[tuple[int,
             yield model.position, model.member(layers)
 
 
-def _room(device: str) -> int:
-    """Return how many numbers may be on a device: a quarter of what is free."""
+def _free_numbers(device: str) -> int:
+    """Return how many numbers may be on a device: a quarter of its free memory."""
     import torch
 
     if torch.device(device).type != "cuda":
-        return _ROOM
+        return _DEFAULT_FREE_NUMBERS
     free, _ = torch.cuda.mem_get_info(device)
     return int(free // 16)
 
 
-def _that_fit(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
-    """Yield groups of models of one kind that take that much room together, or of one."""
+def _groups_within_memory(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
+    """Yield groups of models of one kind within ``room`` numbers, or single models."""
     groups: dict[Hashable, list[Prepared]] = {}
     for model in prepared:
         group = groups.setdefault(model.task.kind, [])
@@ -96,28 +90,13 @@ def train_apart(
     seeds: Sequence[int] | NDArray[np.int64],
     device: str,
 ) -> list[StackedMember | None]:
-    """Train an ``MLPClassifier`` on each part, all at once on a device of torch.
+    """Train a plain ``MLPClassifier`` on each part (records, labels), all at once on a device.
 
-    Parameters
-    ----------
-    estimator : MLPClassifier
-        One that :func:`is_mlp`, and no pipeline. Never changed.
-    parts : sequence of (records, labels)
-    n_features : int
-    classes : ndarray of shape (n_classes,)
-        All classes, sorted: the networks have an output for each.
-    seeds : sequence of int
-    device : str
+    The networks have an output for each of the sorted ``classes``. None stands for a part that
+    :func:`train_alone` would refuse.
 
-    Returns
-    -------
-    list of StackedMember or None
-        ``None`` for a part that :func:`train_alone` would refuse.
-
-    Notes
-    -----
-    **Guarantees.** Those of :func:`train_alone`, on the device: a network is a function of its own
-    part, to the last bit.
+    **Guarantees.** Those of :func:`train_alone`: a network is a function of its own part, to the
+    last bit.
     """
     import torch
 
@@ -141,13 +120,13 @@ def train_apart(
 def _records_of(
     X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
 ) -> Float32Array | None:
-    """Return records as networks take them, or None if they cannot be."""
+    """Return records in the form of the networks, or None if they are invalid."""
     from .training import dense
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             records = dense(X, y, label_columns(y, classes))
-    except ValueError:  # due to a private record
+    except ValueError:  # caused by a private record, so the error must not be shown
         return None
     return records if records.shape[1] == n_features + 2 else None

@@ -1,8 +1,8 @@
-"""DP-SGD for several networks side by side: shadow models of private networks.
+"""DP-SGD (Abadi et al. 2016, Algorithm 1) for several networks side by side: private shadow models.
 
-Step by step, the algorithm is that of the private estimator, and so is the distribution of its
-result. It gives no privacy, however: the records are the attacker's own, the noise can be seeded,
-and nothing is charged. Estimators hand over the configuration of their own training.
+Each step equals the private estimator's, and so does the distribution of the result. It gives no
+privacy, however: the records belong to the attacker, the noise can be seeded, and nothing is
+charged. Estimators provide the configuration of the training.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Draws", "PrivateTask", "train_private"]
 
 _N_FACTS = 3
-# Approximate number of records, and of normal variates, to draw at a time.
+# Approximate number of records, and of normal numbers, drawn at a time.
 _DRAWN = 1 << 12
 _NORMALS = 1 << 15
 
@@ -69,17 +69,17 @@ class PrivateTask:
 
     @property
     def numbers(self) -> int:
-        """How many numbers training holds in memory, apart from the records."""
+        """How many numbers training holds in memory, without the records."""
         return count_numbers(self._sizes, self._batch)
 
     @property
     def source(self) -> Float32Array:
-        """The array of its records, perhaps shared."""
+        """Array of the records, perhaps shared with other tasks."""
         return self.fit.inputs
 
     @property
     def multiplications(self) -> float:
-        """How many multiplications training takes."""
+        """Number of multiplications of the training."""
         return self.fit.config.n_steps * count_multiplications(self._sizes, self._batch)
 
     @property
@@ -87,7 +87,7 @@ class PrivateTask:
         return int(self.fit.config.sampling_rate * len(self.fit.inputs))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the fit's class, whose module imports torch needlessly."""
+        """Pickle without the fit's class, whose module imports torch."""
         return vars(self) | {"fit": SimpleNamespace(**vars(self.fit))}
 
 
@@ -108,6 +108,8 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     clip = first.clip()
     average = np.zeros_like(stack.weights)
     for step in range(first.n_steps):
+        # Abadi et al. 2016, Algorithm 1: "Take a random sample", "Compute" and "Clip gradient",
+        # "Add noise" and "Descent", for all networks at once
         stack.load(records, [next(network.batches) for network in draws])
         _average_clipped(stack, clip, first.max_grad_norm, divisor)
         for gradient, network in zip(stack.gradient, draws, strict=True):
@@ -126,11 +128,7 @@ def _step_sizes(config: TrainingConfig, n_parameters: int) -> list[float]:
 
 
 class Draws:
-    """The batches and the noise of one network, drawn for several steps at a time.
-
-    A long draw costs little more than a short one. Batches and noise are distributed as in the
-    private estimator: each record is included independently, of other records and in every step.
-    """
+    """Batches and noise of one network, drawn for several steps at a time for speed."""
 
     def __init__(self, fit: StackedFit, n_parameters: int, seed: int) -> None:
         self.random = SecureRandom(seed)
@@ -139,6 +137,7 @@ class Draws:
         self.noise = self._noise(n_parameters, _noise_std(config))
 
     def _batches(self, sampler: PoissonSampler, n: int) -> Iterator[NDArray[np.int64]]:
+        # One draw from n * steps records: each is included independently, in every step.
         steps = 1 + int(_DRAWN / (n * sampler.rate))
         while True:
             drawn = sampler.draw(n * steps, self.random)
@@ -170,13 +169,14 @@ def _with_facts(fit: StackedFit) -> Float32Array:
 def _average_clipped(
     stack: PerceptronStack, clip: Clip, norm: float, divisor: Float32Array
 ) -> None:
-    """Sum the clipped gradients of the batch and divide, without forming per-example gradients."""
+    """Sum the batch's clipped gradients by book-keeping, and divide by the expected size."""
     if stack.size == 0:
         stack.gradient[:] = 0.0
         return
     label, weight, square = np.moveaxis(stack.facts, -1, 0)  # padding has weight zero
     softmax_error(stack.forward(), label.astype(np.intp), False)
     seen = stack.backward()[::-1]  # from the output down, the order of the private estimator
+    # Bu et al. 2023: a layer's gradient norm is the product of its input's and its error's norms
     squared = np.empty((len(seen), *label.shape), np.float32)
     for norms, (value, error) in zip(squared, seen, strict=True):
         np.einsum("sbk,sbk->sb", error, error, out=norms)
@@ -208,7 +208,7 @@ class _Momentum:
 
 
 class _Adam:
-    """Adam with the variance of the noise subtracted from its second moment."""
+    """Adam minus the noise variance in its second moment (DP-AdamBC, Tang et al. 2024)."""
 
     EPSILON = 1e-8
 
@@ -224,6 +224,7 @@ class _Adam:
         gradient, second = self.stack.gradient, self.second
         self.mean += (1 - self.first) * (gradient - self.mean)
         self.square += (1 - second) * (gradient * gradient - self.square)
+        # Tang et al. 2024: subtract the variance of the DP noise; floor as in PrivateAdam
         independent = min(self.steps, (1 + second) / (1 - second))
         square = self.square / (1 - second**self.steps) - self.noise
         np.maximum(square, self.noise * math.sqrt(2 / independent), out=square)

@@ -1,4 +1,4 @@
-"""Training as in :class:`sklearn.neural_network.MLPClassifier`, for several networks side by side.
+"""Training of :class:`sklearn.neural_network.MLPClassifier` for several networks side by side.
 
 Initialisation, batches, penalty, learning rate and stopping rule are those of ``solver="adam"``, in
 single precision.
@@ -27,16 +27,16 @@ from .perceptrons import (
 
 __all__ = ["MLPTask", "is_plain_mlp", "train_mlps"]
 
-# Weights that the optimiser updates at a time: its dozen passes over them stay in the cache.
+# Weights that the optimiser updates at a time, so that its dozen passes stay in the cache.
 _CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
 class MLPTask:
-    """One network to train like ``net``; with two classes, it has one output."""
+    """One network to train like ``net``; with two classes it has one output."""
 
     net: MLPClassifier
-    records: Float32Array  # perhaps shared with other tasks; each with a one and its class column
+    records: Float32Array  # with a one and the class column; perhaps shared with other tasks
     rows: NDArray[np.intp]  # rows of this task's records
     classes: NDArray[Any]
     seed: int
@@ -59,30 +59,30 @@ class MLPTask:
 
     @property
     def batch(self) -> int:
-        """Records in a batch, of one network's own records: a teacher's part decides for itself."""
+        """Batch size, from this network's own records only: a teacher must not depend on others."""
         return min(
             200 if self.net.batch_size == "auto" else int(self.net.batch_size), len(self.rows)
         )
 
     @property
     def numbers(self) -> int:
-        """How many numbers training holds in memory, apart from the records."""
+        """How many numbers training holds in memory, without the records."""
         return count_numbers(self.sizes, self.batch)
 
     @property
     def source(self) -> Float32Array:
-        """The array of its records, perhaps shared."""
+        """Array of the records, perhaps shared with other tasks."""
         return self.records
 
     @property
     def multiplications(self) -> float:
-        """How many multiplications training takes, unless it stops early."""
+        """Number of multiplications of the training, unless it stops early."""
         steps = self.net.max_iter * -(-len(self.rows) // self.batch)
         return steps * count_multiplications(self.sizes, self.batch)
 
 
 def is_plain_mlp(net: Any) -> bool:
-    """Return whether :func:`train_mlps` can train this; no subclass, since it may do anything."""
+    """Return True if :func:`train_mlps` can train this; a subclass may do anything, so not."""
     return (
         type(net) is MLPClassifier
         and net.solver == "adam"
@@ -114,7 +114,9 @@ def train_mlps(tasks: list[MLPTask]) -> list[Layers]:
             share = stack.real / in_batch[:, None].astype(np.float32)
             penalty = net.alpha / in_batch
             if losses is not None:
-                total += in_batch * ((losses * share).sum(1) + penalty / 2 * _squares(stack))
+                total += in_batch * (
+                    (losses * share).sum(1) + penalty / 2 * _sum_squared_weights(stack)
+                )
             logits *= share[:, :, None]
             stack.sum_gradients(stack.backward())
             adam.step(penalty)
@@ -130,8 +132,8 @@ def _hidden(net: MLPClassifier) -> list[Any]:
 
 
 def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> Layers:
-    """Draw weights as MLPClassifier does."""
-    factor = 2.0 if net.activation == "logistic" else 6.0
+    """Draw initial weights as MLPClassifier does."""
+    factor = 2.0 if net.activation == "logistic" else 6.0  # Glorot and Bengio 2010, as in sklearn
     layers = []
     for fan_in, fan_out in pairwise(sizes):
         bound = np.sqrt(factor / (fan_in + fan_out))
@@ -143,10 +145,10 @@ def _initial(net: MLPClassifier, sizes: list[int], rng: np.random.Generator) -> 
 def _batches(
     rows: list[NDArray[np.intp]], batch: int, rngs: list[Any] | None
 ) -> Iterator[list[NDArray[np.intp]]]:
-    """Yield, for each batch of an epoch, the rows of each network.
+    """Yield the rows of each network for each batch of an epoch.
 
-    Every network takes equally many steps, with its records spread evenly over them: a step without
-    records would still move its weights, through Adam's moments.
+    All networks take equally many steps, with their records spread evenly over them. A step without
+    records would still move a network's weights, through Adam's moments.
     """
     orders = rows
     if rngs is not None:
@@ -158,7 +160,7 @@ def _batches(
         yield [order[a:b] for order, a, b in zip(orders, starts, stops, strict=True)]
 
 
-def _squares(stack: PerceptronStack) -> NDArray[np.float64]:
+def _sum_squared_weights(stack: PerceptronStack) -> NDArray[np.float64]:
     squares = np.zeros(len(stack.weights))
     for layer in stack.layers:
         squares += np.einsum("sio,sio->s", layer[:, :-1], layer[:, :-1])  # no biases
@@ -183,7 +185,7 @@ class _Adam:
         rate *= (1 - net.beta_1) / (1 - net.beta_1**self.steps) / last
         pull = penalty[:, None].astype(np.float32)
         for layer, gradient in zip(stack.layers, stack.gradients, strict=True):
-            gradient[:, -1] -= pull * layer[:, -1]  # undoes the penalty below for biases
+            gradient[:, -1] -= pull * layer[:, -1]  # biases have no penalty: cancels the one below
         for part in self._parts():
             w, g, m, v = (x[part] for x in (stack.weights, stack.gradient, self.mean, self.square))
             t = self.scratch[: w.size].reshape(w.shape)

@@ -1,8 +1,7 @@
-"""Several perceptrons of one shape, trained side by side: the basis of all stacked training.
+"""PerceptronStack: several perceptrons of one shape side by side in numpy.
 
-Everything is written in NumPy on buffers that are allocated once: for networks this small, the work
-lies in the matrix products, and the code around them must neither allocate memory nor leave the
-processor's cache.
+Buffers are allocated once. Networks this small spend their time in matrix products, and the code
+around these must neither allocate memory nor leave the cache.
 """
 
 from __future__ import annotations
@@ -69,28 +68,17 @@ _ACTIVATIONS: dict[str, Callable[[Float32Array, Float32Array], None]] = {
 class PerceptronStack:
     """Networks of one shape, with all their weights in one matrix.
 
-    The input of every layer ends with a column of ones, so that the biases are the last row of the
-    weights and need no operations of their own.
-
-    Parameters
-    ----------
-    start : list of list of (weights, biases)
-        Initial layers of each network, weights of shape (n_in, n_out).
-    activation : {"identity", "logistic", "tanh", "relu"}
-        Activation of the hidden layers; the output layer has none.
-    n_facts : int
-        Number of columns that :func:`with_facts` has added to the records.
+    The input of every layer ends with a column of ones, so the biases are the last row of the
+    weights.
 
     Attributes
     ----------
-    weights : float32 ndarray of shape (n_networks, n_parameters)
-        Layer by layer, weights and then biases.
-    gradient : float32 ndarray of shape (n_networks, n_parameters)
-        Filled by :meth:`sum_gradients`.
+    weights, gradient : float32 ndarray of shape (n_networks, n_parameters)
+        Layer by layer, weights and then biases. :meth:`sum_gradients` fills ``gradient``.
     layers, gradients : list of float32 ndarray of shape (n_networks, n_in + 1, n_out)
         Views of ``weights`` and ``gradient``, for each layer.
     facts : float32 ndarray of shape (n_networks, size, n_facts)
-        The columns that :func:`with_facts` has added, for the batch; zeros for padding.
+        Columns that :func:`with_facts` has added, for the batch; zeros for padding.
     real : float32 ndarray of shape (n_networks, size)
         One for records and zero for padding.
     """
@@ -167,15 +155,15 @@ class PerceptronStack:
             np.matmul(value.swapaxes(1, 2), error, out=gradient)
 
     def network(self, index: int, flat: Float32Array | None = None) -> Layers:
-        """Return a copy of one network's layers, with weights from ``flat`` if it is given."""
+        """Return a copy of one network's layers, with weights from ``flat`` if given."""
         views = self.layers if flat is None else self._views(flat)
         return [(both[index, :-1].copy(), both[index, -1].copy()) for both in views]
 
 
 def with_facts(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
-    """Return records followed by a one and by columns of further facts that a step needs.
+    """Return records followed by a one and by columns of further facts, to fetch in one gather.
 
-    A single gather then fetches all of them. The one distinguishes a record from padding.
+    The one distinguishes a record from padding.
     """
     rows = np.empty((len(X), X.shape[1] + 1 + len(facts)), np.float32)
     rows[:, : X.shape[1]] = X

@@ -1,7 +1,6 @@
-"""Several perceptrons of one shape side by side on a device of torch: what trains them there.
+"""TensorStack: several perceptrons of one shape side by side on a torch device.
 
-The twin of ``perceptrons``: the same networks, in the same order of numbers, as tensors. Nothing
-that a step does waits for the device.
+The twin of ``perceptrons``: the same networks, as tensors. No step synchronises with the device.
 """
 
 from __future__ import annotations
@@ -35,20 +34,7 @@ _SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class TensorStack:
-    """Networks of one shape, with all their weights in one matrix on a device.
-
-    Parameters
-    ----------
-    start : list of list of (weights, biases)
-        Initial layers of each network, weights of shape (n_in, n_out).
-    activation : {"identity", "logistic", "tanh", "relu"}
-    device : str
-
-    Attributes
-    ----------
-    weights, gradient : torch.Tensor of shape (n_networks, n_parameters)
-        Layer by layer, weights and then biases.
-    """
+    """Networks of one shape, with all their weights in one matrix on a device."""
 
     def __init__(self, start: Sequence[Layers], activation: str, device: str) -> None:
         self.activation = activation
@@ -68,7 +54,7 @@ class TensorStack:
         return views
 
     def forward(self, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Return what each layer sees, shape (n_networks, batch, n_in), and the logits."""
+        """Return each layer's input, shape (n_networks, batch, n_in), and the logits."""
         seen = [inputs]
         for both in self.layers[:-1]:
             outputs = torch.baddbmm(both[:, -1:], seen[-1], both[:, :-1])
@@ -77,7 +63,7 @@ class TensorStack:
         return seen, torch.baddbmm(last[:, -1:], seen[-1], last[:, :-1])
 
     def backward(self, seen: list[Tensor], error: Tensor) -> list[Tensor]:
-        """Return the gradient of the loss at the output of each layer, given that of the last."""
+        """Return the loss gradient at the output of each layer, given that of the last."""
         errors = [error]
         for both, value in zip(self.layers[:0:-1], seen[:0:-1], strict=True):
             below = torch.bmm(errors[0], both[:, :-1].mT)
@@ -91,7 +77,7 @@ class TensorStack:
             both[:, -1] = error.sum(1)
 
     def networks(self, flat: Tensor | None = None) -> list[Layers]:
-        """Return a copy of each network's layers, with weights from ``flat`` if it is given."""
+        """Return a copy of each network's layers, with weights from ``flat`` if given."""
         here = (self.weights if flat is None else flat).cpu()
         views = [view.numpy() for view in self._views(here)]
         return [
@@ -100,9 +86,9 @@ class TensorStack:
 
 
 def gathered(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list[int]]:
-    """Return records on the device, a blank row before them, and where those of each network begin.
+    """Return records on a device after a blank row, and the first row of each network's records.
 
-    The blank row, number 0, is zeros. Records that several networks share are there once.
+    The blank row, number 0, is zeros. Records that several networks share are in the table once.
     """
     first: dict[int, int] = {}
     parts, size = [np.zeros((1, records[0].shape[1]), np.float32)], 1

@@ -1,9 +1,9 @@
-"""Train many small neural networks at once.
+"""Distribution of stacked training over processes, and the trained models.
 
-A single shadow model is too small to keep the processor busy: most of its time goes into the
-overhead of each step. A few of them side by side on each core, within its cache, run about as
-fast as matrix products can. Each core gets a process of its own if the work justifies starting it:
-the calls are short, so threads would often wait for each other's release of Python's lock.
+A single shadow model is too small to keep a CPU busy: each step is mostly overhead. A few models
+side by side on each core, within its cache, run about as fast as matrix products can. Each core
+gets its own process if the work justifies starting it. Threads would often wait for Python's lock,
+because the calls are short.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 ]
 
 # Maximum number of models whose records are sent to a process at once.
-_PREPARED = 8
-# Multiplications that justify starting processes: some fifteen seconds of one core. Below that, two
-# processes take longer to start, some three seconds of a core, than threads wait for each other.
-_WORTHWHILE = 4e11
-# How many numbers networks trained side by side may hold and still fit the cache.
+_MODELS_PER_PROCESS = 8
+# Multiplications that justify starting processes: about fifteen seconds of a core. With less work,
+# two processes take longer to start (three seconds of a core) than threads wait for each other.
+_MIN_PROCESS_WORK = 4e11
+# Numbers that networks trained side by side may hold to fit the cache.
 _CACHED = 3 << 19
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
@@ -71,7 +71,7 @@ class StackedMember:
         """Return class probabilities of shape (n_records, n_classes)."""
         hidden = X if self.preprocessing is None else self.preprocessing.transform(X)
         hidden = np.asarray(hidden.toarray() if hasattr(hidden, "toarray") else hidden, np.float32)
-        # The records of a query, which are public to teachers and not part of any release.
+        # The number of queries decides the threads: queries are public and not part of a release.
         work = len(hidden) * sum(weight.size for weight, _ in self.layers)
         with one_thread(work, PREDICT_WORK):
             for weight, bias in self.layers[:-1]:
@@ -88,7 +88,7 @@ class StackedMember:
 
 
 class Prepared(NamedTuple):
-    """A network to train, and what makes a model of its layers."""
+    """A network to train, and the function that makes a model of its layers."""
 
     position: int
     task: _Task
@@ -96,9 +96,9 @@ class Prepared(NamedTuple):
 
 
 def is_stackable(estimator: Any) -> bool:
-    """Return whether :func:`train_stacked` trains the same model as ``estimator.fit``."""
+    """Return True if :func:`train_stacked` trains the same model as ``estimator.fit``."""
     net = _network(estimator)
-    return is_plain_mlp(net) or _description(net) is not None
+    return is_plain_mlp(net) or _fit_description(net) is not None
 
 
 def train_stacked(
@@ -114,38 +114,24 @@ def train_stacked(
 ) -> list[StackedMember]:
     """Train one network for each of ``rows`` on these rows of ``X``.
 
-    Parameters
-    ----------
-    estimator : stackable network, or Pipeline ending in one
-        Never changed. The steps before the network are fitted separately for each model.
-    X : records of shape (n_records, n_features)
-    y : ndarray of shape (n_records,)
-    rows : sequence of index arrays, one for each model
-    seeds : sequence of int, one for each model
-    n_jobs : int, default=None
-        Number of processes, or of whatever joblib is configured to use; of threads if the work is
-        short. None: as many as joblib is configured for, or else as many as the linear algebra
-        library would use threads.
-    device : str, default=None
-        Where to train: a device of torch, on which as many networks are trained at once as its
-        memory holds, or "auto" for a GPU if there is one. None: where the estimator would train.
-    done : callable, default does nothing
-        Called in this process with the index and the model as soon as it is trained.
+    ``estimator`` is a stackable network or a pipeline ending in one; it is not changed. The steps
+    before the network are fitted separately for each model. ``n_jobs`` counts processes, or threads
+    if the work is short; None is joblib's configuration, or else the number of BLAS threads.
+    ``device`` is a torch device, or "auto" for a GPU if there is one; None is the estimator's.
+    ``done`` is called in this process with the index and the model as soon as it is trained.
 
-    Notes
-    -----
     An ``MLPClassifier`` gets an output for every class in ``y``, also for those missing among its
-    rows. Each model has its own seed: how models are distributed changes nothing but rounding.
+    rows. Each model has its own seed, so the distribution over processes affects rounding only.
     """
     members: dict[int, StackedMember] = {}
     device = usable(getattr(_network(estimator), "device", "cpu") if device is None else device)
     n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
-        warnings.simplefilter("ignore")  # the target raised the same ones
-        prepare = _preparation(estimator, X, y, distinct(y), rows, seeds)
+        warnings.simplefilter("ignore")  # the target model has raised the same warnings
+        prepare = _make_preparation(estimator, X, y, distinct(y), rows, seeds)
         prepared = map(prepare, range(len(rows)))
         for index, member in (
-            _trained(prepared, len(rows), n_jobs)
+            _train_models(prepared, len(rows), n_jobs)
             if device is None
             else trained_on(prepared, device)
         ):
@@ -155,9 +141,9 @@ def train_stacked(
 
 
 def is_mlp(estimator: Any) -> bool:
-    """Return whether :func:`train_alone` trains the same model as ``estimator.fit``.
+    """Return True if :func:`train_alone` trains the same model as ``estimator.fit``.
 
-    No subclass, of pipelines neither: one that draws samples would be trained without them.
+    Subclasses, of pipelines too, are refused: one that resamples would be trained without that.
     """
     return type(estimator) in (MLPClassifier, Pipeline) and is_plain_mlp(_network(estimator))
 
@@ -167,57 +153,43 @@ def train_alone(
 ) -> StackedMember:
     """Train one ``MLPClassifier``, alone or at the end of a pipeline.
 
-    Parameters
-    ----------
-    estimator : MLPClassifier or Pipeline
-        One that :func:`is_mlp`. Never changed.
-    X : records of shape (n_records, n_features)
-    y : ndarray of shape (n_records,)
-    classes : ndarray of shape (n_classes,)
-        All classes, sorted: the network has an output for each, whichever are in ``y``.
-    seed : int
+    The network has an output for each of the sorted ``classes``, whichever are in ``y``. ValueError
+    is raised if a record or a weight is not finite.
 
-    Raises
-    ------
-    ValueError
-        If a record has missing or infinite values, or the weights do.
-
-    Notes
-    -----
     **Guarantees.** The network is a function of the arguments, to the last bit: every array has the
-    shape of this network and of its own batches. Networks side by side have not: the largest of
-    them decides on the number of steps, and products of matrices of another shape round otherwise.
+    shape of this network and of its own batches. Networks side by side lack this: the largest of
+    them decides the number of steps, and matrix products of another shape round otherwise.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         every = [np.arange(len(y))]
-        prepared = _preparation(estimator, X, y, classes, every, [seed])(0)
+        prepared = _make_preparation(estimator, X, y, classes, every, [seed])(0)
         (layers,) = _train([prepared.task])
     if not all(np.isfinite(values).all() for layer in layers for values in layer):
-        raise ValueError("the weights have diverged. Scale the features, or lower the step size.")
+        raise ValueError("The weights have diverged. Scale the features, or lower the step size.")
     return prepared.member(layers)
 
 
-def _trained(
+def _train_models(
     prepared: Iterator[Prepared], n_models: int, n_jobs: int
 ) -> Iterator[tuple[int, StackedMember]]:
-    """Yield models with their indices. Few are prepared at a time: each has its own records."""
+    """Yield models with their indices; few are prepared at a time, as each has its own records."""
     first = next(prepared, None)
     if first is None:
         return
-    together = min(_PREPARED, -(-n_models // n_jobs))
+    together = min(_MODELS_PER_PROCESS, -(-n_models // n_jobs))
     sent: deque[list[tuple[int, Any]]] = deque()
     failed: list[Exception] = []
 
     def jobs() -> Iterator[Any]:
         try:
-            for group in _side_by_side(chain([first], prepared), together):
+            for group in _group_by_kind(chain([first], prepared), together):
                 sent.append([(model.position, model.member) for model in group])
                 yield delayed(_train)([model.task for model in group])
-        except Exception as error:  # raised in joblib's thread, some versions would wait forever
+        except Exception as error:  # raised in joblib's thread, it would hang some versions
             failed.append(error)
 
-    worthwhile = n_models * first.task.multiplications > _WORTHWHILE
+    worthwhile = n_models * first.task.multiplications > _MIN_PROCESS_WORK
     prefer = "processes" if worthwhile else "threads"
     backend, _ = get_active_backend(prefer=prefer)
     one_by_one = getattr(backend, "supports_return_generator", False)
@@ -246,12 +218,12 @@ def _network(estimator: Any) -> Any:
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
-def _description(net: Any) -> Callable[[Any, Any], Any] | None:
-    """Return the function that describes a fit of a private network, or None if there is none."""
+def _fit_description(net: Any) -> Callable[[Any, Any], Any] | None:
+    """Return the function that describes a fit of a private network, or None."""
     return net._stacked_training() if hasattr(net, "_stacked_training") else None
 
 
-def _preparation(
+def _make_preparation(
     estimator: Any,
     X: Any,
     y: NDArray[Any],
@@ -262,7 +234,7 @@ def _preparation(
     """Return a function from a model's index to the network prepared for training."""
     label = label_columns(y, classes)
     alone = _network(estimator) is estimator or len(estimator.steps) == 1
-    # without steps that change them, all networks read the same records: they stay in the cache
+    # Without preprocessing, all networks share the same records, which stay in the cache.
     shared = dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
 
     def prepare(i: int) -> Prepared:
@@ -275,7 +247,7 @@ def _preparation(
             steps = model[:-1]
             inputs = steps.fit_transform(inputs, labels)
         task: _Task
-        if describe := _description(net):
+        if describe := _fit_description(net):
             task = PrivateTask(describe(inputs, labels), int(seeds[i]))
         else:
             net._validate_params()
@@ -294,8 +266,8 @@ def dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
     return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
-def _side_by_side(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:
-    """Yield groups of at most ``together`` models of one kind that fit the cache together."""
+def _group_by_kind(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:
+    """Yield groups of at most ``together`` models of one kind that fit the cache."""
     while block := list(islice(prepared, together)):
         kinds: dict[Hashable, list[Prepared]] = {}
         for model in block:

@@ -1,4 +1,9 @@
-"""Mechanisms that add noise, and their sources of randomness and sampling."""
+"""Noise mechanisms, their source of randomness, and Poisson sampling.
+
+Read ``base.py`` (``Mechanism.release``, through which all private data passes), ``entropy.py``
+(``SecureRandom``), ``discrete.py`` and ``additive.py`` (exact noise for single releases), then
+``floating.py`` (noise for the long vectors of DP-SGD).
+"""
 
 from .additive import Gaussian, Laplace, Logistic
 from .base import Mechanism

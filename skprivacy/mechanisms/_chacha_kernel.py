@@ -1,8 +1,8 @@
-"""ChaCha20 and what is made of it as one kernel, for GPUs where Triton is installed.
+"""ChaCha20 noise as one Triton kernel, for GPUs where Triton is installed.
 
-The operations of torch in ``chacha`` make some four hundred passes over the words of the cipher;
-here they stay in registers. The numbers are the same but for the rounding of the device's
-logarithm, sine and cosine; those of a vector of millions stand in another order.
+The torch operations in ``chacha`` make about four hundred passes over the words of the cipher; here
+the words stay in registers. The numbers are the same up to the rounding of the device's logarithm,
+sine and cosine. Those of a vector of millions are in another order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 __all__ = ["add_logistic", "add_normal"]
 
-_LANES = 128  # blocks that a program makes side by side
+_LANES = 128  # blocks that a program computes side by side
 
 
 @triton.jit
@@ -36,7 +36,7 @@ def _quarter_round(a, b, c, d):
 
 @triton.jit
 def _block(key, count):
-    """Return the sixteen words of the blocks ``count`` of a key."""
+    """Return the sixteen words of the blocks ``count`` of a key (RFC 8439, section 2.3)."""
     none = count * 0
     k0 = none + tl.load(key + 0).to(tl.uint32, bitcast=True)
     k1 = none + tl.load(key + 1).to(tl.uint32, bitcast=True)
@@ -138,8 +138,8 @@ def _run(kernel, values: Tensor, a_block: int, std: float, key: Tensor) -> None:
     n_blocks = -(-len(values) // a_block)
     if not n_blocks:
         return
-    there = values.contiguous()  # the kernel takes number after number of the memory
-    with torch.cuda.device_of(there):  # and is launched on the current device
+    there = values.contiguous()  # the kernel addresses consecutive memory
+    with torch.cuda.device_of(there):  # Triton launches on the current device
         grid = (triton.cdiv(n_blocks, _LANES),)
         kernel[grid](there, key, len(there), n_blocks, std, lanes=_LANES)
     if there is not values:

@@ -1,7 +1,7 @@
-"""The upper tail of the normal distribution in integers: what a number of random bits decides.
+"""Upper tail of the normal distribution in integer arithmetic, to any number of bits.
 
-Floating-point quantiles are right to some 50 bits. Whether a normal number lies above or below the
-border between two cells can depend on more, which are computed here to any number of bits.
+Floating-point quantiles are right to about 50 bits. Whether a normal number rounds up or down can
+depend on more bits, which are computed here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from scipy.special import ndtri
 
 __all__ = ["cell_of", "normal_tail"]
 
-_SPARE = 32  # bits beyond those asked for
+_SPARE = 32  # bits beyond the requested ones
 
 
 def cell_of(m: int, bits: int, sigma: float) -> int | None:
-    """Return round(sigma z) for the z >= 0 whose tail probability lies in [m, m + 1) / 2**bits.
+    """Return round(sigma z) for z >= 0 with a tail probability in [m, m + 1) / 2**bits.
 
-    **Guarantees.** None if the bits do not decide: if, as far as the bounds of the tail tell, z may
-    be on either side of the border between two cells. More bits do, but with probability 0.
+    **Guarantees.** None if the bits do not decide: by the bounds of the tail, z may be on either
+    side of the border between two cells. More bits decide, except with probability 0.
     """
     above, below = sigma.as_integer_ratio()  # a border at k + 1/2 is (2 k + 1) / (2 sigma) in z
     guess = round(-sigma * float(ndtri(math.ldexp(m + 0.5, -bits))))
@@ -37,10 +37,10 @@ def normal_tail(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
 
     The integral of exp(-t**2 / 2) from 0 to z is the sum over k of (-x)**k / k! z / (2 k + 1), with
     x = z**2 / 2. Every division rounds down, by less than a unit of 2**-work. In term k, errors
-    have grown to at most (k + 1) exp(x) units, as no product of the factors x / j exceeds exp(x).
-    N terms, and the rest where the terms have fallen below that error, make less than
-    4 (N + 1) (exp(x) + 1) units: ``work`` has the bits of exp(x), and 32 more for N below 2**20.
-    Far out the tail is below exp(-x) / 2, which is all there is to know of it.
+    have grown to at most (k + 1) exp(x) units, as no product of the factors x / j exceeds exp(x). N
+    terms, and the remainder once terms have fallen below that error, add up to less than 4 (N + 1)
+    (exp(x) + 1) units: ``work`` has the bits of exp(x), and 32 more for N below 2**20. For large z
+    the tail is below exp(-x) / 2, which suffices.
     """
     x = numerator**2 / (2 * denominator**2)
     if x > bits:

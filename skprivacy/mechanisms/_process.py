@@ -1,4 +1,4 @@
-"""Identity of this process, distinct from its parent and children."""
+"""Identity of this process, distinct from its parent and its children."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ import mmap
 import os
 import sys
 
-__all__ = ["process"]
+__all__ = ["process_identity"]
 
 _BYTES = 16
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, for which Python defines no constant
 
 
-def process() -> tuple[bytes, int]:
-    """Return an identity that no other process returns: random bytes and the process id.
+def process_identity() -> tuple[bytes, int]:
+    """Return random bytes and the process id: an identity that no other process returns.
 
-    Notes
-    -----
-    **Guarantees.** Three mechanisms distinguish a child from its parent, each of which has a gap.
-    The process ids are equal if each is the first process of its pid namespace. Python's hook,
-    which changes the bytes, misses a fork that a library makes without Python. The page that holds
-    the bytes is cleared in every child, but only on Linux 4.14 or later.
+    **Guarantees.** Three mechanisms distinguish a child from its parent, and each has a gap. The
+    process ids are equal if each is the first process of its pid namespace. Python's hook, which
+    changes the bytes, misses a fork by a library without Python. The page that holds the bytes is
+    cleared in every child, but only on Linux 4.14 or later.
 
-    **Edge cases.** A snapshot of a whole process or machine that is resumed twice is not detected.
+    **Edge cases.** A snapshot of a process or machine that is resumed twice is not detected.
     """
     if _page[:_BYTES] == bytes(_BYTES):
-        _change()
+        _renew_identity()
     return _page[:_BYTES], os.getpid()
 
 
-def _change() -> None:
+def _renew_identity() -> None:
     _page[:_BYTES] = os.urandom(_BYTES)
 
 
-def _page_that_forks_clear() -> mmap.mmap:
+def _map_fork_cleared_page() -> mmap.mmap:
     """Return a page of memory that is cleared in a child, if the system supports it."""
     if not hasattr(mmap, "MAP_ANONYMOUS"):
         return mmap.mmap(-1, mmap.PAGESIZE)
@@ -45,6 +43,6 @@ def _page_that_forks_clear() -> mmap.mmap:
     return page
 
 
-_page = _page_that_forks_clear()
+_page = _map_fork_cleared_page()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_change)
+    os.register_at_fork(after_in_child=_renew_identity)

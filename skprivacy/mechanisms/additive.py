@@ -1,4 +1,4 @@
-"""Additive noise for one-shot releases, exact on a power-of-two grid."""
+"""Laplace, Gaussian and logistic noise for single releases, exact on a power-of-two grid."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ __all__ = [
 ]
 
 _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
-_MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale and the step from real to grid noise
+_MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale, and the change from real to grid noise
 _INT64_SAFE = 2.0**61
 _HUGE = 1e150  # finite in grid steps, whatever the grid
 
 
 @dataclass(frozen=True)
 class _GridNoise(Mechanism):
+    """Additive noise on a grid: round the value, then add exact integer noise."""
+
     noise_multiplier: float
     sensitivity: float
     lower: float = -math.inf
@@ -45,7 +47,7 @@ class _GridNoise(Mechanism):
         if not (self.noise_multiplier == 0 or 1e-50 < self.noise_multiplier < 1e50):
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} must be 0 (no noise, no privacy) or "
-                "a number between 1e-50 and 1e50. Use calibrated() to compute it from epsilon."
+                "a number between 1e-50 and 1e50. Compute it from epsilon by calibrated()."
             )
         if not 1e-50 < self.sensitivity < 1e50:
             raise ValueError(
@@ -82,7 +84,7 @@ class _GridNoise(Mechanism):
         """Return the noise scale in grid steps; the sensitivity includes the rounding."""
         sensitivity = math.ceil(self.sensitivity / self.grid) + self._rounding(size)
         steps = math.ceil(self.noise_multiplier * sensitivity * _MARGIN)
-        if steps >= 1 << 54:  # noise of 128 scales would overflow 64-bit integers
+        if steps >= 1 << 54:  # noise of 128 scales would overflow int64
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} is too large for a vector of {size} "
                 "numbers: the noise would overflow 64-bit integers. Use a smaller one."
@@ -103,20 +105,23 @@ class _GridNoise(Mechanism):
                 "value holds NaN; expected numbers. Impute and clip records before summing them."
             )
         exact = np.clip(exact, max(self.lower, -_HUGE), min(self.upper, _HUGE))
+        # Rounding before the noise: the result is a function of grid numbers only (Mironov 2012)
         steps = np.rint(exact.ravel() / self.grid)
         if self.noise_multiplier:
-            steps = _add(steps, self._noise(self._scale_steps(steps.size), steps.size, random))
+            steps = _add_exactly(
+                steps, self._noise(self._scale_steps(steps.size), steps.size, random)
+            )
         noisy = steps * self.grid
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
 
 
 def inverse(epsilon: float) -> float:
-    """Return the noise multiplier of a pure guarantee."""
+    """Return 1 / epsilon, the noise multiplier of a pure guarantee."""
     positive("epsilon", epsilon)
     return 1.0 / epsilon
 
 
-def _add(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
+def _add_exactly(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
     """Add exactly, then round to float64, which is post-processing of the exact sum."""
     if np.abs(steps).max(initial=0.0) < _INT64_SAFE:
         return (steps.astype(np.int64) + noise).astype(np.float64)
@@ -134,20 +139,20 @@ class Laplace(_GridNoise):
     sensitivity : float
         L1 sensitivity of the value.
     lower, upper : float, default=-inf, inf
-        Public range of every entry. The value is clipped to it, which adds no sensitivity.
+        Public range of every entry. Values are clipped to it, which adds no sensitivity.
 
     Notes
     -----
-    **Guarantees.** Pure ``1 / noise_multiplier`` differential privacy for values whose
-    neighbours lie within ``sensitivity`` in L1, in floating point as in real numbers: the value
-    is rounded to a grid that depends only on the parameters, the rounding (at most one step per
-    coordinate) is added to the sensitivity, and the noise is an exact discrete Laplace on the
-    grid. Every multiple of the grid is a possible result, whatever the data. The time that
-    rejection sampling takes depends on the noise, not on the value.
+    **Guarantees.** Pure ``1 / noise_multiplier`` differential privacy for values whose neighbours
+    lie within ``sensitivity`` in L1, in floating point as in real numbers. The value is rounded to
+    a grid that depends only on the parameters. Rounding adds at most one step per coordinate to
+    the sensitivity. The noise is an exact discrete Laplace on the grid, so every multiple of the
+    grid is a possible result for any data. The duration of rejection sampling depends on the
+    noise, not on the value.
 
-    **Edge cases.** NaN raises. Infinity is clipped to ``lower`` or ``upper``, or else to
-    1e150, and a value of integer type to 2**53. A scalar returns a float, an array a new array of
-    its shape, and an empty array an empty array.
+    **Edge cases.** NaN raises. Infinity is clipped to ``lower`` or ``upper``, or else to 1e150.
+    Integers are clipped at 2**53. A scalar gives a float, an array a new array of its shape, and an
+    empty array an empty array.
 
     References
     ----------
@@ -175,9 +180,9 @@ class Laplace(_GridNoise):
         epsilon : float
             In nats, above 0.
         sensitivity : float
-            In L1.
+            L1 sensitivity of the value.
         **bounds : dict
-            The other parameters of the class.
+            ``lower`` and ``upper``.
         """
         return cls(inverse(epsilon), sensitivity, **bounds)
 
@@ -198,7 +203,7 @@ class Laplace(_GridNoise):
 
 @dataclass(frozen=True)
 class Gaussian(_GridNoise):
-    """Add Gaussian noise, exact on a grid.
+    """Add Gaussian noise, exact on a grid (discrete Gaussian, Canonne et al. 2020).
 
     Parameters
     ----------
@@ -207,18 +212,18 @@ class Gaussian(_GridNoise):
     sensitivity : float
         L2 sensitivity of the value.
     lower, upper : float, default=-inf, inf
-        Public range of every entry. The value is clipped to it, which adds no sensitivity.
+        Public range of every entry. Values are clipped to it, which adds no sensitivity.
 
     Notes
     -----
-    **Guarantees.** Those of the event ``Gaussian(noise_multiplier)``, for values whose neighbours
-    lie within ``sensitivity`` in L2, on a grid as for :class:`Laplace`. The noise is an exact
-    discrete Gaussian. Its Renyi divergences never exceed those of the continuous one (Canonne
-    et al., Theorem 4). For the exact trade-off: rounding the continuous Gaussian to the grid
-    is post-processing, and its probabilities differ from the discrete Gaussian's by a factor
-    within exp(+-k**2 / (24 sigma**4) +- 1 / (8 sigma**2)) at k steps; sigma is at least 2**35
-    steps, so within 40 sigma the factor is 1 +- 1e-19, and beyond lies a mass of exp(-800).
-    The noise is increased by one part in 2**20, which outweighs this by far.
+    **Guarantees.** Those of ``GaussianEvent(noise_multiplier)``, for values whose neighbours lie
+    within ``sensitivity`` in L2, on a grid as for :class:`Laplace`. The noise is an exact discrete
+    Gaussian. Its Renyi divergences never exceed those of the continuous one (Canonne et al.,
+    Theorem 4). The exact trade-off holds too: rounding the continuous Gaussian to the grid is
+    post-processing, and at k steps its probabilities differ from the discrete Gaussian's by a
+    factor within exp(+-k**2 / (24 sigma**4) +- 1 / (8 sigma**2)). As sigma is at least 2**35 steps,
+    the factor is 1 +- 1e-19 within 40 sigma, and beyond lies a mass of exp(-800). The noise is
+    increased by one part in 2**20, which outweighs this by far.
 
     **Edge cases.** As for :class:`Laplace`.
 
@@ -261,8 +266,8 @@ class Gaussian(_GridNoise):
         sensitivity : float
             L2 sensitivity of the value.
         gaussian : {"analytic", "classic"}, default="analytic"
-            The least noise possible, or the textbook formula, which adds at least a quarter more
-            and is proved only for ``epsilon`` up to 1.
+            Calibration: "analytic" is the least noise possible. "classic" is the textbook formula,
+            which adds at least a quarter more and is proved only for ``epsilon`` up to 1.
         **bounds : float
             ``lower`` and ``upper``.
 
@@ -286,6 +291,7 @@ class Gaussian(_GridNoise):
         return math.sqrt(size)
 
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
+        # Canonne et al. 2020, Theorem 4: Renyi divergences at most as of the continuous Gaussian
         return discrete.discrete_gaussian(scale, size, random)
 
 
@@ -300,21 +306,23 @@ class Logistic(_GridNoise):
     sensitivity : float
         Sensitivity of the value in the norm ``norm``.
     lower, upper : float, default=-inf, inf
-        Public range of every entry. The value is clipped to it, which adds no sensitivity.
+        Public range of every entry. Values are clipped to it, which adds no sensitivity.
     norm : {"l1", "l2"}, default="l1"
         Norm of the sensitivity.
 
     Notes
     -----
-    **Guarantees.** Those of the event ``Logistic``: under L1, pure
-    ``1 / noise_multiplier`` differential privacy; under L2, ``1 / (6 noise_multiplier**2)``-zCDP
-    in any dimension. The noise is on a grid as for :class:`Laplace`, with probabilities
-    proportional to the logistic density at the grid's points. The bounds carry over because the
-    slope of the log density is tanh(k / (2 s)) / s, below 1 / s, so the pure bound is exact. Its
-    second derivative is at most 1 / (2 s**2), so the mass of the real logistic in a cell differs
-    from its density at the centre by a factor within exp(+-1 / (6 s**2)), and so do the two
-    normalisers. Here s is at least 2**35 steps: a factor within 1 +- 1e-20 of the rounded, hence
-    post-processed, real mechanism. Increasing the noise by one part in 2**20 outweighs it.
+    **Guarantees.** Those of ``LogisticEvent``. Under L1, pure ``1 / noise_multiplier`` differential
+    privacy. Under L2, ``1 / (6 noise_multiplier**2)``-zCDP in any dimension. The noise is on a grid
+    as for :class:`Laplace`, with probabilities proportional to the logistic density at the points
+    of the grid.
+
+    Both bounds carry over to the grid. At scale s, the slope of the log density is tanh(k / (2 s))
+    / s, below 1 / s, so the pure bound is exact. The second derivative of the log density is at
+    most 1 / (2 s**2). So the mass of the real logistic in a cell differs from its density at the
+    centre by a factor within exp(+-1 / (6 s**2)), and so do the two normalisers. As s is at least
+    2**35 steps, the law is within a factor of 1 +- 1e-20 of the rounded, hence post-processed, real
+    mechanism. Increasing the noise by one part in 2**20 outweighs that.
 
     **Edge cases.** As for :class:`Laplace`.
 
@@ -343,16 +351,16 @@ class Logistic(_GridNoise):
 
     @classmethod
     def calibrated(cls, epsilon: float, sensitivity: float, **bounds: Any) -> Logistic:
-        """Return the mechanism of pure ``epsilon`` differential privacy for L1 sensitivity.
+        """Return the mechanism of pure ``epsilon`` differential privacy, for L1 sensitivity.
 
         Parameters
         ----------
         epsilon : float
             In nats, above 0.
         sensitivity : float
-            In L1.
+            L1 sensitivity of the value.
         **bounds : dict
-            The other parameters of the class.
+            ``lower`` and ``upper``.
         """
         return cls(inverse(epsilon), sensitivity, **bounds)
 

@@ -1,4 +1,4 @@
-"""The interface of every mechanism: all private data is released through it."""
+"""Mechanism: the base class of all mechanisms, whose ``release`` is the only way out for data."""
 
 from __future__ import annotations
 
@@ -16,40 +16,42 @@ from .entropy import SecureRandom
 
 __all__ = ["Mechanism", "answers", "check_random"]
 
-_ANSWERS: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar("_ANSWERS", default=None)
+_RECORDED_RELEASES: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar(
+    "_ANSWERS", default=None
+)
 
 
 @contextmanager
 def answers() -> Iterator[list[tuple[Mechanism, Any]]]:
-    """Collect mechanisms, with copies of what they release in this thread: never what they get.
+    """Collect mechanisms with copies of their releases in this thread, never with their inputs.
 
-    It is for verification: a guarantee that adds up the events of its mechanisms is one of their
-    answers, of which the model is made.
+    For verification: a guarantee that adds up events of mechanisms is checked against the collected
+    mechanisms.
     """
     collected: list[tuple[Mechanism, Any]] = []
-    token = _ANSWERS.set(collected)
+    token = _RECORDED_RELEASES.set(collected)
     try:
         yield collected
     finally:
-        _ANSWERS.reset(token)
+        _RECORDED_RELEASES.reset(token)
 
 
 def check_random(random: Any) -> None:
-    """Refuse any other source of chance than ours."""
+    """Refuse sources of randomness other than SecureRandom."""
     if not isinstance(random, SecureRandom):
-        raise TypeError(f"random={random!r} must be a SecureRandom, the source of all noise.")
+        raise TypeError(f"random={random!r} must be a SecureRandom. Pass SecureRandom().")
 
 
 class Mechanism(PlainNumbers, StatesArithmetic, ABC):
-    """A randomised function of a value computed from private data.
+    """A randomised function of a value that was computed from private data.
 
     Concrete mechanisms are small frozen dataclasses with a declared ``sensitivity``: the largest
     distance between the ``value`` of two neighbouring data sets, in the norm that the mechanism
-    names. Every release of the library passes through :meth:`release`, so that a test can record
-    the inputs and replay the outputs.
+    names. All releases of the library pass through :meth:`release`, so that a test can record the
+    inputs and replay the outputs.
 
-    ``arithmetic`` is that of the noise. Each class states its own: ``"exact"`` only if its proof
-    covers every bit of what it releases. A class that states nothing has ``"unspecified"`` noise.
+    ``arithmetic`` describes the noise. Each class states its own: ``"exact"`` only if its proof
+    covers every bit of a release. Without a statement it is ``"unspecified"``.
     """
 
     sensitivity: float
@@ -57,7 +59,7 @@ class Mechanism(PlainNumbers, StatesArithmetic, ABC):
     @property
     @abstractmethod
     def event(self) -> Any:
-        """The accounting event of one release."""
+        """Accounting event of one release."""
 
     def release(self, value: Any, random: SecureRandom) -> Any:
         """Return a noisy version of ``value``; floating-point arrays may be changed in place.
@@ -65,18 +67,18 @@ class Mechanism(PlainNumbers, StatesArithmetic, ABC):
         Parameters
         ----------
         value : object
-            What the mechanism takes, such as an array.
+            Input of the mechanism, such as an array.
         random : SecureRandom
             The source of all noise.
 
         Returns
         -------
         object
-            What the mechanism releases; an array for an array.
+            The released value; an array for an array.
         """
         check_random(random)
         answer = self._release(value, random)
-        if (collected := _ANSWERS.get()) is not None:
+        if (collected := _RECORDED_RELEASES.get()) is not None:
             here = answer.cpu().numpy() if is_tensor(answer) else answer
             collected.append((self, np.array(here, copy=True)))
         return answer

@@ -1,4 +1,4 @@
-"""Clipping to public bounds, from which sensitivities follow, and exact sums they hold for."""
+"""Public bounds of features, the unit ball, and sums that floating point computes exactly."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ __all__ = [
     "unrounded",
 ]
 
-GRID_BITS = 16  # of a number on the grid of quantize
+GRID_BITS = 16  # binary digits after the point on the grid of quantize
 _STEP = 2.0**-GRID_BITS
 _ROWS = 1 << 20  # rows whose products sum exactly in float64: 2**20 * 2**32 < 2**53
-_AT_A_TIME = 1 << 14  # rows that are worked on together
+_AT_A_TIME = 1 << 14  # rows of one slice, which bounds the memory of temporary arrays
 _INWARDS = 1.0 - 2.0**-40  # outweighs the rounding of a norm, and of the root of a share
-_LARGEST = 1e150  # so that neither a width nor its inverse overflows
+_LARGEST = 1e150  # neither a width nor its inverse overflows
 _WHOLE = 1 << 53  # float64 represents every integer up to here
 
 
 def checked_bounds(
     name: str, bounds: Any, size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return lower and upper bounds, of shape (size,) each, from a pair of numbers or sequences.
+    """Return lower and upper bounds, each of shape (size,), from a pair of numbers or sequences.
 
     **Edge cases.** A number holds for all features. A sequence of length 1 does not: for several
     features it is more likely a mistake, and a wrong bound silently costs accuracy. With two
-    features, two sequences of two numbers that could also be one pair per feature are refused,
+    features, two sequences of two numbers could also be one pair per feature. They are refused,
     unless they are a tuple of two arrays, like a fitted model's ``bounds_``.
     """
     if size == 2 and not are_arrays(bounds) and could_be_pairs(bounds, size):
         raise two_readings(name, bounds)
     try:
-        lower, upper = (_spread(bound, size) for bound in bounds)
+        lower, upper = (_broadcast_bound(bound, size) for bound in bounds)
     except (TypeError, ValueError, OverflowError):
-        raise _wrong_bounds(name, bounds, size) from None
+        raise _invalid_bounds_error(name, bounds, size) from None
     for bound in (lower, upper):
         if not (np.abs(bound) <= _LARGEST).all():
-            raise _wrong_bounds(name, bounds, size)
+            raise _invalid_bounds_error(name, bounds, size)
     if not ((lower == upper) | (upper - lower >= 1 / _LARGEST)).all():
-        raise _wrong_bounds(name, bounds, size)
+        raise _invalid_bounds_error(name, bounds, size)
     return lower, upper
 
 
-def _spread(bound: Any, size: int) -> NDArray[np.float64]:
+def _broadcast_bound(bound: Any, size: int) -> NDArray[np.float64]:
     values = np.asarray(bound, np.float64)
     if values.shape not in ((), (size,)):
         raise ValueError
@@ -68,18 +68,18 @@ def _spread(bound: Any, size: int) -> NDArray[np.float64]:
 
 
 def are_arrays(bounds: Any) -> bool:
-    """Return whether bounds are a tuple of arrays, which can only mean (lower, upper)."""
+    """Return True for a tuple of arrays, which can only mean (lower, upper)."""
     return isinstance(bounds, tuple) and all(isinstance(bound, np.ndarray) for bound in bounds)
 
 
 def could_be_pairs(bounds: Any, size: int) -> bool:
-    """Return whether bounds could be one pair per feature, different from (lower, upper).
+    """Return True if bounds could be one pair per feature, different from (lower, upper).
 
     A pair of equal numbers could not: the feature would be constant.
     """
     try:
         pairs = np.asarray(bounds, np.float64)
-    except (TypeError, ValueError, OverflowError):  # ragged, or no numbers
+    except (TypeError, ValueError, OverflowError):  # ragged or not numeric
         return False
     if pairs.shape != (size, 2) or np.array_equal(pairs, pairs.T):
         return False
@@ -87,22 +87,22 @@ def could_be_pairs(bounds: Any, size: int) -> bool:
 
 
 def two_readings(name: str, bounds: Any) -> ValueError:
-    """Return the error for ambiguous bounds, which says how to write either reading."""
+    """Return the error for ambiguous bounds; it shows how to write either meaning."""
     return ValueError(
-        f"{name}={bounds!r} can be read in two ways, because there are two features: as "
-        "(lower, upper) or as one pair per feature. Write (numpy.array(lower), "
-        "numpy.array(upper)), or convert pairs by tuple(numpy.transpose(pairs))."
+        f"{name}={bounds!r} is ambiguous for two features: (lower, upper), or one pair per "
+        "feature. Write (numpy.array(lower), numpy.array(upper)), or convert pairs by "
+        "tuple(numpy.transpose(pairs))."
     )
 
 
-def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
+def _invalid_bounds_error(name: str, bounds: Any, size: int) -> ValueError:
     try:
         shown = repr(bounds)
     except RecursionError:
         shown = "lists nested too deeply to be shown"
     return ValueError(
         f"{name}={shown} must be a pair (lower, upper) with lower <= upper: two finite numbers "
-        f"that hold for every feature, or two sequences of length {size}, one number per feature. "
+        f"for all features, or two sequences of length {size}, one number per feature. "
         f"Magnitudes must not exceed {_LARGEST:g}, and lower and upper must be equal or at least "
         f"{1 / _LARGEST:g} apart."
         + (
@@ -114,15 +114,11 @@ def _wrong_bounds(name: str, bounds: Any, size: int) -> ValueError:
 
 
 def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
-    """Return numbers as float64 such that rounding has moved no two of them further apart.
+    """Return numbers as float64, so that rounding moves no two of them further apart.
 
     Integers beyond 2**53 are clipped: float64 would round two that differ by 1 to numbers that
-    differ by 256 and more, which no sensitivity accounts for.
-
-    Raises
-    ------
-    ValueError
-        For types that float64 cannot hold without rounding, and for masked arrays.
+    differ by 256 or more, which no sensitivity accounts for. ValueError is raised for masked
+    arrays, and for types that float64 cannot hold without rounding.
     """
     check_unmasked(value, name)
     given = as_array(name, value)
@@ -141,7 +137,7 @@ def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
 
 
 def few_rows(n: int) -> Iterator[slice]:
-    """Yield the rows 0 .. n-1 a few at a time: what is worked out of them takes little memory."""
+    """Yield slices of the rows 0 .. n-1, so that temporary arrays stay small."""
     return (slice(start, start + _AT_A_TIME) for start in range(0, n, _AT_A_TIME))
 
 
@@ -158,7 +154,7 @@ def quantize(
 def row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the L2 norm of each row: a function of that row alone, to the last bit.
 
-    Each sum runs over one contiguous row. ``numpy.einsum`` instead splits the sum of a row of more
+    Each sum runs over one contiguous row. ``numpy.einsum`` would split the sum of a row of more
     than 8,192 numbers if it is the only row.
     """
     squares = np.square(rows, order="C")
@@ -166,13 +162,12 @@ def row_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``a.T @ b`` for quantised numbers of magnitude at most 1, without rounding.
+    """Return ``a.T @ b`` without rounding, for quantised numbers of magnitude at most 1.
 
-    **Guarantees.** Every product is a multiple of 2**-32 and every partial sum below 2**20, so
-    float64 holds all of them, whatever the order of summation: neighbours differ by exactly one
-    record's product. Above 2**20 rows, the partial results are added in float64, exactly up to two
-    million rows and within 2**-53 times the number of rows beyond, which is far below the margin
-    of the mechanisms.
+    **Guarantees.** Every product is a multiple of 2**-32 and every partial sum below 2**20. So
+    float64 holds all of them, for any order of summation: neighbours differ by exactly one record's
+    product. Above 2**20 rows, partial results are added in float64. This is exact up to two million
+    rows, and within 2**-53 times the number of rows beyond, far below the margin of the mechanisms.
     """
     total = np.zeros((a.shape[1], b.shape[1]))
     for start in range(0, len(a), _ROWS):
@@ -183,23 +178,16 @@ def exact_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 def exact_map(
     rows: NDArray[np.float64], matrix: NDArray[np.float64], bits: int
 ) -> NDArray[np.float64]:
-    """Return ``rows @ matrix`` without rounding, for a matrix that is rounded first.
+    """Return ``rows @ matrix`` without rounding, for a public matrix that is rounded first.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_samples, n_features)
-        Multiples of 2**-bits, of norm below 2.
-    matrix : ndarray of shape (n_features, n_outputs)
-        Public. Each column is rounded towards zero, to 52 - bits binary digits of its norm.
-    bits : int
+    ``rows`` are multiples of 2**-bits, of norm below 2. Each column of ``matrix`` is rounded
+    towards zero, to 52 - bits binary digits of its norm.
 
-    Notes
-    -----
     **Guarantees.** A row of the result is a function of that row and of ``matrix``, to the last
     bit, on every processor and with any number of threads. Columns are scaled by a power of two to
     norms below 1 and rounded to multiples of 2**(bits - 52). Every product is then a multiple of
-    2**-52. Every partial sum is below 2 by Cauchy-Schwarz, so float64 holds it exactly, whatever
-    the order of summation.
+    2**-52. Every partial sum is below 2 by Cauchy-Schwarz, so float64 holds it exactly, for any
+    order of summation.
     """
     sizes = np.frexp(row_norms(matrix.T))[1]
     step = 2.0 ** (bits - 52)
@@ -209,28 +197,18 @@ def exact_map(
 
 @dataclass(frozen=True)
 class UnitBall:
-    """Map records with public bounds into the unit ball by weighting them.
+    """Maps records with public bounds into the unit ball by weighting them.
 
-    A feature is clipped to its bounds and scaled to [-1, 1]. A record of norm above ``radius``
-    gets a weight below 1, which multiplies its target too: the fit of a linear model then stays
-    unbiased, whereas shrinking the features alone would bias it.
+    A feature is clipped to its bounds and scaled to [-1, 1]. A record of norm above ``radius`` gets
+    a weight below 1, which also multiplies its target. The fit of a linear model then stays
+    unbiased, whereas shrinking the features alone would bias it. ``intercept`` is the value of a
+    constant column, or 0 for none.
 
-    Parameters
-    ----------
-    lower, upper : tuple of float
-        Public bounds of each feature.
-    radius : float
-        L2 norm, after scaling, above which a record gets a weight below 1.
-    intercept : float
-        Value of the constant column; 0 for no such column.
+    **Guarantees.** Each row is a function of its own record, has norm at most 1 exactly (not up to
+    rounding) and lies on a grid of 2**-16.
 
-    Notes
-    -----
-    **Guarantees.** Each row is a function of its own record, has norm at most 1 exactly (not up
-    to rounding) and lies on a grid of 2**-16.
-
-    **Edge cases.** A record with NaN gets weight 0 and contributes nothing. Infinity is clipped.
-    A feature of equal bounds becomes 0.
+    **Edge cases.** A record with NaN gets weight 0 and contributes nothing. Infinity is clipped. A
+    feature with equal bounds becomes 0.
     """
 
     lower: tuple[float, ...]
@@ -240,7 +218,7 @@ class UnitBall:
 
     @property
     def norm(self) -> float:
-        """Radius of the records including the constant column; it is scaled to 1."""
+        """Largest norm of a record with the constant column; it is scaled to 1."""
         return math.hypot(self.radius, self.intercept)
 
     @property
@@ -260,25 +238,14 @@ class UnitBall:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weighted rows (n_samples, size), and their weights (n_samples,).
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-        shares : ndarray of shape (n_samples,), default=None
-            What each record counts for in sums of products of two, in [0, 1]: its weight is
-            multiplied by the root of it. ``None``: 1.
+        ``shares`` in [0, 1] say how much each record counts in sums of products of two: its weight
+        is multiplied by the root of its share. None means 1.
 
-        Returns
-        -------
-        rows : ndarray of shape (n_samples, size)
-        weights : ndarray of shape (n_samples,)
-
-        Notes
-        -----
-        **Guarantees.** A record of share s becomes sqrt(s) times a row that it might have had
-        without one, and its weight at most sqrt(s). What its row adds to a sum of products with
-        itself, or with a target of its weight, is s times what that row would add. So if shares of
-        some records add up to 1 at most, these together add a convex combination of what single
-        records, and none at all, may add: it lies within every norm in which that is bounded.
+        **Guarantees.** A record of share s becomes sqrt(s) times a possible row of a record without
+        shares, and its weight is at most sqrt(s). Its row adds s times that row's contribution to a
+        sum of products with itself, or with a target of its weight. So records whose shares add up
+        to at most 1 add a convex combination of possible contributions of single records and of
+        none. It lies within every norm ball that contains those.
         """
         rows, weights = np.empty((len(X), self.size)), np.empty(len(X))
         roots = np.ones(len(X)) if shares is None else np.sqrt(shares)

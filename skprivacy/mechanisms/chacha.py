@@ -1,8 +1,8 @@
-"""Noise made where the vector is: ChaCha20 (RFC 8439) as operations of torch, on any device.
+"""Noise drawn on the vector's own device: ChaCha20 (RFC 8439) as torch operations.
 
-AES, which makes the noise of :class:`SecureRandom`, is an instruction of the processor. A GPU has
-none, and a vector that travels to the processor for its noise waits longer than the step takes.
-ChaCha20 needs only additions, exclusive ors and rotations of 32-bit words, which every device has.
+:class:`SecureRandom` uses AES, which CPUs have as an instruction and GPUs do not. Moving a vector
+to the CPU for its noise would take longer than the step. ChaCha20 needs only additions, exclusive
+ors and rotations of 32-bit words, which every device has.
 """
 
 from __future__ import annotations
@@ -24,36 +24,24 @@ from .entropy import SecureRandom
 __all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20", "sent"]
 
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
-_BLOCKS = 1 << 18  # at a time: their words take 16 MB
-_MOST = 1 << 30  # numbers for one key: far fewer than its blocks are enough for
-_TRIED, _AGREE = 1999, 1e-4
-GRAPHS_ON = {"cuda"}  # kinds of devices that repeat what was captured
+_BLOCKS = 1 << 18  # blocks computed at a time: their words take 16 MB
+_MOST = 1 << 30  # numbers per key: far fewer than its blocks allow
+_TRIED, _AGREE = 1999, 1e-4  # numbers that a kernel is tested on, and the tolerance
+GRAPHS_ON = {"cuda"}  # devices with graphs that replay captured operations
 _TWO_PI_32 = 2.0 * math.pi * 2.0**-32
 
 
 def chacha20(key: Tensor, first: int, n: int, nonce: tuple[int, int, int] = (0, 0, 0)) -> Tensor:
-    """Return blocks of the key stream.
+    """Return ``n`` blocks of the key stream from block ``first`` on, shape (16, n), as int32.
 
-    Parameters
-    ----------
-    key : torch.Tensor of shape (8,)
-        256 bits as int32. It must be used for one stream only.
-    first : int
-        Number of the first block.
-    n : int
-        Number of blocks.
-    nonce : tuple of three int, default=(0, 0, 0)
-        Words of 32 bits. A key that is used once needs no other.
-
-    Returns
-    -------
-    torch.Tensor of shape (16, n)
-        The words of each block as int32, on the device of ``key``.
+    ``key`` holds 256 bits as int32 of shape (8,), and must be used for one stream only; such a key
+    needs no nonce.
 
     References
     ----------
     Y. Nir and A. Langley, "ChaCha20 and Poly1305 for IETF protocols", RFC 8439, section 2.3.
     """
+    # RFC 8439, section 2.3: the state is constants, key, block counter and nonce
     start = torch.empty((16, n), dtype=torch.int32, device=key.device)
     for row, word in zip((0, 1, 2, 3, 13, 14, 15), (*_CONSTANTS, *nonce), strict=True):
         start[row] = word if word < 1 << 31 else word - (1 << 32)
@@ -61,6 +49,7 @@ def chacha20(key: Tensor, first: int, n: int, nonce: tuple[int, int, int] = (0, 
     count = torch.arange(first, first + n, device=key.device)
     start[12] = ((count + (1 << 31)) % (1 << 32) - (1 << 31)).to(torch.int32)
     a, b, c, d = start.clone().view(4, 4, n)
+    # RFC 8439, section 2.3.1: ten column rounds and ten diagonal rounds
     for _ in range(10):
         _quarter_rounds(a, b, c, d)
         b, c, d = b.roll(-1, 0), c.roll(-2, 0), d.roll(-3, 0)  # the diagonals become columns
@@ -70,11 +59,11 @@ def chacha20(key: Tensor, first: int, n: int, nonce: tuple[int, int, int] = (0, 
 
 
 def _quarter_rounds(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> None:
-    """Mix four columns of words at once, in place; sums of int32 wrap around."""
+    """Mix four columns of words at once, in place (RFC 8439, section 2.1); int32 wraps around."""
     for x, y, z, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
         x += y
         z ^= x
-        low = (z >> (32 - by)) & ((1 << by) - 1)  # the shift repeats the sign
+        low = (z >> (32 - by)) & ((1 << by) - 1)  # the mask removes the repeated sign bit
         z <<= by
         z |= low
 
@@ -82,8 +71,8 @@ def _quarter_rounds(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> None:
 def add_normal(values: Tensor, std: float, key: Tensor) -> None:
     """Add independent normal numbers to a flat tensor, in place.
 
-    By the Box-Muller transform with 64 bits for a radius, in double precision, and 32 for an angle:
-    the tail reaches 9.4 standard deviations, as that of :meth:`SecureRandom.normal`.
+    Box-Muller transform in double precision, with 64 bits for a radius and 32 for an angle. The
+    tail reaches 9.4 standard deviations, as that of :meth:`SecureRandom.normal` does.
     """
     for part, words in _with_words(values, 10, key):
         high, low, turn = words[:15].view(3, -1)
@@ -96,8 +85,8 @@ def add_normal(values: Tensor, std: float, key: Tensor) -> None:
 def add_logistic(values: Tensor, scale: float, key: Tensor) -> None:
     """Add independent logistic numbers to a flat tensor, in place.
 
-    A sign and a tail probability w of 63 bits give +-ln((2 - w) / w), in double precision: the tail
-    reaches 44 scales, as that of :class:`FloatLogistic`.
+    A sign and a tail probability w of 63 bits give +-ln((2 - w) / w), in double precision. The tail
+    reaches 44 scales, as in :class:`FloatLogistic`.
     """
     for part, words in _with_words(values, 8, key):
         high, low = words.view(2, -1)
@@ -107,30 +96,21 @@ def add_logistic(values: Tensor, scale: float, key: Tensor) -> None:
 
 
 def _with_words(values: Tensor, a_block: int, key: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield parts of ``values`` with their words: one block for each ``a_block`` numbers."""
+    """Yield parts of ``values`` with their words: one block per ``a_block`` numbers."""
     for i, part in enumerate(values.split(_BLOCKS * a_block)):
         yield part, chacha20(key, i * _BLOCKS, -(-len(part) // a_block))
 
 
 class DeviceRandom:
-    """Random numbers made on a device, by keys that a :class:`SecureRandom` draws.
+    """Random numbers drawn on a device, with keys from a :class:`SecureRandom`.
 
-    Parameters
-    ----------
-    random : SecureRandom
-        Draws a new key of 256 bits for every call.
-    device : torch.device
-        Where the numbers are made and stay.
+    **Guarantees.** Every call uses a new key of 256 bits, so no noise is repeated, not even after a
+    fork. A CUDA graph would repeat its noise at every launch, so drawing during a capture raises an
+    error. The numbers are rounded to single precision and not hardened against floating-point
+    attacks (Mironov 2012), like those of :meth:`SecureRandom.normal`.
 
-    Notes
-    -----
-    **Guarantees.** No key serves two calls, so no noise is repeated, not after a fork either. In a
-    CUDA graph, which would repeat its noise with every launch, none is made: an error says so. The
-    numbers are rounded to single precision and not hardened against floating-point attacks
-    (Mironov 2012), like those of :meth:`SecureRandom.normal`.
-
-    **Edge cases.** A key stays in the device's memory until that is used for something else: who
-    can read the memory of the process can remove its noise, on a processor too.
+    **Edge cases.** A key stays in the device's memory until the memory is reused. Whoever reads the
+    memory of the process can remove its noise, as on a CPU.
     """
 
     def __init__(self, random: SecureRandom, device: torch.device) -> None:
@@ -142,7 +122,7 @@ class DeviceRandom:
         return torch.zeros(shape, device=self._device)
 
     def array(self, values: NDArray[Any]) -> Tensor:
-        """Return an array as a tensor there."""
+        """Return an array as a tensor on the device."""
         return sent(values, self._device)
 
     def normal(self, size: int) -> Tensor:
@@ -168,17 +148,17 @@ class DeviceRandom:
             )
         if self._device.type in GRAPHS_ON and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
-                "Noise is drawn while a CUDA graph is captured: every launch of the graph would "
-                "add the same noise. Release outside of the graph."
+                "Noise was requested while a CUDA graph is captured: every launch of the graph "
+                "would add the same noise. Release outside of the graph."
             )
         bits = np.frombuffer(self._random.random_bytes(32), np.int32)
         return sent(bits.copy(), self._device)
 
 
 def sent(array: NDArray[Any], device: torch.device | str) -> Tensor:
-    """Return an array as a tensor on a device; what is under way there is not waited for.
+    """Return an array as a tensor on a device, without waiting for operations under way there.
 
-    The page-locked copy that it travels from is torch's, which uses it again once it is read.
+    torch owns the page-locked copy that is transferred, and reuses it once it has been read.
     """
     here = torch.from_numpy(array)
     if torch.device(device).type == "cuda":
@@ -191,10 +171,10 @@ _Way = Callable[[Tensor, float, Tensor], None]
 
 @cache
 def _ways(device: torch.device) -> tuple[_Way, _Way]:
-    """Return what adds normal and logistic numbers: one kernel each where Triton makes them.
+    """Return the functions that add normal and logistic numbers: Triton kernels where they work.
 
-    **Guarantees.** A kernel is taken only if, from a public key, it makes the numbers that the
-    operations of torch make.
+    **Guarantees.** A kernel is used only if it gives the same numbers as the torch operations, for
+    a public key.
     """
     plain = add_normal, add_logistic
     if device.type != "cuda" or not find_spec("triton"):
@@ -205,8 +185,8 @@ def _ways(device: torch.device) -> tuple[_Way, _Way]:
         kernels = kernel.add_normal, kernel.add_logistic
         if all(map(_agree, plain, kernels, [device] * 2)):
             return kernels
-        trouble = "they make other numbers"
-    except Exception as error:  # of a compiler that is somebody else's
+        trouble = "they give other numbers"
+    except Exception as error:  # from a third-party compiler
         trouble = f"{type(error).__name__}: {error}"
     warnings.warn(
         f"Triton's kernels for the noise cannot be used on {device} ({trouble}). The operations of "
@@ -218,7 +198,7 @@ def _ways(device: torch.device) -> tuple[_Way, _Way]:
 
 
 def _agree(one: _Way, other: _Way, device: torch.device) -> bool:
-    """Return whether two ways make the same numbers from a public key."""
+    """Return True if two functions add the same numbers for a public key."""
     key = torch.arange(8, dtype=torch.int32, device=device)
     first, second = torch.zeros((2, _TRIED), device=device)
     one(first, 1.0, key)
@@ -227,7 +207,7 @@ def _agree(one: _Way, other: _Way, device: torch.device) -> bool:
 
 
 def _uniform(high: Tensor, low: Tensor, bits: int) -> Tensor:
-    """Return uniform numbers in (0, 1] from two words, the upper one without its missing bits."""
+    """Return uniform numbers in (0, 1] from two words; the upper one may lack its top bits."""
     steps = _unsigned(high) * 2.0**32 + _unsigned(low) + 0.5
     return steps * 2.0**-bits
 

@@ -1,4 +1,9 @@
-"""Gaussian noise that is correlated between the releases of a stream."""
+"""MatrixGaussian: correlated noise of DP-FTRL, by matrix factorisation or tree aggregation.
+
+Denisov et al., "Improved differential privacy for SGD via optimal private linear operators on
+adaptive streams", NeurIPS 2022; Kairouz et al., "Practical and private (deep) learning without
+sampling or shuffling", ICML 2021.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MatrixGaussian"]
 
-_CHUNK = 1 << 16  # numbers of noise in memory at a time
+_CHUNK = 1 << 16  # numbers of noise computed at a time
 # Single precision keeps four digits of a step's fresh noise next to earlier noise of this size.
 _MOST_SPREAD = 1e3
 
@@ -35,25 +40,25 @@ class MatrixGaussian(Mechanism):
     Parameters
     ----------
     run : MatrixFactorization
-        The event that accounts for all releases together; one ``release`` is one of its steps.
+        The event that accounts for all releases together. Each ``release`` is one of its steps.
     sensitivity : float
         L2 norm of one record's contribution to one vector: the clipping norm.
 
     Notes
     -----
-    **Guarantees.** Release t adds row t of C^-1 z (for a tree: of the differences between its noisy
-    running sums), where z are independent normal numbers of standard deviation
-    ``run.noise_multiplier * sensitivity``. All releases together are accounted as ``run``, whose
-    conditions the caller has to meet: each record is in the same batch of every epoch. More
-    releases than it has steps are refused. The numbers are floating point and **not hardened**,
-    like those of :class:`FloatGaussian`.
+    **Guarantees.** Release t adds row t of C^-1 z, or for a tree the difference of its noisy
+    running sums. Here z are independent normal numbers of standard deviation ``run.noise_multiplier
+    * sensitivity``. All releases together are accounted as ``run``. Its condition is up to the
+    caller: each record is in the same batch of every epoch. More releases than its steps are
+    refused. The numbers are floating point and **not hardened**, like those of
+    :class:`FloatGaussian`.
 
-    **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. Coefficients
-    under which C^-1 z grows from step to step without bound, such as (1, 2), are refused if it
-    would grow more than a thousandfold: rounding would swallow the fresh noise of each step, and C
-    times the stream would reveal the data. The object stores noise: it cannot be copied, and
-    whoever reads its memory can remove the noise. Memory: ``len(coefficients) - 1`` vectors of
-    single precision for a band, one for each binary digit of the number of steps for a tree.
+    **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. With some
+    coefficients, such as (1, 2), C^-1 z grows without bound. They are refused if it would grow more
+    than a thousandfold: rounding would swallow the fresh noise of each step, and C times the stream
+    would reveal the data. The object stores noise: it cannot be copied, and whoever reads its
+    memory can remove the noise. A band needs memory for ``len(coefficients) - 1`` vectors of single
+    precision. A tree needs one vector for each binary digit of the number of steps.
 
     Examples
     --------
@@ -97,8 +102,8 @@ class MatrixGaussian(Mechanism):
         check_flat(value)
         if self._noise.step == self.run.n_steps:
             raise RuntimeError(
-                f"The stream was accounted as {self.run.n_steps} steps, which are all used. Create "
-                "a new MatrixGaussian, accounted for more steps."
+                f"All {self.run.n_steps} steps of the stream are used. Create a new "
+                "MatrixGaussian, accounted for more steps."
             )
         check_finite(value)
         std = float(np.float32(self.noise_multiplier * self.sensitivity))
@@ -120,7 +125,7 @@ class _CorrelatedNoise(ABC):
     size = -1
 
     def draw(self, size: int, random: Random) -> Any:
-        """Return the noise of the next step in a buffer that is reused, where ``random`` is."""
+        """Return the next step's noise in a reused buffer, on the device of ``random``."""
         if self.step == 0:
             self.size = size
         if size != self.size:
@@ -137,15 +142,15 @@ class _CorrelatedNoise(ABC):
 
 
 class _BandedNoise(_CorrelatedNoise):
-    """Forward solution of C y = z: y_t = z_t - sum of c_j y_(t-j), from the last few y only."""
+    """Forward substitution for C y = z: y_t = z_t - sum of c_j y_(t-j), from the last y."""
 
     def __init__(self, coefficients: tuple[float, ...], n_steps: int) -> None:
         spread = last_step_spread(np.asarray(coefficients), n_steps)
         if not spread <= _MOST_SPREAD:
             raise ValueError(
                 f"coefficients={coefficients!r} make the noise of step {n_steps} {spread:.3g} "
-                "times that of the first step: single precision would lose the fresh noise in it. "
-                "Use decreasing coefficients, such as square_root_band, or fewer steps."
+                "times as large as in the first step, too much for single precision. Use "
+                "decreasing coefficients, such as square_root_band, or fewer steps."
             )
         self._behind = np.asarray(coefficients[1:], np.float32)
 
@@ -160,36 +165,37 @@ class _BandedNoise(_CorrelatedNoise):
         ago = (here - np.arange(reach) - 1) % max(reach, 1)
         weights: Any = self._behind[ago]
         chunk = _CHUNK
-        if not isinstance(random, SecureRandom):  # a device does all at once
+        if not isinstance(random, SecureRandom):  # a device computes all numbers at once
             weights, chunk = random.array(weights), max(size, 1)
         for start in range(0, size, chunk):
             part = self._past[:, start : start + chunk]
             fresh = random.normal(part.shape[1])
-            if reach:
+            if reach:  # row t of C^-1 z (Denisov et al. 2022), by forward substitution
                 fresh -= weights @ part
             part[here] = fresh
         return self._past[here]
 
 
 class _TreeNoise(_CorrelatedNoise):
-    """Differences of running sums whose noise has one part for each binary digit of the step."""
+    """Differences of running sums with one noise per binary digit of the step."""
 
     def __init__(self) -> None:
         self._parts: dict[int, Any] = {}
 
     def _next(self, size: int, random: Random) -> Any:
+        # Tree aggregation: step t closes a node at the level of its lowest set bit
         done = self.step + 1
         level = (done & -done).bit_length() - 1
         fresh = random.normal(size)
         noise = fresh + 0.0  # a copy
-        for lower in range(level):  # the sums that the new one replaces
+        for lower in range(level):  # the new node replaces the nodes below it
             noise -= self._parts.pop(lower)
         self._parts[level] = fresh
         return noise
 
 
 def _zeros(shape: tuple[int, ...], random: Random) -> Any:
-    """Return zeros where ``random`` makes its numbers."""
+    """Return zeros on the device of ``random``."""
     if isinstance(random, SecureRandom):
         return np.zeros(shape, np.float32)
     return random.zeros(shape)

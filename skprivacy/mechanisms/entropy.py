@@ -1,4 +1,4 @@
-"""Cryptographic random numbers: AES-256 in counter mode with a key of OS entropy."""
+"""SecureRandom: cryptographic random numbers by AES-256-CTR with a key of OS entropy."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from .._validation import check_flat, is_number
 from ..accounting._checks import whole
-from ._process import process
+from ._process import process_identity
 
 __all__ = ["SecureRandom"]
 
-_CHUNK = 1 << 16  # numbers at a time: so many that calls are few, so few that a cache holds them
-_MOST = 1 << 40  # at a time
+_CHUNK = 1 << 16  # numbers at a time: few enough for the cache, many enough for few calls
+_MOST = 1 << 40  # most numbers of one call
 _ZEROS = memoryview(bytes(4 * _CHUNK))
 _SPARE = 15  # bytes that the cipher requires beyond its output
 _TWO_PI_32 = np.float32(2.0 * np.pi * 2.0**-32)
-_TAIL = np.uint32(1 << 12)
-_NEAR_ONE = np.uint32((1 << 32) - (1 << 24))
+_TAIL = np.uint32(1 << 12)  # words below are in the outermost 2**-20, and get 32 more bits
+_NEAR_ONE = np.uint32((1 << 32) - (1 << 24))  # words above need the exact distance to 1
 
 
 class SecureRandom:
-    """A stream of cryptographic random numbers.
+    """A stream of cryptographic random numbers (AES-256-CTR).
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class SecureRandom:
     Notes
     -----
     The stream is AES-256-CTR (NIST SP 800-38A) with a key from :func:`os.urandom`. A copy never
-    continues the parent's stream, which would repeat its noise: a ``fork`` draws a fresh key, and
+    continues the parent's stream, which would repeat its noise. A ``fork`` draws a fresh key, and
     ``pickle`` and ``deepcopy`` are refused.
 
     **Edge cases.** A fork is detected by Python's hook, by the process id and, on Linux 4.14 or
     later, by memory that the kernel clears in every child, even after a raw system call. A snapshot
-    of a whole process or machine that is resumed twice cannot be detected from inside.
+    of a process or machine that is resumed twice cannot be detected from inside.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class SecureRandom:
                 f"seed={seed!r} must be an integer or None. Use None outside of tests."
             )
         self._seed = seed
-        self._streams = {process(): new_stream(self._key())}
+        self._streams = {process_identity(): new_stream(self._key())}
 
     @property
     def seeded(self) -> bool:
@@ -82,7 +82,7 @@ class SecureRandom:
         Parameters
         ----------
         n : int
-            How many.
+            Number of bytes.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class SecureRandom:
             stream.update_into(_ZEROS[:n], buffer)
 
     def _stream(self) -> tuple[threading.Lock, CipherContext]:
-        current = process()
+        current = process_identity()
         stream = self._streams.get(current)
         if stream is None:
             # After a fork: create a new key, and a new lock, as the parent may have held the old
@@ -119,7 +119,7 @@ class SecureRandom:
         Parameters
         ----------
         size : int
-            How many.
+            Number of draws.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class SecureRandom:
         high : int
             At least 1.
         size : int
-            How many.
+            Number of draws.
 
         Returns
         -------
@@ -158,17 +158,16 @@ class SecureRandom:
         return (out % np.uint64(high)).astype(np.int64)
 
     def normal(self, size: int) -> NDArray[np.float32]:
-        """Draw ``size`` standard normal numbers in single precision.
+        """Draw ``size`` standard normal numbers in single precision, by the Box-Muller transform.
 
-        Uses the Box-Muller transform of 32-bit uniforms. A radius in the outermost 2**-20 of the
-        probability uses another 32 bits, so the tail reaches 9.4 standard deviations, not 6.7. The
-        result has single precision and is not hardened against floating-point attacks (Mironov
-        2012).
+        It uses 32-bit uniforms. A radius in the outermost 2**-20 of the probability uses another 32
+        bits, so the tail reaches 9.4 standard deviations instead of 6.7. The numbers are not
+        hardened against floating-point attacks (Mironov 2012).
 
         Parameters
         ----------
         size : int
-            How many.
+            Number of draws.
 
         Returns
         -------
@@ -184,13 +183,13 @@ class SecureRandom:
     def add_normal(self, values: NDArray, std: float) -> None:
         """Add independent normal numbers of standard deviation ``std`` to a flat array, in place.
 
-        It uses a single thread: the steps are so short that two threads would lose more by waiting
-        for Python's lock than they gain.
+        It uses a single thread: steps are so short that two threads would wait longer for Python's
+        lock than they gain.
 
         Parameters
         ----------
         values : ndarray of shape (size,)
-            The numbers that are added to.
+            The numbers to add to.
         std : float
             At least 0.
         """
@@ -204,6 +203,7 @@ class SecureRandom:
             part += noise
 
     def _box_muller(self, out: NDArray[np.float32], buffers: _Buffers) -> None:
+        # Box-Muller: sqrt(-2 ln u) times the cosine and the sine of a uniform angle
         half = (out.size + 1) // 2
         self._write(buffers.bytes, 8 * half)
         size, direction = buffers.bits[:half], buffers.bits[half : 2 * half]
@@ -232,7 +232,7 @@ class SecureRandom:
 
 
 class _Buffers:
-    """Reused arrays: the system would have to map and clear new ones for every chunk."""
+    """Reused arrays; the system would have to map and clear new ones for every chunk."""
 
     def __init__(self, size: int) -> None:
         half = (min(size, _CHUNK) + 1) // 2
@@ -243,7 +243,7 @@ class _Buffers:
 
 
 def add_scaled(values: NDArray, noise: NDArray[np.float32], std: float) -> None:
-    """Add numbers that were drawn before, times ``std``, and overwrite them with what is added."""
+    """Add earlier drawn numbers times ``std``; ``noise`` is overwritten with the addends."""
     check_addition(values, std)
     scale = np.float32(std)
     for start in range(0, len(values), _CHUNK):
@@ -253,15 +253,15 @@ def add_scaled(values: NDArray, noise: NDArray[np.float32], std: float) -> None:
 
 
 def check_addition(values: NDArray, std: float) -> None:
-    """Refuse what noise cannot be added to, and a size that noise cannot have."""
+    """Refuse arrays that noise cannot be added to, and invalid standard deviations."""
     check_flat(values, "values")
     if not is_number(std) or not 0 <= std < math.inf:
         raise ValueError(f"std={std!r} must be a finite number >= 0.")
 
 
 def check_count(name: str, n: int) -> None:
-    """Refuse what is no number of random numbers."""
-    if type(n) is int and 0 <= n <= _MOST:  # asked several times a step
+    """Refuse invalid numbers of random numbers."""
+    if type(n) is int and 0 <= n <= _MOST:  # the fast path, taken several times a step
         return
     whole(name, n, least=0)
     if n > _MOST:
@@ -269,4 +269,5 @@ def check_count(name: str, n: int) -> None:
 
 
 def new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
+    # NIST SP 800-38A, section 6.5: the counter mode, from block 0 of a fresh key
     return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

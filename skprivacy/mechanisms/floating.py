@@ -1,4 +1,4 @@
-"""Gaussian noise in ordinary floating point, for the long vectors of DP-SGD."""
+"""FloatGaussian: Gaussian noise in ordinary floating point, for the long vectors of DP-SGD."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .entropy import SecureRandom
 
 __all__ = ["FloatGaussian"]
 
-# Between these, noise in single precision keeps all its digits, and so does a vector of this norm.
+# In these ranges, noise and vectors in single precision keep all their digits.
 _LEAST_STD, _MOST_STD = 1e-30, 1e30
 _LEAST_NORM, _MOST_NORM = 1e-20, 1e20
 
@@ -28,23 +28,23 @@ class FloatGaussian(Mechanism):
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the
-        event is then ``NonPrivate``.
+        Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the event
+        is then ``NonPrivate``.
     sensitivity : float
         L2 sensitivity of the vector: the clipping norm, for a sum of clipped gradients.
 
     Notes
     -----
     **Guarantees.** One release of a vector whose neighbours lie within ``sensitivity`` in L2 is
-    accounted as ``Gaussian(noise_multiplier)``, whatever the length. That is the guarantee for
-    real numbers. The noise is rounded to floating point and **not hardened**: the lowest bits of
-    a result can reveal more than the real-number guarantee allows (Mironov 2012). For a single
+    accounted as ``GaussianEvent(noise_multiplier)``, for any length. This is the guarantee for real
+    numbers. The noise is rounded to floating point and **not hardened**: the lowest bits of a
+    result can reveal more than the real-number guarantee allows (Mironov 2012). For a single
     release, use :class:`Gaussian`, which is exact on a grid.
 
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
-    to remove them. An empty vector is returned unchanged. A tensor of torch's gets its noise on its
-    own device, by ChaCha20 with a key of ``random``'s; one on a GPU that holds NaN or infinity
-    comes back as NaN in every place, since to look at it there would be to wait.
+    to remove them. An empty vector is returned unchanged. A torch tensor gets its noise on its own
+    device, by ChaCha20 with a key from ``random``. On a GPU, a tensor with NaN or infinity becomes
+    NaN everywhere, because checking it there would synchronise.
 
     References
     ----------
@@ -73,7 +73,7 @@ class FloatGaussian(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """``Gaussian(noise_multiplier)``, or ``NonPrivate()`` without noise."""
+        """``GaussianEvent(noise_multiplier)``, or ``NonPrivate()`` without noise."""
         if self.noise_multiplier == 0:
             return events.NonPrivate()
         return events.GaussianEvent(self.noise_multiplier)
@@ -93,20 +93,20 @@ class FloatGaussian(Mechanism):
 
 
 NOT_FINITE = (
-    "value holds NaN or infinity, which no noise hides. Clip each record's part of it before they "
-    "are summed."
+    "value holds NaN or infinity, which no noise hides. Clip each record's contribution before "
+    "summing."
 )
-# Kinds of devices that compute on while the processor goes ahead: to look there is to wait.
-_AHEAD = {"cuda"}
+# Devices that compute asynchronously: reading a value from them synchronises.
+_ASYNCHRONOUS = {"cuda"}
 
 
 def check_finite(value: Any) -> None:
-    """Refuse a vector with a number whose noisy version tells it for certain.
+    """Refuse a vector with NaN or infinity, whose noisy version would reveal them.
 
-    **Guarantees.** Nothing of a vector with such a number is released: an error is raised. A vector
-    on a GPU becomes NaN in every place instead, which tells no more than the error.
+    **Guarantees.** An error is raised, and nothing is released. A vector on a GPU becomes NaN
+    everywhere instead, which reveals no more than the error does.
     """
-    if is_tensor(value) and value.device.type in _AHEAD:
+    if is_tensor(value) and value.device.type in _ASYNCHRONOUS:
         if len(value):
             value += 0.0 * value.norm(math.inf)
     elif not _all_finite(value):
@@ -114,10 +114,10 @@ def check_finite(value: Any) -> None:
 
 
 def _all_finite(value: Any) -> bool:
-    """Whether a vector has neither NaN nor infinity.
+    """Return True if a vector has neither NaN nor infinity.
 
-    Its squared length, one pass over memory, is finite only if it has none. One of 1e19 and more
-    may be too long to square: such a vector is looked at number by number.
+    Its squared length, one pass over memory, is finite only then. A vector with numbers of 1e19 or
+    more may be too long to square, and is checked number by number.
     """
     if is_tensor(value):
         return bool(value.isfinite().all())
@@ -138,11 +138,11 @@ def check_noise(noise_multiplier: float, sensitivity: float) -> None:
     if not _LEAST_NORM <= sensitivity <= _MOST_NORM:
         raise ValueError(
             f"sensitivity={sensitivity!r} must be a number from {_LEAST_NORM:g} to "
-            f"{_MOST_NORM:g}: the noise is in single precision. Scale the vector."
+            f"{_MOST_NORM:g}, the range of single precision. Scale the vector."
         )
     if noise_multiplier and not _LEAST_STD <= noise_multiplier * sensitivity <= _MOST_STD:
         raise ValueError(
-            f"noise_multiplier={noise_multiplier!r} times sensitivity={sensitivity!r} must lie "
-            f"between {_LEAST_STD:g} and {_MOST_STD:g}: the noise is in single precision, where "
-            "less would be rounded to zero. Scale the vector."
+            f"noise_multiplier={noise_multiplier!r} times sensitivity={sensitivity!r} must be "
+            f"between {_LEAST_STD:g} and {_MOST_STD:g}, the range of noise in single precision. "
+            "Scale the vector."
         )

@@ -1,4 +1,4 @@
-"""How much Gaussian noise buys an epsilon and a delta: the exact answer, and the textbooks'."""
+"""Calibration of Gaussian noise: the analytic and the classic noise multiplier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..accounting._checks import number
 
 __all__ = ["CALIBRATIONS", "analytic_noise_multiplier", "classic_noise_multiplier"]
 
-_UPWARDS = 1.0 + 2.0**-30  # so that an accountant's rounding never puts epsilon above the target
+_UPWARDS = 1.0 + 2.0**-30  # keeps an accountant's rounding below the target epsilon
 
 
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
@@ -50,11 +50,12 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
     if not 0 <= epsilon < math.inf:
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
     _check_gaussian_delta(delta)
-    return _analytic(float(epsilon), float(delta))
+    return _solve_noise_multiplier(float(epsilon), float(delta))
 
 
 @lru_cache(maxsize=256)
-def _analytic(epsilon: float, delta: float) -> float:
+def _solve_noise_multiplier(epsilon: float, delta: float) -> float:
+    # Balle and Wang 2018, Theorem 8: delta(z) = Phi(1/(2z) - eps z) - e^eps Phi(-1/(2z) - eps z)
     def delta_at(z: float) -> float:
         a, b = 0.5 / z, epsilon * z
         return float(ndtr(a - b) - math.exp(min(epsilon + float(log_ndtr(-a - b)), 0.0)))
@@ -82,7 +83,7 @@ def _check_gaussian_delta(delta: float) -> None:
 def classic_noise_multiplier(epsilon: float, delta: float) -> float:
     """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon.
 
-    Use it for comparison with published results; :func:`analytic_noise_multiplier` is smaller.
+    For comparison with published results; :func:`analytic_noise_multiplier` is smaller.
 
     Parameters
     ----------
@@ -116,9 +117,10 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
     if not 0 < epsilon <= 1:
         raise ValueError(
             f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
-            "gaussian='analytic' (analytic_noise_multiplier), which holds for every epsilon."
+            "gaussian='analytic' (analytic_noise_multiplier) for larger values."
         )
     _check_gaussian_delta(delta)
+    # Dwork and Roth 2014, Theorem 3.22
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon * _UPWARDS
 
 

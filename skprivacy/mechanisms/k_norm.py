@@ -1,4 +1,4 @@
-"""Noise of a random direction and a Gamma radius: pure differential privacy for L2 sensitivity."""
+"""KNorm: the K-norm mechanism in L2, for pure differential privacy with L2 sensitivity."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["KNorm"]
 class KNorm(_GridNoise):
     """Add noise of density proportional to exp(-norm / scale): the K-norm mechanism in L2.
 
-    Its direction is uniform and its norm has a Gamma law. For a long vector whose L2 sensitivity
-    is known it needs half the variance of Laplace noise, whose L1 sensitivity can be as much as
-    sqrt(size) times as large.
+    The noise has a uniform direction and a Gamma-distributed norm. For a long vector of known L2
+    sensitivity it has half the variance of Laplace noise, whose L1 sensitivity can be sqrt(size)
+    times as large.
 
     Parameters
     ----------
@@ -34,18 +34,20 @@ class KNorm(_GridNoise):
     sensitivity : float
         L2 sensitivity of the value.
     lower, upper : float, default=-inf, inf
-        Public range of every entry. The value is clipped to it, which adds no sensitivity.
+        Public range of every entry. Values are clipped to it, which adds no sensitivity.
 
     Notes
     -----
     **Guarantees.** Pure ``1 / noise_multiplier`` differential privacy for values whose neighbours
-    lie within ``sensitivity`` in L2: by the triangle inequality, the log density differs by at
-    most distance / scale. On a grid as for :class:`Laplace`: with T of the law
-    Gamma((size + 1) / 2, scale 2), Gaussian noise of variance T has density proportional to
-    exp(-norm), so a random number, independent of the value, is drawn first, and then an exact
-    discrete Gaussian of that size. Every multiple of the grid is a possible result, whatever the
-    value. T itself is a floating-point number: its law is exact to one part in 2**50 except with
-    probability 2**-53 for each of its parts, with which, strictly, epsilon may be exceeded.
+    lie within ``sensitivity`` in L2: by the triangle inequality, the log density differs by at most
+    distance / scale.
+
+    The noise is on a grid as for :class:`Laplace`. If T has the law Gamma((size + 1) / 2, scale 2),
+    Gaussian noise of variance T has density proportional to exp(-norm). So T is drawn first,
+    independently of the value, and then an exact discrete Gaussian of that variance. Every multiple
+    of the grid is a possible result for any value. T itself is a floating-point number. Its law is
+    exact to one part in 2**50, except with probability 2**-53 for each of its parts, and with that
+    probability epsilon may strictly be exceeded.
 
     **Edge cases.** As for :class:`Laplace`. For a single number it is Laplace noise.
 
@@ -77,9 +79,9 @@ class KNorm(_GridNoise):
         epsilon : float
             In nats, above 0.
         sensitivity : float
-            In the mechanism's norm.
+            L2 sensitivity of the value.
         **bounds : dict
-            The other parameters of the class.
+            ``lower`` and ``upper``.
         """
         return cls(inverse(epsilon), sensitivity, **bounds)
 
@@ -88,7 +90,7 @@ class KNorm(_GridNoise):
         return events.ApproxDP(1.0 / self.noise_multiplier)
 
     def std_of(self, size: int) -> float:
-        """Return the standard deviation of each of ``size`` numbers' noise.
+        """Return the standard deviation of the noise of each of ``size`` numbers.
 
         Parameters
         ----------
@@ -109,7 +111,8 @@ class KNorm(_GridNoise):
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]:
         if size == 0:
             return np.empty(0, np.int64)
-        # Gamma((size + 1) / 2, scale 2) is a sum of size + 1 squared normal numbers, in pairs.
+        # Hardt and Talwar 2010: the norm of the noise has a Gamma law. Here it is a Gaussian whose
+        # variance is Gamma((size + 1) / 2, scale 2): a sum of size + 1 squared normals, in pairs.
         pairs, one_left = divmod(size + 1, 2)
         variance = -2.0 * np.log(random.uniform(pairs)).sum()
         if one_left:

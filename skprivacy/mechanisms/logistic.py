@@ -1,4 +1,4 @@
-"""Logistic noise in ordinary floating point, for the long vectors of DP-SGD."""
+"""FloatLogistic: logistic noise in ordinary floating point, for the long vectors of DP-SGD."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["FloatLogistic", "standard_logistic"]
 
 _CHUNK = 1 << 14  # numbers at a time, so that the work arrays stay in the second-level cache
 _SIGN = np.uint32(1 << 31)
-_TAIL = np.uint32(1 << 11)
-_MIDDLE = np.uint32((1 << 31) - (1 << 24))
+_TAIL = np.uint32(1 << 11)  # words below are in the outermost 2**-20, and get 32 more bits
+_MIDDLE = np.uint32((1 << 31) - (1 << 24))  # words above need the exact distance to 1
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class FloatLogistic(Mechanism):
     Notes
     -----
     **Guarantees.** One release of a vector whose neighbours lie within ``sensitivity`` in L2 is
-    accounted as ``Logistic(noise_multiplier, norm=2)``, whatever the length: it composes like
+    accounted as ``LogisticEvent(noise_multiplier, norm=2)``, for any length: it composes like
     Gaussian noise of sqrt(3) times the scale. That is the guarantee for real numbers. The noise is
-    rounded to floating point and **not hardened**, like that of :class:`FloatGaussian`. For a
-    single release, use :class:`Logistic`, which is exact on a grid.
+    rounded to floating point and **not hardened**, as for :class:`FloatGaussian`. For a single
+    release, use :class:`Logistic`, which is exact on a grid.
 
     **Edge cases.** As for :class:`FloatGaussian`.
 
@@ -70,7 +70,7 @@ class FloatLogistic(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """``Logistic(noise_multiplier, norm=2)``, or ``NonPrivate()`` without noise."""
+        """``LogisticEvent(noise_multiplier, norm=2)``, or ``NonPrivate()`` without noise."""
         if self.noise_multiplier == 0:
             return events.NonPrivate()
         return events.LogisticEvent(self.noise_multiplier, norm=2)
@@ -97,9 +97,9 @@ def standard_logistic(size: int, random: SecureRandom) -> NDArray[np.float32]:
     """Draw logistic numbers of scale 1 in single precision.
 
     A sign and a tail probability w in (0, 1), from 32 bits, give +-ln((2 - w) / w). If w is below
-    2**-20, another 32 bits are drawn, so that the tail reaches 44 scales instead of 22. If w is
-    close to 1, the ratio would round to 1, which is no noise at all: the logarithm is then computed
-    from the exact distance of the ratio from 1.
+    2**-20, another 32 bits are drawn, so the tail reaches 44 scales instead of 22. If w is close to
+    1, the ratio would round to 1, and the noise to 0. Its logarithm is then computed from its exact
+    distance to 1.
     """
     bits = np.frombuffer(random.random_bytes(4 * size), np.uint32)
     steps = bits & ~_SIGN

@@ -1,4 +1,4 @@
-"""Randomised response: local privacy for categories."""
+"""RandomizedResponse: local differential privacy for categories (Warner 1965)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_CATEGORIES = 1 << 31
 
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
-    """Report each category truthfully with probability e^epsilon / (e^epsilon + k - 1).
+    """Randomised response: the true category with probability e^epsilon / (e^epsilon + k - 1).
 
     Otherwise one of the other k - 1 categories is reported, uniformly.
 
@@ -37,10 +37,10 @@ class RandomizedResponse(Mechanism):
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon`` *local* differential privacy for every report: whoever reads
-    it learns no more than that allows, whatever else they know. Records are perturbed one by one,
-    so a data set with one report per person is ``epsilon``-DP under replace-one. The coin's
-    probability is a multiple of 2**-53, rounded towards privacy, so the coin is exact.
+    **Guarantees.** Pure ``epsilon`` *local* differential privacy for every report, whatever else
+    its reader knows. Records are perturbed one by one, so a data set with one report per person is
+    ``epsilon``-DP under replace-one. The probability of the coin is a multiple of 2**-53, rounded
+    towards privacy, so the coin is exact.
 
     **Edge cases.** A value outside 0 .. k-1 raises. An empty array returns an empty array.
 
@@ -78,16 +78,17 @@ class RandomizedResponse(Mechanism):
 
     @property
     def event(self) -> accounting.Event:
-        """``RandomizedResponse(epsilon, n_categories)``, for one report."""
+        """``RandomizedResponseEvent(epsilon, n_categories)``, for one report."""
         return accounting.RandomizedResponseEvent(self.epsilon, int(self.n_categories))
 
     @property
     def truth_probability(self) -> float:
         """Probability, on a grid of 2**-53, that a report is true."""
+        # Kairouz et al. 2016: e^epsilon / (e^epsilon + k - 1)
         others = (self.n_categories - 1) * math.exp(-self.epsilon)
         p_true = 1.0 / (1.0 + others)
-        # The relative margin keeps the ratio of the probability of the true category to that of any
-        # other <= e^epsilon; false reports must stay possible.
+        # The margin keeps the probability of the true category at most e^epsilon times that of any
+        # other one; false reports must stay possible.
         false = math.ceil((1.0 - p_true) * (1.0 + 2.0**-40) * _ONE + 2.0 * self.n_categories)
         return (_ONE - min(false, _ONE)) / _ONE
 
@@ -95,9 +96,10 @@ class RandomizedResponse(Mechanism):
         codes, k = unrounded(value), self.n_categories
         if not ((codes >= 0) & (codes < k) & (codes == np.trunc(codes))).all():
             raise ValueError(
-                f"value holds codes outside 0 .. {k - 1}; expected n_categories={k} codes. Encode "
+                f"value holds codes outside 0 .. {k - 1}, the codes of n_categories={k}. Encode "
                 "categories by the public list first."
             )
+        # Kairouz et al. 2016, k-ary randomised response: lie uniformly among the other categories
         true = codes.astype(np.int64).ravel()
         falsify = random.integers(_ONE, true.size) >= int(self.truth_probability * _ONE)
         shift = random.integers(k - 1, true.size) + 1
@@ -109,7 +111,7 @@ class RandomizedResponse(Mechanism):
         Parameters
         ----------
         counts : array-like of shape (n_categories,)
-            How often each category was reported.
+            Number of reports of each category.
 
         Returns
         -------
@@ -129,11 +131,11 @@ class RandomizedResponse(Mechanism):
 
 @dataclass(frozen=True)
 class RandomizedResponseAmong(RandomizedResponse):
-    """Randomised response among candidates that the true category may not be one of.
+    """Randomised response among candidates that need not contain the true category (RRTop-k).
 
-    Who holds a candidate responds as in :class:`RandomizedResponse`; who holds none reports each
-    candidate with the same probability. The candidates may differ from report to report, as long
-    as each list depends on no private fact about its own report.
+    A holder of a candidate responds as in :class:`RandomizedResponse`; others report each candidate
+    with the same probability. The candidates may differ from report to report, if no list depends
+    on private facts about its own report.
 
     Parameters
     ----------
@@ -146,11 +148,11 @@ class RandomizedResponseAmong(RandomizedResponse):
 
     Notes
     -----
-    **Guarantees.** Those of :class:`RandomizedResponse`: who holds no candidate responds for one
-    that is drawn at random, and a mixture of responses is no further from any of them than they are
-    from each other.
+    **Guarantees.** Those of :class:`RandomizedResponse`. Without a candidate, the response is for a
+    random candidate, and a mixture of responses is no further from any of them than they are from
+    each other.
 
-    **Edge cases.** -1 stands for a category that is no candidate; any other value outside
+    **Edge cases.** -1 stands for a category that is not a candidate; any other value outside
     0 .. k-1 raises.
 
     References
@@ -170,5 +172,6 @@ class RandomizedResponseAmong(RandomizedResponse):
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
         codes = unrounded(value)
+        # Ghazi et al. 2021, RRTop-k: a category outside of the list gives a uniform response
         instead = random.integers(self.n_categories, codes.size).reshape(codes.shape)
         return super()._release(np.where(codes == -1, instead, codes), random)

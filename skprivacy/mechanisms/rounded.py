@@ -1,4 +1,4 @@
-"""Gaussian noise that is exact on a grid, fast enough for the long vectors of DP-SGD."""
+"""RoundedGaussian: Gaussian noise exact on a grid, for the long vectors of DP-SGD."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ _STEP_BITS = 22  # the sensitivity is 2**22 to 2**23 grid steps
 _LARGE = 1024.0  # noise multiplier from which on the noise has 2**32 to 2**33 steps instead
 _UPWARDS = 1.0 + 2.0**-40  # outweighs the rounding of the scale
 _HUGE = 1e150  # finite in grid steps, whatever the grid
-_MOST_STEPS = 2.0**40  # of the noise scale: beyond, quantiles decide too few cells
+_MOST_STEPS = 2.0**40  # noise scale in steps beyond which quantiles decide too few cells
 _CHUNK = 1 << 14  # numbers at a time, so that the work arrays stay in the second-level cache
 _WORD = 64
 _MAGNITUDE = np.int64((1 << 63) - 1)
-_LEAST = 1 << 46  # of the magnitude of a word, for a quantile to be trusted
-_MARGIN = 2.0**-44  # by which a quantile may be off, see ``rounded_normal``
+_LEAST = 1 << 46  # least magnitude of a word for which a quantile is precise enough
+_MARGIN = 2.0**-44  # twice the error bound of a quantile, see ``rounded_normal``
 
 
 @dataclass(frozen=True)
 class RoundedGaussian(Mechanism):
-    """Add Gaussian noise to a long vector, in place, exact on a grid.
+    """Add Gaussian noise, exact on a grid, to a long vector, in place.
 
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the
-        event is then ``NonPrivate``.
+        Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the event
+        is then ``NonPrivate``.
     sensitivity : float
-        L2 sensitivity of the vector as it is given, with all errors of computing it: the clipping
-        norm, for a sum in double precision of gradients that are clipped a little below it.
+        L2 sensitivity of the vector as computed, rounding errors included. For a double-precision
+        sum of gradients that are clipped a little below the clipping norm, it is that norm.
 
     Notes
     -----
     **Guarantees.** One release of a vector whose neighbours lie within ``sensitivity`` in L2 is
-    accounted as ``Gaussian(noise_multiplier)``, whatever the length, in floating point as in real
+    accounted as ``GaussianEvent(noise_multiplier)``, for any length, in floating point as in real
     numbers. The vector is rounded to a grid that depends only on the parameters. Rounding moves
-    numbers of neighbours apart by up to a step, so that the sensitivity of n numbers grows by
-    sqrt(n) steps, and the noise with it. The noise is a continuous normal number, correctly rounded
-    to the grid. A number of the grid plus rounded noise is their real sum, rounded: what is
-    released is a function of what the real Gaussian mechanism would release, with the same loss
-    distributions. A step is 2**-23 to 2**-22 of the sensitivity, if ``noise_multiplier`` is up to
-    1024: the noise of 10,000 numbers grows by at most .003%, that of 200,000 by .011%, and that of
-    20 million by .11%.
+    numbers of neighbours apart by up to a step, so the sensitivity of n numbers grows by sqrt(n)
+    steps, and the noise with it. The noise is a continuous normal number, correctly rounded to the
+    grid. A grid number plus rounded noise is their real sum, rounded. So the release is a function
+    of the release of the real Gaussian mechanism, with the same loss distributions.
+
+    With ``noise_multiplier`` up to 1024, a step is 2**-23 to 2**-22 of the sensitivity. The noise
+    of 10,000 numbers grows by at most .003%, of 200,000 by .011%, and of 20 million by .11%.
 
     **Edge cases.** NaN and infinity, which no noise hides, are refused: the caller's clipping has
-    to remove them. An empty vector is returned unchanged. Of a vector in single precision the
-    result is rounded to it, which is post-processing. A tensor of torch's gets its noise on the
-    processor, wherever it is. The time that a number takes depends on the noise alone.
+    to remove them. An empty vector is returned unchanged. For a vector in single precision the
+    result is rounded to it, which is post-processing. A torch tensor gets its noise on the CPU, on
+    whatever device it is. The time per number depends on the noise alone.
 
     References
     ----------
@@ -100,7 +100,7 @@ class RoundedGaussian(Mechanism):
 
     @property
     def event(self) -> events.Event:
-        """``Gaussian(noise_multiplier)``, or ``NonPrivate()`` without noise."""
+        """``GaussianEvent(noise_multiplier)``, or ``NonPrivate()`` without noise."""
         if self.noise_multiplier == 0:
             return events.NonPrivate()
         return events.GaussianEvent(self.noise_multiplier)
@@ -112,8 +112,8 @@ class RoundedGaussian(Mechanism):
         if steps > _MOST_STEPS:
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} is too large for a vector of {size} "
-                f"numbers: the noise would be {steps:.3g} steps of the grid, of which 2**40 can be "
-                "told apart. Use a smaller one, or FloatGaussian."
+                f"numbers: the noise would be {steps:.3g} grid steps, above the limit of 2**40. "
+                "Use a smaller one, or FloatGaussian."
             )
         return steps
 
@@ -140,39 +140,26 @@ class RoundedGaussian(Mechanism):
 
 
 def rounded_normal(sigma: float, size: int, random: SecureRandom) -> NDArray[np.float64]:
-    """Draw integers round(sigma Z), where Z are independent standard normal numbers.
+    """Draw integers round(sigma Z), for independent standard normal Z and 0 < sigma <= 2**40.
 
-    Parameters
-    ----------
-    sigma : float
-        Above 0 and at most 2**40.
-    size : int
-    random : SecureRandom
-
-    Returns
-    -------
-    ndarray of shape (size,)
-
-    Notes
-    -----
     **Guarantees.** The law is exact, also in the tails, given uniformly random bits. A word of 64
-    bits is the beginning of a random number: a sign, and m of 63 bits, which puts the tail
-    probability U of Z = Phi^-1(1 - U) in [m, m + 1) / 2**64. If that interval has one integer,
-    further bits would change nothing. Otherwise they are drawn until it is so.
+    bits is the beginning of a random number: a sign, and m of 63 bits. It puts the tail probability
+    U of Z = Phi^-1(1 - U) in [m, m + 1) / 2**64. If that interval has one integer, further bits
+    would change nothing. Otherwise more bits are drawn until it has (interval refining, Haney et
+    al. 2022).
 
-    Which of the two it is, a quantile in double precision mostly tells. It differs from Z by less
-    than 2**-45, if m is 2**46 or more, so that U >= 2**-18 and Z < 4.48:
+    A quantile in double precision mostly tells which case it is. It differs from Z by less than
+    2**-45, if m is 2**46 or more, so that U >= 2**-18 and Z < 4.48:
 
     - the middle of the interval is 2**-65 away from its ends, which moves Z by 2**-65 / phi(4.48) <
       2**-49, and is rounded by a part in 2**53, which moves it by less than 2**-52, as U / phi(Z)
       < 1.26;
-    - scipy's ``ndtri`` is off by at most 2**-46 (a few parts in 2**53, says S. Moshier, "Cephes
-      Math Library", of its approximation by rational functions; a test compares it with a hundred
-      digits);
+    - scipy's ``ndtri`` is off by at most 2**-46 (S. Moshier, "Cephes Math Library", states a few
+      parts in 2**53 for its rational functions; a test compares it with a hundred digits);
     - the product with sigma is rounded by a part in 2**53, as if Z were off by 2**-50.
 
-    Where the quantile is within twice that of the border between two cells, or m is smaller,
-    integer arithmetic decides.
+    If the quantile is within twice that of the border between two cells, or m is smaller, integer
+    arithmetic decides.
     """
     words = np.frombuffer(random.random_bytes(8 * size), np.int64)
     magnitudes = words & _MAGNITUDE
@@ -185,15 +172,15 @@ def rounded_normal(sigma: float, size: int, random: SecureRandom) -> NDArray[np.
     x -= found
     np.abs(x, out=x)
     for i in np.flatnonzero((x > 0.5 - _MARGIN * sigma) | (magnitudes < _LEAST)):
-        found[i] = _decided(int(magnitudes[i]), sigma, random)
+        found[i] = _refine_rounded_normal(int(magnitudes[i]), sigma, random)
     np.copysign(found, words.view(np.float64), out=found)
-    found += 0.0  # beside a sum that is rounded to zero from below, -0.0 would tell of it
+    found += 0.0  # turns -0.0 into 0.0: its sign would reveal the sign of a sum that rounds to zero
     return found
 
 
-def _decided(m: int, sigma: float, random: SecureRandom) -> int:
-    """Return round(sigma Z), given its first bits; draw more as long as they do not decide."""
-    bits = _WORD
+def _refine_rounded_normal(m: int, sigma: float, random: SecureRandom) -> int:
+    """Return round(sigma Z), given its first bits; draw more while they do not decide."""
+    bits = _WORD  # Haney et al. 2022, interval refining: more bits until one integer remains
     while (cell := cell_of(m, bits, sigma)) is None:
         m = m << _WORD | int.from_bytes(random.random_bytes(_WORD // 8), "little")
         bits += _WORD

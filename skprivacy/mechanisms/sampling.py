@@ -1,4 +1,4 @@
-"""Poisson sampling of the records of a step."""
+"""PoissonSampler: the random sample of records of a DP-SGD step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PoissonSampler"]
 
 @dataclass(frozen=True)
 class PoissonSampler:
-    """Include each record independently with probability ``rate``.
+    """Poisson sampling: include each record independently with probability ``rate``.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class PoissonSampler:
     def __post_init__(self) -> None:
         number("rate", self.rate, "in (0, 1]")
         if not 0.0 < self.rate <= 1.0:
-            raise ValueError(f"rate={self.rate!r} must be in (0, 1].")
+            raise ValueError(f"rate={self.rate!r} must be in (0, 1], such as 0.01.")
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
         """Return the sorted indices, from 0 to ``n - 1``, of the included records.
@@ -50,7 +50,7 @@ class PoissonSampler:
         n : int
             Number of records.
         random : SecureRandom
-            The source of all chance.
+            The source of randomness.
 
         Returns
         -------
@@ -59,7 +59,7 @@ class PoissonSampler:
         """
         check_count("n", n)
         if not isinstance(random, SecureRandom):
-            raise TypeError(f"random={random!r} must be a SecureRandom, the source of all chance.")
+            raise TypeError(f"random={random!r} must be a SecureRandom. Pass SecureRandom().")
         if self.rate == 1.0:
             return np.arange(n)
         log_miss = math.log1p(-self.rate)
@@ -71,7 +71,7 @@ class PoissonSampler:
             gaps = random.uniform(block)
             np.log(gaps, out=gaps)
             gaps /= log_miss
-            # A gap beyond n ends the draw whatever its size; capping it avoids int64 overflow.
+            # A gap beyond n ends the draw at any size; capping it avoids int64 overflow.
             steps = np.minimum(gaps, n, out=gaps).astype(np.int64)  # rounds down
             steps += 1
             steps[0] += last

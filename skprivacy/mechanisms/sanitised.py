@@ -1,4 +1,4 @@
-"""A data-dependent privacy cost, published with noise that hides any single record's effect."""
+"""sanitised_cost: publication of the data-dependent cost of PATE votes (Papernot et al. 2018)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["SanitisedCost", "SmoothGaussian", "sanitised_cost"]
 
 @dataclass(frozen=True)
 class SmoothGaussian(Mechanism):
-    """Add Gaussian noise in units of a smooth sensitivity.
+    """Add Gaussian noise scaled by a smooth sensitivity.
 
     The value is a :class:`~skprivacy.accounting.Smoothed`: a number and its smooth sensitivity.
 
@@ -40,14 +40,14 @@ class SmoothGaussian(Mechanism):
     noise_multiplier, smoothness, lift : float
         See :class:`skprivacy.accounting.SmoothGaussianEvent`.
     upper : float
-        Public upper end of the range; it also sets the grid, a billionth of it.
+        Public upper end of the range. It also sets the grid, a billionth of it.
     sensitivity : float, default=1.0
         In units of the smooth sensitivity, which is part of the value.
 
     Notes
     -----
-    **Guarantees.** Those of the event of the same name. The noise is exact on a grid. Its unit is
-    private and the product is rounded to ``grid``, which hides all but one part in 10**7 of what
+    **Guarantees.** Those of ``SmoothGaussianEvent``. The noise is exact on a grid. Its unit is
+    private, and the product is rounded to ``grid``. That hides all but one part in 10**7 of what
     floating-point multiplication could reveal; it is not hardened further.
 
     **Edge cases.** A smooth sensitivity of 0 adds no noise; neighbouring data sets then have a
@@ -66,7 +66,7 @@ class SmoothGaussian(Mechanism):
         number("upper", self.upper, "a number >= 0")
         if not self.upper >= 0:
             raise ValueError(f"upper={self.upper!r} must be a number >= 0.")
-        _ = self.event  # which checks the rest
+        _ = self.event  # checks the other parameters
 
     @property
     def event(self) -> Event:
@@ -80,10 +80,12 @@ class SmoothGaussian(Mechanism):
     def _release(self, value: Smoothed, random: SecureRandom) -> float:
         if not isinstance(value, Smoothed):
             raise TypeError(
-                f"value is of type {type(value).__name__}; expected a Smoothed. Compute it by "
+                f"value is of type {type(value).__name__}; expected a Smoothed. Compute it with "
                 "smoothed_cost()."
             )
         noise = Gaussian(self.noise_multiplier, 1.0).release(0.0, random)
+        # Papernot et al. 2018, Appendix B: noise scaled by the smooth sensitivity. The lift keeps
+        # the result above the true cost with the stated confidence.
         noisy = value.cost + value.sensitivity * (self.lift + noise)
         rounded = math.ceil(noisy / self.grid) * self.grid
         return min(max(rounded, 0.0), self.upper)
@@ -91,7 +93,7 @@ class SmoothGaussian(Mechanism):
 
 @dataclass(frozen=True)
 class SanitisedCost:
-    """The data-dependent cost of votes, in a form that may be published.
+    """Data-dependent cost of votes, in a form that may be published.
 
     Attributes
     ----------
@@ -114,7 +116,7 @@ class SanitisedCost:
     proved: bool = True
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at ``delta`` of the votes and of this release together.
+        """Return epsilon at ``delta`` of the votes and this release together.
 
         Parameters
         ----------
@@ -132,6 +134,7 @@ class SanitisedCost:
             )
         a = self.order
         together = self.renyi + float(rdp(self.release, [a])[0])
+        # Canonne et al. 2020, Proposition 12: from a Renyi bound to (epsilon, delta)
         spread = math.log1p(-1 / a) - (math.log(a) + math.log(delta)) / (a - 1)
         return max(together + spread, 0.0)
 
@@ -154,12 +157,12 @@ def sanitised_cost(
     relation: str = "add_remove",
     noise_seed: int | None = None,
 ) -> SanitisedCost:
-    """Publish the data-dependent Renyi cost of votes.
+    """Publish the data-dependent Renyi cost of votes with noise of smooth sensitivity.
 
     Parameters
     ----------
     event : Event
-        Votes and threshold tests that hold the true counts, and any data-independent events.
+        Votes and threshold tests with their true counts, and any data-independent events.
     order : float
         Above 1, chosen without looking at the votes. If the teachers mostly agree, 5 to 10 is good
         for hundreds of queries and delta = 1e-5.
@@ -171,8 +174,8 @@ def sanitised_cost(
     confidence : float, default=0.99
         Probability, in (0.5, 1), that the published number is not below the true cost.
     budget : PrivacyBudget, default=None
-        Charged for the release before the votes are read. The votes themselves have to be charged
-        by their data-independent events: a budget accepts no data-dependent cost.
+        Charged for the release before the votes are read. Charge the votes themselves by their
+        data-independent events: a budget accepts no data-dependent cost.
     relation : str, default="add_remove"
         Neighbouring relation under which the release is charged.
     noise_seed : int, default=None
@@ -186,10 +189,9 @@ def sanitised_cost(
     Notes
     -----
     **Guarantees.** The published number is private at the cost ``release``. With probability
-    ``confidence`` it is at least the Renyi divergence, at this order, between the distributions of
-    what was released for this data set and for any neighbour of it. That is a statement about
-    *this* data set. It is not differential privacy, which is about all data sets, and it is never
-    added to a budget.
+    ``confidence`` it bounds the Renyi divergence, at this order, between the releases for this data
+    set and for any neighbour of it. That is a statement about *this* data set. It is not
+    differential privacy, which is about all data sets, and it is never added to a budget.
 
     **Edge cases.** The published number never exceeds the data-independent cost. Nothing is gained
     if the votes were close, the order is far above the noise of the votes, or there are few
@@ -234,18 +236,17 @@ def sanitised_cost(
 
 
 def _data_independent(event: Event) -> Event:
-    """Return the event without the votes."""
+    """Return the event without the votes' counts."""
     counts = flatten(event).items()
-    return events.Composed(tuple(events.Repeated(_without_votes(e), n) for e, n in counts))
+    return events.Composed(tuple(events.Repeated(_remove_votes(e), n) for e, n in counts))
 
 
-def _without_votes(event: Event) -> Event:
+def _remove_votes(event: Event) -> Event:
     if not event.data_dependent:
         return event
     if not isinstance(event, GNMaxVote | VoteThreshold):
         raise TypeError(
-            f"event={event!r} must be made of GNMaxVote, VoteThreshold and data-independent "
-            "events: no smooth sensitivity is known for the cost of others. Account for the "
-            "data-independent cost."
+            f"event={event!r} has no known smooth sensitivity; expected GNMaxVote, VoteThreshold "
+            "and data-independent events. Account for the data-independent cost."
         )
     return type(event)(event.noise_multiplier)

@@ -1,4 +1,4 @@
-"""Choose one of several candidates by a private score."""
+"""Private selection: the exponential mechanism, and report noisy max (permute-and-flip)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _SCALE_BITS = 36
 
 @dataclass(frozen=True)
 class _Selection(Mechanism):
+    """Selection by scores on a grid, in integer arithmetic."""
+
     epsilon: float
     sensitivity: float
     monotonic: bool = False
@@ -36,7 +38,8 @@ class _Selection(Mechanism):
                 raise ValueError(
                     f"{name}={value!r} must be a number from 1e-6 to 1e50. Rescale the scores."
                 )
-        if not isinstance(self.monotonic, bool | np.bool_):  # any other true value halves the noise
+        # Any other truthy value, such as a string, would halve the noise by mistake.
+        if not isinstance(self.monotonic, bool | np.bool_):
             raise ValueError(f"monotonic={self.monotonic!r} must be True or False.")
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> int:
@@ -52,9 +55,9 @@ class _Selection(Mechanism):
             )
         grid = math.ldexp(1.0, math.frexp(self.sensitivity)[1] - _SCALE_BITS)
         steps = np.rint(np.clip(scores, -1e150, 1e150) / grid)
-        # Up to 2**53 the difference is exact. Beyond, the probability is below exp(-2**15 epsilon).
+        # Up to 2**53 differences are exact. Beyond, probabilities are below exp(-2**15 epsilon).
         behind = np.minimum(steps.max() - steps, 2.0**53).astype(np.int64)
-        moved = math.ceil(self.sensitivity / grid) + 1  # rounding adds a step
+        moved = math.ceil(self.sensitivity / grid) + 1  # rounding of scores adds a step
         scale = math.ceil((1 if self.monotonic else 2) * moved / self.epsilon * (1.0 + 2.0**-40))
         return self._select(behind, scale, random)
 
@@ -64,7 +67,9 @@ class _Selection(Mechanism):
 
 @dataclass(frozen=True)
 class Exponential(_Selection):
-    """Choose candidate r with probability proportional to exp(epsilon u_r / (2 sensitivity)).
+    """Exponential mechanism: choose r with probability proportional to exp(epsilon u_r / (2 s)).
+
+    u_r is the score of candidate r, and s the sensitivity of the scores.
 
     Parameters
     ----------
@@ -82,8 +87,9 @@ class Exponential(_Selection):
     rounding is added to the sensitivity, and the choice is exact: a candidate drawn uniformly is
     accepted with probability exp(-distance to the best score), in integer arithmetic.
 
-    **Edge cases.** One candidate is always chosen. NaN raises. An infinite score counts as 1e150.
-    How long rejection sampling takes depends on the scores: do not let an adversary time it.
+    **Edge cases.** A single candidate is always chosen. NaN raises. An infinite score counts as
+    1e150. The duration of rejection sampling depends on the scores: do not let an adversary time
+    it.
 
     References
     ----------
@@ -100,10 +106,11 @@ class Exponential(_Selection):
 
     @property
     def event(self) -> Event:
-        """``Exponential(epsilon)``, which composes better than pure privacy alone."""
+        """``ExponentialEvent(epsilon)``, which composes better than pure privacy alone."""
         return accounting.ExponentialEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
+        # McSherry and Talwar 2007, by rejection: exp(epsilon (u_r - max u) / (2 s)) is at most 1
         while True:
             drawn = random.integers(behind.size, behind.size)
             accepted = drawn[bernoulli_exp(behind[drawn], scale, random)]
@@ -113,10 +120,10 @@ class Exponential(_Selection):
 
 @dataclass(frozen=True)
 class ReportNoisyMax(_Selection):
-    """Choose the candidate whose score plus exponential noise is largest.
+    """Report noisy max with exponential noise: choose the candidate with the largest noisy score.
 
-    It is computed as "permute and flip", which has the same distribution (Ding et al. 2021): the
-    candidates are visited in random order and each is accepted with probability
+    It is computed as "permute and flip", which has the same distribution (Ding et al. 2021). The
+    candidates are visited in random order, and each is accepted with probability
     exp(-epsilon (best - u_r) / (2 sensitivity)). The expected score is never below that of
     :class:`Exponential`.
 
@@ -155,10 +162,11 @@ class ReportNoisyMax(_Selection):
 
     @property
     def event(self) -> Event:
-        """``ReportNoisyMax(epsilon)``."""
+        """``ReportNoisyMaxEvent(epsilon)``."""
         return accounting.ReportNoisyMaxEvent(self.epsilon)
 
     def _select(self, behind: NDArray[np.int64], scale: int, random: SecureRandom) -> int:
+        # McKenna and Sheldon 2020, permute-and-flip: the first accepted candidate in random order
+        # is uniform among the accepted ones. The best candidate is always accepted.
         accepted = np.flatnonzero(bernoulli_exp(behind, scale, random))
-        # The first accepted candidate in random order is uniform among the accepted ones.
         return int(accepted[random.integers(accepted.size, 1)[0]])

@@ -1,7 +1,7 @@
-"""What "auto" stands for in a private training: settings that follow from public facts alone.
+"""Values for "auto" settings of private networks, from public facts only.
 
-The constants were fitted by ``benchmarks/defaults.py`` (for numbers, ``defaults_regression.py``),
-which also says how well they do.
+``benchmarks/defaults.py`` and ``defaults_regression.py`` fitted the constants and measure how good
+they are.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from ..mechanisms import analytic_noise_multiplier
 
 __all__ = ["PublicFacts", "Recipe", "chosen"]
 
-_BATCH = 1024  # larger ones cost time and gain nothing: the noise of a run is the same
-_FEWEST_STEPS, _MOST_STEPS = 128, 1536
-_LARGEST_RATE = 2.0
-_HIDDEN = 64
-_WORTH_HIDDEN = 5.0
-# Without privacy: larger batches of large tables are no worse, and Python is called less often.
-_PLAIN_BATCH, _LARGER, _STEPS_AN_EPOCH = 128, 4.0, 40
-_NO_LIMIT = 1e9  # on the norm of a gradient: single precision holds its square
+_MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
+_MIN_STEPS, _MAX_STEPS = 128, 1536
+_MAX_RATE = 2.0
+_HIDDEN_UNITS = 64
+_MIN_SIGNAL_RATIO = 5.0
+# Without privacy, large tables take larger batches: accuracy is the same with fewer Python calls.
+_PLAIN_BATCH, _MAX_BATCH_FACTOR, _STEPS_PER_EPOCH = 128, 4.0, 40
+_NO_LIMIT = 1e9  # clipping norm that clips nothing; single precision holds its square
 
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What is known of a run before its data is looked at."""
+    """Facts of a run that are public before its data is read."""
 
     n_records: int
     n_features: int
-    n_outputs: int  # of the network: 1 for numbers
+    n_outputs: int  # outputs of the network: 1 for regression
     epsilon: float | None
     delta: float
     clipping: str
     classifies: bool
-    perceptron: bool  # not a network of the user's own
-    studied: bool  # independent noise, and an epsilon that it follows from
+    perceptron: bool  # the built-in network, not a user's module
+    studied: bool  # independent noise calibrated to an epsilon, as in the benchmarks
 
     @property
     def signal(self) -> float:
-        """Records times the Gaussian-DP parameter: what all the noise of a run is measured by.
+        """Records times the Gaussian-DP parameter mu: the signal-to-noise ratio of a whole run.
 
         The noise on a mean gradient, added up over a run of T steps, has a standard deviation of
         ``max_grad_norm * sqrt(T) / signal`` in each coordinate, whatever the batches.
@@ -54,7 +54,7 @@ class PublicFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All settings that can be "auto", chosen; only a learning rate may still be."""
+    """Values of all "auto" settings; only the learning rate may still be "auto"."""
 
     hidden_layer_sizes: tuple[int, ...]
     activation: str
@@ -68,42 +68,42 @@ class Recipe:
 
 
 def chosen(settings: Mapping[str, Any], facts: PublicFacts) -> Recipe:
-    """Return the settings with a value for each "auto"; what was given stays as it is."""
+    """Return the settings with a value for each "auto"; given values stay."""
     given = {
         field.name: settings[field.name]
         for field in fields(Recipe)
         if not _is_auto(settings[field.name])
     }
     if facts.epsilon is not None and math.isinf(facts.epsilon):
-        return _without_privacy(given, facts)
+        return _nonprivate_settings(given, facts)
     if not (facts.perceptron and facts.studied):
-        return _any_network(given, facts)
-    return (_for_labels if facts.classifies else _for_numbers)(given, facts)
+        return _default_settings(given, facts)
+    return (_classifier_settings if facts.classifies else _regressor_settings)(given, facts)
 
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _without_privacy(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train as one would if nobody's privacy were at stake.
+def _nonprivate_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
+    """Return the usual settings without privacy.
 
-    A learning rate that was given is one of clipped gradient descent, as it is with privacy.
+    A given learning rate means clipped gradient descent, as with privacy.
     """
     n, studied = facts.n_records, facts.perceptron and facts.classifies
     own_rate = "learning_rate" in given
     optimizer = given.get("optimizer", "sgd" if own_rate else "adam")
     larger = 1.0
     if studied and optimizer == "adam" and not given.keys() & {"batch_size", "learning_rate"}:
-        larger = min(max(1.0, n / _STEPS_AN_EPOCH / _PLAIN_BATCH), _LARGER)
+        larger = min(max(1.0, n / _STEPS_PER_EPOCH / _PLAIN_BATCH), _MAX_BATCH_FACTOR)
     batch = min(given.get("batch_size", round(_PLAIN_BATCH * larger)), n)
     adams_rate = 0.003 * larger**0.75 if studied else 0.001
-    return _completed(
+    return _complete_settings(
         given,
         hidden_layer_sizes=(256,),
         activation="relu",
         batch_size=batch,
-        epochs=min(100, _epochs(8000 / larger, batch, n)),
+        epochs=min(100, _epochs_for_steps(8000 / larger, batch, n)),
         optimizer=optimizer,
         learning_rate=adams_rate if optimizer == "adam" else 0.1,
         schedule="linear",
@@ -111,41 +111,43 @@ def _without_privacy(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     )
 
 
-def _for_labels(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train a classifier for as long as it learns more than noise."""
-    hidden = _hidden(given, facts)
+def _classifier_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
+    """Return the settings of a classifier: training ends before noise outweighs the signal."""
+    hidden = _hidden_layers(given, facts)
     units = facts.signal / math.sqrt(facts.n_features)
     time = (0.5 if len(np.atleast_1d(hidden)) else 1.0) * units
-    return _for_a_time(given, facts, hidden, time, 32 * math.sqrt(time))
+    return _settings_for_training_time(given, facts, hidden, time, 32 * math.sqrt(time))
 
 
-def _for_numbers(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train a regressor: as many steps, but a quarter of the time.
+def _regressor_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
+    """Return the settings of a regressor: as many steps as a classifier, for a quarter of the time.
 
-    A squared error pulls less the nearer it is, while the noise stays what it is.
+    The gradient of a squared error shrinks near the target, but the noise does not.
     """
     time = 0.125 * facts.signal / math.sqrt(facts.n_features)
-    return _for_a_time(given, facts, _hidden(given, facts), time, 64 * math.sqrt(time))
+    return _settings_for_training_time(
+        given, facts, _hidden_layers(given, facts), time, 64 * math.sqrt(time)
+    )
 
 
-def _hidden(given: dict[str, Any], facts: PublicFacts) -> Any:
-    """Return the hidden layers: none where noise would outgrow what they learn."""
-    weights = _HIDDEN * (facts.n_features + 1 + facts.n_outputs) + facts.n_outputs
-    worth = facts.signal >= _WORTH_HIDDEN * math.sqrt(weights)
-    return given.get("hidden_layer_sizes", (_HIDDEN,) if worth else ())
+def _hidden_layers(given: dict[str, Any], facts: PublicFacts) -> Any:
+    """Return the hidden layers: none where noise would outweigh what they learn."""
+    weights = _HIDDEN_UNITS * (facts.n_features + 1 + facts.n_outputs) + facts.n_outputs
+    worth = facts.signal >= _MIN_SIGNAL_RATIO * math.sqrt(weights)
+    return given.get("hidden_layer_sizes", (_HIDDEN_UNITS,) if worth else ())
 
 
-def _for_a_time(
+def _settings_for_training_time(
     given: dict[str, Any], facts: PublicFacts, hidden: Any, time: float, steps: float
 ) -> Recipe:
-    """Train a perceptron by gradient descent: the steps times the learning rate make the time."""
+    """Return settings for gradient descent whose steps times learning rate make ``time``."""
     n = facts.n_records
-    batch = min(given.get("batch_size", max(min(n // 4, _BATCH), n // _MOST_STEPS, 1)), n)
-    most = min(max(steps, _FEWEST_STEPS), _MOST_STEPS)
-    epochs = given.get("epochs", _epochs(most, batch, n))
+    batch = min(given.get("batch_size", max(min(n // 4, _MAX_BATCH), n // _MAX_STEPS, 1)), n)
+    most = min(max(steps, _MIN_STEPS), _MAX_STEPS)
+    epochs = given.get("epochs", _epochs_for_steps(most, batch, n))
     norm = given.get("max_grad_norm", 1.0)
-    rate = min(time / (epochs * round(n / batch)), _LARGEST_RATE) / norm
-    return _completed(
+    rate = min(time / (epochs * round(n / batch)), _MAX_RATE) / norm
+    return _complete_settings(
         given,
         hidden_layer_sizes=hidden,
         activation="tanh",
@@ -158,11 +160,11 @@ def _for_a_time(
     )
 
 
-def _any_network(given: dict[str, Any], facts: PublicFacts) -> Recipe:
-    """Train what the study does not know: a quarter of the records a step, 30 times each."""
-    return _completed(
+def _default_settings(given: dict[str, Any], facts: PublicFacts) -> Recipe:
+    """Return settings outside the study: batches of a quarter of the records, 30 epochs."""
+    return _complete_settings(
         given,
-        hidden_layer_sizes=(_HIDDEN,),
+        hidden_layer_sizes=(_HIDDEN_UNITS,),
         activation="tanh",
         batch_size=max(1, facts.n_records // 4),
         epochs=30,
@@ -173,12 +175,12 @@ def _any_network(given: dict[str, Any], facts: PublicFacts) -> Recipe:
     )
 
 
-def _completed(given: dict[str, Any], **automatic: Any) -> Recipe:
-    """Return what was given, and the rest as chosen: what falls to zero needs no averaging."""
+def _complete_settings(given: dict[str, Any], **automatic: Any) -> Recipe:
+    """Return the given settings with automatic ones; averaging is off if the step size falls."""
     settings = {**automatic, **given}
     return Recipe(**{"averaging": 0.5 if settings["schedule"] == "constant" else 0.0, **settings})
 
 
-def _epochs(steps: float, batch: int, n: int) -> int:
-    """Return the passes over the records that come nearest to a number of steps."""
+def _epochs_for_steps(steps: float, batch: int, n: int) -> int:
+    """Return the number of epochs closest to a number of steps."""
     return max(1, round(steps * batch / n))

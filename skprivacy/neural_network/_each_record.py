@@ -1,4 +1,4 @@
-"""A torch function of each record, whose rounding depends on no other record."""
+"""map_each_record: torch functions whose rounding is independent of other records."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ __all__ = ["map_each_record"]
 
 
 def map_each_record(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """Return what ``function`` makes of each row, one row in each call.
+    """Return ``function`` of each row, computed in one call per row.
 
-    Products and convolutions round a row by its place among the other rows, and by how many there
-    are. Here each call has the same shape. Each row is copied to the same place in memory, because
-    some kernels round by alignment.
-
-    Parameters
-    ----------
-    function : callable
-        Takes and returns tensors of one row.
-    rows : Tensor of shape (n_samples, ...)
-        At least one.
+    Products and convolutions round a row by its position and by the number of rows. Here each call
+    has the same shape. Each row is copied to the same memory, because some kernels round by
+    alignment.
     """
     record = torch.empty_like(rows[:1])
     results = rows.new_empty(0)

@@ -1,4 +1,4 @@
-"""What private networks for classes and for numbers have in common."""
+"""PrivateNetwork: checks, planning, training and prediction of private networks."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ __all__ = [
 ]
 
 _PREDICT_ROWS = 1 << 16
-_PREDICT_NUMBERS = 1 << 20  # that are read from a file at a time
+_PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time
 
-# Of the parameters that every private training has; two of them have other names in skorch.
+# Constraints of the parameters of every private training; skorch names two of them differently.
 EPOCHS = [Interval(Integral, 1, None, closed="left")]
 STEP_SIZE = [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")]
 AVERAGING = [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})]
-GRAD_NORM = Interval(Real, 1e-20, 1e20, closed="both")  # else no single precision
+GRAD_NORM = Interval(Real, 1e-20, 1e20, closed="both")  # the range of single precision
 TRAINING_CONSTRAINTS: dict = {
     "epsilon": [Interval(Real, 0, None, closed="right"), None],
     "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -102,14 +102,14 @@ NETWORK_CONSTRAINTS: dict = {
     "momentum": [Interval(Real, 0, 1, closed="left")],
     "random_state": ["random_state"],
 }
-_OF_THE_NETWORK = ("hidden_layer_sizes", "activation")
-_NOTHING: Mapping[str, Any] = {}
-# What may differ between processes that train together.
-_MAY_DIFFER = frozenset({"budget", "device", "module", "random_state", "verbose"})
+_ARCHITECTURE_PARAMS = ("hidden_layer_sizes", "activation")
+_NO_FIXED_SETTINGS: Mapping[str, Any] = {}
+# Parameters that may differ between the processes of a distributed training.
+_PER_PROCESS_PARAMS = frozenset({"budget", "device", "module", "random_state", "verbose"})
 
 
 class PrivateTrainingMixin(PrivateEstimatorMixin):
-    """The private run of an estimator that trains a module."""
+    """Private run of an estimator that trains a module: groups, processes, charge, results."""
 
     delta: float
     noise_seed: int | None
@@ -120,7 +120,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     privacy_: Any
 
     def _groups(self, groups: ArrayLike | None, rows: Any) -> tuple[Groups | None, PerGroup | None]:
-        """Return whose rows they are, and what is public of that; None for records."""
+        """Return the checked groups and their public terms; None where records are protected."""
         if groups is None:
             return None, None
         checked = check_groups(groups, rows)
@@ -128,7 +128,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         return checked, PerGroup(checked.unit, most, self.group_contribution)
 
     def _peers(self) -> AbstractContextManager[Peers]:
-        """Join the processes that train together, if there are others."""
+        """Join the other processes of a distributed training, if there are any."""
         if self.distributed is None:
             return nullcontext(Alone())
         from ._training.distributed import meeting
@@ -140,10 +140,10 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     ) -> nn.Module:
         """Return a copy of the module to start from, the same in all processes."""
         start = copy.deepcopy(module).cpu().float()
-        # The public classes are BaseEstimators too.
+        # The public classes are also BaseEstimators.
         params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
         facts = {
-            **{k: v for k, v in params.items() if k not in _MAY_DIFFER},
+            **{k: v for k, v in params.items() if k not in _PER_PROCESS_PARAMS},
             **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")},
             "the configuration": replace(config, views=None, device="any"),
             "module": [tuple(p.shape) for p in start.parameters()],
@@ -162,7 +162,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         data: tuple[Tensor | MappedRows, Tensor, Groups | None],
         first: bool,
     ) -> None:
-        """Charge, train, and keep the module and what is known of the run."""
+        """Charge the budget, train, and set the attributes that describe the run."""
         config = training.config
         fit.assume(*config.assumptions)
         if config.views is not None and not config.views.ours:
@@ -188,12 +188,12 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
 
 
 class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
-    """Training and prediction of a private network; targets are for subclasses."""
+    """Training and prediction of a private network; subclasses define the targets."""
 
     settings_: dict[str, Any]
-    _training: type[Training] = Training  # carries a run out; that of an audit watches it, too
+    _training: type[Training] = Training  # the engine; audits replace it by one that they observe
 
-    # The built-in perceptron is kept as arrays, which formats without torch's pickles take too.
+    # The built-in perceptron is stored as arrays, for file formats that refuse torch's pickles.
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         arrays = mlp_to_arrays(state.get("module_")) if self.module is None else None
@@ -214,7 +214,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         return {k: v for k, v in vars(self).items() if k.startswith("module__")}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, ``module__`` ones included.
+        """Return the parameters, including those of ``module__``.
 
         Parameters
         ----------
@@ -224,22 +224,22 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         Returns
         -------
         dict
-            Values by names.
+            Values by name.
         """
         return {**super().get_params(deep=deep), **self._module_params()}
 
     def set_params(self, **params: Any) -> PrivateNetwork:
-        """Set parameters, ``module__`` ones included.
+        """Set parameters, including those of ``module__``.
 
         Parameters
         ----------
         **params : dict
-            Values by names.
+            Values by name.
 
         Returns
         -------
         object
-            Itself.
+            The estimator itself.
         """
         of_module = {k: v for k, v in params.items() if k.startswith("module__")}
         self.__dict__.update(of_module)
@@ -262,7 +262,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     def _mapped_rows(
         self, X: NDArray, y: ArrayLike, first: bool, **checks: Any
     ) -> tuple[MappedRows, Any]:
-        """Validate what can be without a look at the rows, which stay where they are."""
+        """Validate memory-mapped rows by shape alone; they are read when a step needs them."""
         check_consistent_length(X, y)
         self._check_width(X, first)
         return MappedRows(X), validate_data(self, X="no_validation", y=y, reset=first, **checks)
@@ -279,7 +279,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         groups: ArrayLike | None,
         first: bool,
     ) -> None:
-        """Train on validated rows, and on targets as the loss understands them."""
+        """Train on validated rows, and on targets as the loss takes them."""
         whose, per_group = self._groups(groups, rows)
         data = single_precision(rows), torch.from_numpy(targets), whose
         n = peers.count(*data)
@@ -287,7 +287,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             n,
             self.n_features_in_,
             self._n_outputs(),
-            {} if first else {name: self.settings_[name] for name in _OF_THE_NETWORK},
+            {} if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS},
         )
         config = replace(self._plan(n, recipe), per_group=per_group).with_noise_for(
             self.epsilon, self.delta, self.noise_multiplier
@@ -315,9 +315,9 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
 
     def _recipe(
-        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NOTHING
+        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NO_FIXED_SETTINGS
     ) -> Recipe:
-        """Return a value for each setting that is "auto"; ``fixed`` ones cannot change any more."""
+        """Return a value for each setting that is "auto"; ``fixed`` ones stay as they are."""
         facts = PublicFacts(
             n_records=n if self.n_records is None else int(self.n_records),
             n_features=n_features,
@@ -334,7 +334,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         return chosen({**self.get_params(deep=False), **fixed}, facts)
 
     def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:
-        """Return what is done with ``n`` records, but for the noise."""
+        """Return the configuration of a run on ``n`` records, without noise."""
         if recipe.optimizer == "sgd":
             moments: dict[str, Any] = {"momentum": self.momentum}
         else:
@@ -358,17 +358,17 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             device=self.device,
         )
 
-    # What classifiers and regressors differ in; the public classes answer.
+    # Classifiers and regressors differ in the next three methods.
     def _loss(self) -> dict[str, Any]:
-        """Return the loss, as skorch's parameters."""
+        """Return the loss as parameters of skorch."""
         raise NotImplementedError
 
     def _probe(self, device: str, views: int) -> Probe:
-        """Return public numbers of the shape of rows and targets."""
+        """Return public random numbers of the shape of rows and targets."""
         raise NotImplementedError
 
     def _n_outputs(self) -> int:
-        """Return how many numbers the module gives for a row."""
+        """Return the number of outputs of the module per row."""
         raise NotImplementedError
 
     def _make_module(self, recipe: Recipe, random_state: Any) -> nn.Module:
@@ -384,15 +384,16 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         )
 
     def _outputs(self, X: ArrayLike, link: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
-        """Return what ``link`` makes of the outputs of the network in double precision."""
+        """Return ``link`` of the network's outputs, in double precision."""
         check_is_fitted(self, "module_")
         answers, start = torch.empty(0), 0
-        least = PREDICT_WORK if self.module is None else 0  # whatever that does with its weights
+        # The work of a user's module is unknown, so it always gets all threads.
+        least = PREDICT_WORK if self.module is None else 0
         with torch.inference_mode():
             for part in self._parts(X):
                 with threads_for(self.module_, len(part), worth=least):
                     found = link(self.module_(part).double())
-                    if start == 0:  # one block: many small ones would pin the parts' memory
+                    if start == 0:  # one array: many small ones would pin the chunks' memory
                         shape = num_samples(X), *found.shape[1:]
                         answers = torch.empty(shape, dtype=torch.float64)
                     answers[start : start + len(part)] = found
@@ -400,7 +401,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         return np.asarray(answers.numpy())
 
     def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
-        """Yield finite rows, a part at a time."""
+        """Yield finite rows in chunks."""
         if not is_mapped(X) or X.ndim != 2:
             rows = validate_data(self, X, dtype=np.float32, reset=False)
             yield from torch.from_numpy(rows).split(_PREDICT_ROWS)

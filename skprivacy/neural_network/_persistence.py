@@ -1,4 +1,4 @@
-"""What a file holds of a trained network: its weights, and what they are the weights of."""
+"""Saving and loading of trained networks: their weights, and the facts that describe them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _KINDS: dict[str, type] = {
     "SCARFEncoder": SCARFEncoder,
     "SimCLREncoder": SimCLREncoder,
 }
-# Parameters that are numbers or words. The rest (budget, seeds, module, augment, classes) is
-# not written.
+# Saved parameters: numbers and words. Budget, seeds, module, augment and classes are not saved.
 _PARAMS = (
     "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
     "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
@@ -55,36 +54,30 @@ Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor | SCARFEncoder | SimCLREn
 
 
 def told(model: Model) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """Return the facts and the weights of a fitted model.
-
-    Raises
-    ------
-    NotFittedError
-        If it is not fitted.
-    """
+    """Return the facts and the weights of a fitted model."""
     encodes = isinstance(model, ContrastiveEncoder)
     if not hasattr(model, "module_") or not (encodes or hasattr(model, "privacy_")):
         raise NotFittedError(f"This {type(model).__name__} has no weights yet.")
     weights = model.module_.state_dict()
     if any(weight.dtype == torch.bfloat16 for weight in weights.values()):
-        raise ValueError("module holds bfloat16, which numpy does not know. Save module.float().")
-    facts = _facts_of_encoder(model) if encodes else _facts(model)
+        raise ValueError("module holds bfloat16, which numpy cannot hold. Save module.float().")
+    facts = _encoder_facts(model) if encodes else _network_facts(model)
     return facts, {name: weight.detach().cpu().numpy() for name, weight in weights.items()}
 
 
-def _facts(model: Any) -> dict[str, Any]:
+def _network_facts(model: Any) -> dict[str, Any]:
     params = _NET_PARAMS if isinstance(model, DPNeuralNet) else _PARAMS
     facts: dict[str, Any] = {
         "own_module": model.module is not None,
-        "params": {k: _plain(getattr(model, k)) for k in params},
-        "fitted": {k: _plain(getattr(model, k)) for k in _FITTED if hasattr(model, k)},
-        "feature_names": _plain(getattr(model, "feature_names_in_", None)),
+        "params": {k: _as_json(getattr(model, k)) for k in params},
+        "fitted": {k: _as_json(getattr(model, k)) for k in _FITTED if hasattr(model, k)},
+        "feature_names": _as_json(getattr(model, "feature_names_in_", None)),
         "privacy": model.privacy_.to_dict(),
     }
     if not isinstance(model, DPNeuralNet):
-        facts["settings"] = {k: _plain(v) for k, v in model.settings_.items()}
+        facts["settings"] = {k: _as_json(v) for k, v in model.settings_.items()}
     if isinstance(model, DPSGDClassifier):
-        facts["classes"] = _plain(model.classes_)
+        facts["classes"] = _as_json(model.classes_)
         facts["given"] = model.classes is not None
         facts["multilabel"] = model.multilabel_
         facts["classes_dtype"] = "object" if model.classes_.dtype == object else "plain"
@@ -96,12 +89,12 @@ def _facts(model: Any) -> dict[str, Any]:
     return facts
 
 
-def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
+def _encoder_facts(model: ContrastiveEncoder) -> dict[str, Any]:
     return {
         "own_module": False,
-        "params": {k: _plain(getattr(model, k)) for k in _ENCODER_PARAMS if hasattr(model, k)},
+        "params": {k: _as_json(getattr(model, k)) for k in _ENCODER_PARAMS if hasattr(model, k)},
         "fitted": {"n_features_in_": model.n_features_in_},
-        "feature_names": _plain(getattr(model, "feature_names_in_", None)),
+        "feature_names": _as_json(getattr(model, "feature_names_in_", None)),
         "saved": model._saved(),
     }
 
@@ -109,36 +102,26 @@ def _facts_of_encoder(model: ContrastiveEncoder) -> dict[str, Any]:
 def restored(
     facts: dict[str, Any], arrays: dict[str, NDArray], module: nn.Module | None, criterion: Any
 ) -> Model:
-    """Return the model that :func:`told` described.
-
-    Parameters
-    ----------
-    facts : dict
-        As :func:`told` returned them, with the name of the class as ``"kind"``.
-    arrays : dict of str to ndarray
-        Finite.
-    module, criterion : optional
-        As in :func:`skprivacy.load_model`.
-    """
+    """Return the model that :func:`told` described, from facts and arrays."""
     weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if facts["own_module"] != (module is not None):
         raise ValueError(
-            "The model has a module of its own, whose code is not in the file: pass one of the "
-            "same make, load_model(path, module=...); after a warm start, the one it began with."
+            "The file does not hold the code of the model's module: pass one of the same "
+            "architecture, load_model(path, module=...); after a warm start, the initial one."
             if module is None
             else "The model has the built-in perceptron: leave module=None."
         )
     _check_facts(facts)
     if issubclass(_KINDS[facts["kind"]], ContrastiveEncoder):
-        model: Any = _encoder(facts, weights)
+        model: Any = _load_encoder(facts, weights)
     elif facts["kind"] == "DPNeuralNet":
-        model = _net(facts, copy.deepcopy(module), criterion)
+        model = _load_net(facts, copy.deepcopy(module), criterion)
     else:
-        model = _estimator(facts, weights, module)
+        model = _load_estimator(facts, weights, module)
     try:
         model.module_.load_state_dict(weights)
     except RuntimeError as error:
-        raise ValueError(f"module does not fit to the weights in the file: {error}") from error
+        raise ValueError(f"module does not fit the weights in the file: {error}") from error
     model.module_.eval()
     vars(model).update(facts["fitted"])
     if isinstance(model, ContrastiveEncoder):
@@ -151,7 +134,7 @@ def restored(
 
 
 def _check_facts(facts: dict[str, Any]) -> None:
-    """Refuse names that are not among those that are written, and values of another type."""
+    """Refuse names that are never saved, and values of another type."""
     unknown = {*facts["params"], *facts["fitted"]} - {
         *_PARAMS, *_NET_PARAMS, *_ENCODER_PARAMS, *_FITTED
     }  # fmt: skip
@@ -172,27 +155,27 @@ def _check_facts(facts: dict[str, Any]) -> None:
             raise TypeError(f"{name} is {facts[name]!r}, neither true nor false")
 
 
-def _encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
-    """Return an encoder with a new module, of the right shape."""
+def _load_encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
+    """Return an encoder with a new module of the saved shape."""
     model: ContrastiveEncoder = _KINDS[facts["kind"]](**facts["params"])
     model._validate_params()
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-    with torch.device("meta"):  # no memory is taken before the sizes are known to be right
+    with torch.device("meta"):  # no memory is allocated before the sizes are checked
         module = model._restore(facts["saved"])
     expected = {name: tensor.shape for name, tensor in module.state_dict().items()}
     if expected != {name: tensor.shape for name, tensor in weights.items()}:
         raise ValueError(
-            f"The weights in the file are not those of a {facts['kind']} of the sizes that it "
-            "states: it is damaged. Copy it again."
+            f"The weights in the file do not have the sizes that it states for its "
+            f"{facts['kind']}: the file is damaged. Copy it again."
         )
     model.module_ = module.to_empty(device="cpu")
     model.needs_public_records_ = True
     return model
 
 
-def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
+def _load_net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
     """Return an initialised net; a loss is looked up by name among torch's own only."""
     if criterion is None:
         criterion = getattr(nn.modules.loss, facts["criterion"], None)
@@ -200,18 +183,20 @@ def _net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
         isinstance(criterion, type) and issubclass(criterion, nn.Module)
     )
     if not known:
-        raise ValueError(f"The loss {facts['criterion']!r} is none of torch's: pass criterion=...")
+        raise ValueError(f"The loss {facts['criterion']!r} is not in torch: pass criterion=...")
     return DPNeuralNet(module, criterion, **facts["params"]).initialize()
 
 
-def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None) -> Any:
-    """Return an estimator with a new module, of the right shape."""
+def _load_estimator(
+    facts: dict[str, Any], weights: dict[str, Any], module: nn.Module | None
+) -> Any:
+    """Return an estimator with a new module of the saved shape."""
     params = facts["params"]
     model: Any = _KINDS[facts["kind"]](**params, module=module)
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-    given = facts.get("given", False)  # what was read off y must not pass for public in a new fit
+    given = facts.get("given", False)  # classes read off y must not count as public in a new fit
     if "classes" in facts:
         kind = object if facts["classes_dtype"] == "object" else None
         model.classes_ = np.array(facts["classes"], dtype=kind)
@@ -223,7 +208,7 @@ def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module
         model.target_bounds = model.target_bounds_ if given else None
         n_outputs = 1
     model._validate_params()
-    model.settings_ = _settings(facts)
+    model.settings_ = _load_settings(facts)
     hidden = model.settings_["hidden_layer_sizes"]
     if module is None:
         _check_sizes((model.n_features_in_, *hidden, n_outputs), weights)
@@ -234,8 +219,8 @@ def _estimator(facts: dict[str, Any], weights: dict[str, Any], module: nn.Module
     return model
 
 
-def _settings(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what was trained with; older files hold it among the parameters."""
+def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the training; older files hold them among the parameters."""
     params, names = facts["params"], [field.name for field in fields(Recipe)]
     settings = facts.get("settings", {name: params[name] for name in names})
     if sorted(settings) != sorted(names):
@@ -253,7 +238,7 @@ def _settings(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
-    """Refuse sizes that are not those of the weights, before a network of that size is made."""
+    """Refuse layer sizes that differ from the weights, before a network of that size is made."""
     found = sorted(tuple(tensor.shape) for tensor in weights.values())
     layers = list(pairwise(sizes))
     if found != sorted([(b, a) for a, b in layers] + [(b,) for _, b in layers]):
@@ -263,6 +248,6 @@ def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
-    """Return numbers, text and lists of them as JSON knows them."""
+def _as_json(value: Any) -> Any:
+    """Return numbers, text and lists of them as JSON types."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

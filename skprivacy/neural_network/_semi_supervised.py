@@ -1,4 +1,4 @@
-"""What students that learn from records without labels have in common."""
+"""SemiSupervisedNetwork: the training loop of students that also learn from unlabelled records."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from ._training.net import layer_sizes, make_module
 __all__ = ["SemiSupervisedNetwork"]
 
 _NO_LABEL = -1
-_LABELLED = 64  # rows with a label in a step, drawn with replacement since they are few
-_PREDICTED = 4096  # rows at a time
+_LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
+_PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass
 
 
 class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
-    """A network whose loss has a part for rows with a label and one for all rows.
+    """A network with a loss on labelled rows plus a loss on all rows.
 
-    **Guarantees.** The caller's random numbers are left as they were; an integer ``random_state``
+    **Guarantees.** The caller's random generators stay as they were. An integer ``random_state``
     makes two fits equal on one machine.
 
-    **Edge cases.** Rows are brought to mean 0 and to deviation 1 over all their numbers together,
-    hence constant rows are 0. One class alone is always predicted.
+    **Edge cases.** All columns are centred, and divided by one standard deviation over all of them:
+    constant columns become 0. A single class is always predicted.
     """
 
     semi_supervised = True
@@ -55,22 +55,22 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         "hidden_layer_sizes": ["array-like"],
         "epochs": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
+        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # fits single precision
         "unlabelled_weight": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
     }
 
     @abstractmethod
     def _supervised(self, rows: Tensor) -> Tensor:
-        """Return labelled rows as the network is shown them."""
+        """Return labelled rows as the network sees them in training."""
 
     @abstractmethod
     def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
-        """Return what the network's answers to rows cost, whatever their labels."""
+        """Return the loss of the network's answers to rows, which needs no labels."""
 
     @undone_if_refused
     def fit(self, X: ArrayLike, y: ArrayLike) -> SemiSupervisedNetwork:
-        """Fit to records of which some have a label.
+        """Fit to records of which some are labelled.
 
         Parameters
         ----------
@@ -82,19 +82,21 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         Returns
         -------
         object
-            Itself, fitted.
+            The fitted estimator.
 
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described, or no record has a label.
+            If a parameter or a shape is invalid, or no record is labelled.
         """
         self._validate_params()
         rows, labels = validate_data(self, X, y, dtype=np.float32)
         check_one_type("y", labels)
         self.classes_ = np.setdiff1d(labels, [_NO_LABEL])
         if not len(self.classes_):
-            raise ValueError(f"y marks all {len(rows)} records as without a label (-1).")
+            raise ValueError(
+                f"y marks all {len(rows)} records as without a label (-1). Label at least one."
+            )
         random = check_random_state(self.random_state)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random.randint(1 << 31))
@@ -102,7 +104,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
                 self.module, {}, rows.shape[1], len(self.classes_),
                 layer_sizes(self.hidden_layer_sizes), "relu", random,
             )  # fmt: skip
-            self.module_ = nn.Sequential(_Standard(rows), network)
+            self.module_ = nn.Sequential(_Standardization(rows), network)
             with threads_for(self.module_, self.batch_size):
                 self._train(torch.from_numpy(rows), np.asarray(labels))
         return self
@@ -115,7 +117,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         self.module_.train()
         for _ in range(steps):
-            drawn = torch.randint(len(known), (_LABELLED,))
+            drawn = torch.randint(len(known), (_LABELED_PER_STEP,))
             answers = self.module_(self._supervised(rows[known[drawn]]))
             others = rows[torch.randint(len(rows), (self.batch_size,))]
             loss = F.cross_entropy(answers, codes[drawn])
@@ -142,7 +144,10 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "module_")
         rows = torch.from_numpy(validate_data(self, X, dtype=np.float32, reset=False))
         with torch.inference_mode():
-            found = [self.module_(part).double().softmax(1) for part in rows.split(_PREDICTED)]
+            found = [
+                self.module_(part).double().softmax(1)
+                for part in rows.split(_PREDICT_ROWS_PER_PASS)
+            ]
         return np.asarray(torch.cat(found).numpy())
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -156,13 +161,13 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Labels of ``classes_``.
         """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-class _Standard(nn.Module):
-    """Rows less their mean, divided by the deviation of all their numbers together."""
+class _Standardization(nn.Module):
+    """Rows minus their mean, divided by one standard deviation over all columns."""
 
     mean: Tensor
 

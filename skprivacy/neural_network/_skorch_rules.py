@@ -1,4 +1,4 @@
-"""What of skorch private training cannot allow, and what to use instead."""
+"""Checks for settings of skorch that private training refuses, with their alternatives."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _INSTEAD_OF_CALLBACKS = {
     "ProgressBar": "use verbose=1",
     "Freezer": "set requires_grad=False in the module",
 }
-# Overridden by a subclass, these would be left out, or would see private records.
-_OURS = (
+# Methods that private training skips: an override would be ignored, or would see private records.
+_REPLACED_METHODS = (
     "fit_loop", "get_loss", "infer", "on_batch_begin", "on_batch_end",
     "on_epoch_begin", "on_epoch_end", "on_grad_computed", "on_train_begin", "on_train_end",
     "run_single_epoch", "train_step", "train_step_single", "validation_step",
@@ -32,10 +32,10 @@ def refuse_what_is_not_private(net: Any, base: type) -> None:
     """Raise ValueError for the first setting of a net that would break its guarantee."""
     if net.train_split is not None:
         raise ValueError(
-            f"train_split={net.train_split!r}: what is measured on a private validation split is "
-            "private too. Leave train_split=None, and score public records after fit."
+            f"train_split={net.train_split!r} would publish a measurement of private records. "
+            "Leave train_split=None, and score public records after fit."
         )
-    for callback in _listed(net.callbacks):
+    for callback in _list_callbacks(net.callbacks):
         kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
         if isinstance(callback, type):
             kind = callback.__name__
@@ -46,32 +46,31 @@ def refuse_what_is_not_private(net: Any, base: type) -> None:
     given = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
     if net.iterator_train is not DataLoader or net.dataset is not Dataset or given:
         raise ValueError(
-            f"{given[0] if given else 'iterator_train or dataset'} is given, but batches are "
-            "Poisson samples of the rows of X, which no iterator or data set can replace. Use "
-            "batch_size for their expected size."
+            f"{given[0] if given else 'iterator_train or dataset'} is given, but private batches "
+            "must be Poisson samples of the rows of X. Use batch_size for their expected size."
         )
     if net.compile:
         raise ValueError("compile=True is not supported: per-example gradients are needed. "
                          "Use compile=False.")  # fmt: skip
     _refuse_optimizer(net)
-    for name in _OURS:
+    for name in _REPLACED_METHODS:
         if getattr(type(net), name) is not getattr(base, name):
             raise ValueError(
                 f"{type(net).__name__} overrides {name}, which private training does not call. "
-                "Put a loss into criterion, and everything else into the module."
+                "Put the loss into criterion, and other code into the module."
             )
 
 
 def refuse_more_than_one(net: Any) -> None:
-    """Raise ValueError if a net has made several modules or losses."""
+    """Raise ValueError if a net has several modules or several losses."""
     if len(net._modules) > 1 or len(net._criteria) > 1:
         raise ValueError(
             f"{type(net).__name__} has the modules {net._modules} and the criteria "
-            f"{net._criteria}; one of each can be trained. Put them into one module."
+            f"{net._criteria}; expected one of each. Combine them in one module."
         )
 
 
-def _listed(callbacks: Any) -> list[Any]:
+def _list_callbacks(callbacks: Any) -> list[Any]:
     return [] if callbacks in (None, "disable") else list(callbacks)
 
 
@@ -81,11 +80,11 @@ def _refuse_optimizer(net: Any) -> None:
     closure = inspect.signature(net.optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise ValueError(
-            f"optimizer={net.optimizer.__name__} computes several gradients a step (its step needs "
-            "a closure), each of which would cost privacy. Use torch.optim.SGD or PrivateAdam."
+            f"optimizer={net.optimizer.__name__} needs a closure: it computes several gradients a "
+            "step, and each would cost privacy. Use torch.optim.SGD or PrivateAdam."
         )
     if hasattr(net, "optimizer__param_groups"):
         raise ValueError(
-            "optimizer__param_groups is not supported: all weights form one vector. Set "
-            "requires_grad=False for weights that are not to be trained."
+            "optimizer__param_groups is not supported, because all weights form one vector. Set "
+            "requires_grad=False on weights that stay fixed."
         )

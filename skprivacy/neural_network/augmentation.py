@@ -1,4 +1,4 @@
-"""Random views of images: what each record's gradient is averaged over before it is clipped."""
+"""Random views of images for augmentation multiplicity (De et al. 2022)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._gradients.trial import elsewhere
+from ._gradients.trial import is_off_cpu
 
 __all__ = ["RandomFlip", "RandomShift", "Views"]
 
 Augment = Callable[[Tensor], Tensor]
-_TRIALS = 3  # seeds: a row may by chance be mixed with nothing but itself
+_TRIAL_SEEDS = 3  # seeds: with one, a row might by chance be mixed only with itself
 
 
 @dataclass(frozen=True)
 class RandomShift:
-    """Shift each image by some pixels up or down, left or right; what comes in is zero.
+    """Shift each image by some pixels up or down and left or right; new pixels are zero.
 
     Parameters
     ----------
     shape : tuple of int
-        Channels, height and width of an image, whose pixels are a row of the data.
+        Channels, height and width of the image in each row.
     pixels : int, default=2
-        The furthest shift in each direction. All shifts are equally likely.
+        The largest shift in each direction. All shifts are equally likely.
 
     Raises
     ------
     ValueError
-        If ``shape`` is not three positive numbers, ``pixels`` is not a positive number, or the rows
-        do not hold images of that shape.
+        If ``shape`` is not three positive integers, ``pixels`` is not a positive integer, or the
+        rows do not hold images of that shape.
 
     Examples
     --------
@@ -66,17 +66,17 @@ class RandomShift:
 
 @dataclass(frozen=True)
 class RandomFlip:
-    """Mirror each image left to right, or leave it, with equal chances.
+    """Mirror each image left to right with probability 1/2.
 
     Parameters
     ----------
     shape : tuple of int
-        Channels, height and width of an image, whose pixels are a row of the data.
+        Channels, height and width of the image in each row.
 
     Raises
     ------
     ValueError
-        If ``shape`` is not three positive numbers, or the rows do not hold images of that shape.
+        If ``shape`` is not three positive integers, or the rows do not hold images of that shape.
 
     Examples
     --------
@@ -99,18 +99,16 @@ class RandomFlip:
 
 @dataclass(frozen=True)
 class Views:
-    """``count`` random views of each row, one after another.
+    """``count`` random views of each row, consecutively.
 
-    Notes
-    -----
-    **Guarantees.** :meth:`check` tries on random numbers that an augmentation treats each row by
-    itself, remembers nothing of the rows before, and draws its randomness from torch, in a way that
-    does not depend on the values. A record then touches only the views of itself, and the mean of
-    their gradients is clipped like any gradient: the sensitivity stays what it was. The steps are
+    **Guarantees.** :meth:`check` tests three properties on random numbers. An augmentation treats
+    each row by itself. It remembers nothing of earlier rows. It draws its random numbers from
+    torch, independently of the values. Then a record affects only its own views, and the mean of
+    their gradients is clipped like any gradient: the sensitivity does not change. The steps are
     copies of the caller's, which never see a record.
 
-    **Edge cases.** What an augmentation does only at values far from those of the trial, or keeps
-    outside of itself, is not noticed.
+    **Edge cases.** The trial misses an augmentation that misbehaves only at values unlike the
+    trial's, or that stores records outside of itself.
     """
 
     augment: tuple[Augment, ...]
@@ -118,47 +116,49 @@ class Views:
 
     @classmethod
     def of(cls, augment: Any, count: int) -> Views | None:
-        """Return the views that these parameters ask for; ``None`` for each row itself."""
+        """Return the views for these parameters; None shows each row as it is."""
         if augment is None:
             if count > 1:
                 raise ValueError(
-                    f"augmentations={count} views of a record are all the same with augment=None. "
-                    "Say how they differ, for instance augment=RandomShift((1, 28, 28))."
+                    f"augmentations={count} views of a record are all equal with augment=None. "
+                    "Pass a function that varies them, such as augment=RandomShift((1, 28, 28))."
                 )
             return None
         steps = (augment,) if callable(augment) else tuple(augment)
         if not steps or not all(callable(step) for step in steps):
             raise ValueError(
-                f"augment={augment!r} must be a function of a tensor of rows, or a list of such "
-                "functions, for instance RandomShift((1, 28, 28))."
+                f"augment={augment!r} must be a function of a tensor of rows, or a list of "
+                "functions, such as RandomShift((1, 28, 28))."
             )
         return cls(copy.deepcopy(steps), int(count))
 
     @property
     def ours(self) -> bool:
-        """Whether all steps are of this library, hence known to treat each record by itself."""
+        """Whether all steps come from this library, hence treat each record by itself."""
         return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
 
     def __call__(self, rows: Tensor) -> Tensor:
+        # De et al. 2022, augmentation multiplicity: K views of each record, consecutively
         rows = rows.repeat_interleave(self.count, 0)
         for step in self.augment:
             rows = step(rows)
         return rows
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse, after a trial on public numbers, what mixes rows or changes their form.
+        """Refuse, after a trial on public numbers, views that mix rows or change their shape.
 
-        On another device, what is refused on the processor is refused, and what fails.
+        On another device the trial runs on the CPU first, so that every device refuses the same
+        views.
         """
-        if not elsewhere(inputs):
+        if not is_off_cpu(inputs):
             return self._check(inputs)
         self._check(inputs.cpu())
         try:
             self._check(inputs)
         except (RuntimeError, TypeError) as error:
             raise ValueError(
-                f"augment={self.augment!r} works on the processor and fails on "
-                f"{inputs.device} ({error}). Compute with torch, on the device of the rows."
+                f"augment={self.augment!r} works on the CPU and fails on {inputs.device} "
+                f"({error}). Compute with torch, on the device of the rows."
             ) from error
 
     def _check(self, inputs: Tensor) -> None:
@@ -172,21 +172,21 @@ class Views:
                 f"augment={self.augment!r} turned rows of shape {expected} and {inputs.dtype} into "
                 f"{tuple(views.shape)} and {views.dtype}. It must keep both."
             )
-        if not all(self._keeps_apart(inputs, other, seed) for seed in range(_TRIALS)):
+        if not all(self._treats_rows_alone(inputs, other, seed) for seed in range(_TRIAL_SEEDS)):
             raise ValueError(
                 f"augment={self.augment!r} gave other views of a row when the other rows were "
                 "changed: it mixes records, or its randomness is not torch's or depends on the "
-                "values. Treat each row by itself, and draw as many random numbers for any row, "
-                "with torch."
+                "values. Treat each row by itself, and draw a fixed number of torch's random "
+                "numbers per row."
             )
         if not torch.equal(self._after(other, inputs), self._after(inputs, inputs)):
             raise ValueError(
                 f"augment={self.augment!r} gave other views of the same rows after it had seen "
-                "other ones: it keeps something of private records. Make it a function of its rows."
+                "others: it stores private records. Make it a function of its rows."
             )
 
-    def _keeps_apart(self, inputs: Tensor, other: Tensor, seed: int) -> bool:
-        """Tell whether the views of each row stay as they are when all other rows change."""
+    def _treats_rows_alone(self, inputs: Tensor, other: Tensor, seed: int) -> bool:
+        """Return True if the views of each row stay the same when all other rows change."""
         views = self._seeded(inputs, seed).unflatten(0, (-1, self.count))
         for i, (row, expected) in enumerate(zip(inputs, views, strict=True)):
             rows = other.clone()
@@ -198,7 +198,7 @@ class Views:
         return True
 
     def _after(self, first: Tensor, then: Tensor) -> Tensor:
-        """Return the views of ``then`` that are shown after those of ``first``."""
+        """Return the views of ``then`` from a copy that has seen ``first``."""
         fresh = copy.deepcopy(self)
         fresh._seeded(first)
         return fresh._seeded(then)
@@ -213,15 +213,13 @@ class Views:
 def check_image_shape(shape: Any) -> None:
     good = isinstance(shape, tuple) and len(shape) == 3
     if not good or not all(isinstance(size, int) and size > 0 for size in shape):
-        raise ValueError(
-            f"shape={shape!r} must be (channels, height, width), for instance (1, 28, 28)."
-        )
+        raise ValueError(f"shape={shape!r} must be (channels, height, width), such as (1, 28, 28).")
 
 
 def rows_as_images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
     if rows[0].numel() != math.prod(shape):
         raise ValueError(
-            f"shape={shape!r} makes {math.prod(shape)} numbers an image, but rows have "
-            f"{rows[0].numel()}. Give the shape of the images in the rows."
+            f"shape={shape!r} means {math.prod(shape)} numbers per image, but rows have "
+            f"{rows[0].numel()}. Pass the shape of the images in the rows."
         )
     return rows.reshape(-1, *shape)

@@ -1,4 +1,4 @@
-"""Batch normalisation of a network that was trained elsewhere: what it computes afterwards."""
+"""freeze_batch_norm: batch normalisation of a pre-trained network as a fixed scale and shift."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ __all__ = ["freeze_batch_norm"]
 
 
 def freeze_batch_norm(module: nn.Module) -> nn.Module:
-    """Return a copy of a pre-trained module whose batch normalisations no longer see a batch.
+    """Return a copy of a pre-trained module with fixed scales and shifts for batch normalisation.
 
-    Each becomes what it is in evaluation: a fixed scale and shift of each channel, from the
-    statistics that it has kept. The copy computes what the module does in evaluation, and can be
-    fine-tuned with privacy, which batch normalisation itself can not.
+    Each normalisation becomes what it computes in evaluation mode, from its running statistics. The
+    copy can be fine-tuned with DP-SGD, which batch normalisation cannot: it mixes records.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Trained on public records. It is left as it is.
+        Trained on public records. It is not changed.
 
     Returns
     -------
     torch.nn.Module
-        In evaluation mode. The scales and shifts are no parameters: they stay as they are.
+        In evaluation mode. The scales and shifts are buffers: training does not change them.
 
     Raises
     ------
     ValueError
-        If a batch normalisation keeps no statistics.
+        If a batch normalisation has no running statistics.
 
     Notes
     -----
-    **Guarantees.** Each example's output is a function of that example alone, as far as batch
-    normalisation is concerned. The statistics are those of the records that the module was trained
-    on, and are published with it: they must be public, as its weights must.
+    **Guarantees.** The frozen layers compute each example's output from that example alone. The
+    statistics describe the records that the module was trained on, and are published with it. They
+    must be public, as its weights must.
 
     Examples
     --------
@@ -57,7 +56,7 @@ def freeze_batch_norm(module: nn.Module) -> nn.Module:
     frozen = copy.deepcopy(module).eval()
     if isinstance(frozen, _BatchNorm):
         return _ScaleAndShift(frozen, "")
-    made: dict[nn.Module, nn.Module] = {}  # one that is used in two places stays one
+    made: dict[nn.Module, nn.Module] = {}  # a layer that is used twice stays shared
     for path, parent in list(frozen.named_modules()):
         for name, layer in parent._modules.items():
             if isinstance(layer, _BatchNorm):
@@ -76,8 +75,7 @@ class _ScaleAndShift(nn.Module):
         if mean is None or variance is None:
             raise ValueError(
                 f"module: layer {name!r} is a {type(norm).__name__} without running statistics, so "
-                "that there is nothing to freeze. Train it with track_running_stats=True, or use "
-                "GroupNorm."
+                "nothing can be frozen. Train it with track_running_stats=True, or use GroupNorm."
             )
         with torch.no_grad():
             scale = torch.rsqrt(variance.double() + norm.eps)

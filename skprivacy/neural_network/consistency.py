@@ -1,4 +1,4 @@
-"""A student that must answer alike for a record and for a distorted view of it."""
+"""ConsistencyStudent: semi-supervised learning with FixMatch (Sohn et al. 2020)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .._docs import fill_docs
 from .._validation import Interval, is_number
 from ._semi_supervised import SemiSupervisedNetwork
 
@@ -18,14 +19,14 @@ __all__ = ["ColumnCorruption", "ConsistencyStudent"]
 
 @dataclass(frozen=True)
 class ColumnCorruption:
-    """Replace some numbers of each row by those that other rows have in the same column.
+    """Replace some numbers of each row by numbers of other rows in the same column.
 
-    It mixes rows, hence is for public records alone, never for private training.
+    It mixes rows, so it is for public records only, never for private training.
 
     Parameters
     ----------
     share : float, default=0.3
-        Chance of each number to be replaced, in (0, 1).
+        Probability of replacing each number, in (0, 1).
 
     Raises
     ------
@@ -49,56 +50,40 @@ class ColumnCorruption:
 
     def __post_init__(self) -> None:
         if not is_number(self.share) or not 0 < self.share < 1:
-            raise ValueError(f"share={self.share!r} must be a number between 0 and 1.")
+            raise ValueError(f"share={self.share!r} must be a number between 0 and 1, such as 0.3.")
 
     def __call__(self, rows: Tensor) -> Tensor:
         others = rows.gather(0, torch.randint(len(rows), rows.shape))
         return torch.where(torch.rand(rows.shape) < self.share, others, rows)
 
 
+@fill_docs
 class ConsistencyStudent(SemiSupervisedNetwork):
-    """FixMatch: a network's sure answers to records are its labels for distorted views of them.
+    """Classifier trained by FixMatch: confident predictions become labels of distorted views.
 
     Parameters
     ----------
     weak : callable or list of callables, default=None
-        What all records go through: functions of a tensor of rows, such as :class:`RandomShift`.
-        ``None`` shows them as they are.
+        Weak augmentation of all records: functions of a tensor of rows, such as
+        :class:`RandomShift`. ``None`` leaves the records as they are.
     strong : callable or list of callables, default=None
-        The distortion, likewise. ``None`` is :class:`ColumnCorruption`, which suits tables.
+        Strong augmentation, likewise. ``None`` is :class:`ColumnCorruption`, which suits tables.
     threshold : float, default=0.95
-        Least probability of an answer that counts as sure, in (0, 1).
+        Least probability of a confident prediction, in (0, 1).
     unlabelled_weight : float, default=1.0
-        Weight of the loss on distorted views beside that on labels.
-    module : type or torch.nn.Module, default=None
-        A network of your own instead of the perceptron: a class without arguments or a module,
-        which is copied.
-    hidden_layer_sizes : tuple of int, default=(256,)
-        Units of the perceptron.
-    epochs : int, default=30
-        Passes over all records.
-    batch_size : int, default=256
-        Records of a step, beside 64 with a label.
-    learning_rate : float, default=0.001
-        Of Adam at the start; falls to 0.
-    random_state : int, RandomState instance or None, default=None
-        Of the weights, batches and distortions.
+        Weight of the loss on distorted views relative to the loss on labels.
+    %(student_training)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted, without the mark of records that have none.
-    module_ : torch.nn.Module
-        The fitted network, for rows as they come.
-    n_features_in_ : int
-        Number of features seen during fit.
+    %(student_attributes)s
 
     Notes
     -----
-    **Guarantees.** None: it is private only in what its labels are.
+    **Guarantees.** The student is private only if its labels are; it adds no protection.
 
-    **Edge cases.** Columns of unlike scales are treated alike; standardise them by public facts.
-    Where no answer is sure only labels teach. One class alone is always predicted.
+    **Edge cases.** All columns share one scale; standardise them by public facts. Without confident
+    predictions only the labels teach. A single class is always predicted.
 
     References
     ----------
@@ -155,8 +140,10 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         return _view(self.weak, rows)
 
     def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+        # FixMatch (Sohn et al. 2020), Section 2: pseudo-labels from weakly augmented rows
         with torch.no_grad():
             sureness, answer = network(_view(self.weak, rows)).softmax(1).max(1)
+        # ... and their cross-entropy on strongly augmented rows, where the network is confident
         distorted = network(_view(self.strong or ColumnCorruption(), rows))
         sure = (sureness >= self.threshold).float()
         return (sure * F.cross_entropy(distorted, answer, reduction="none")).mean()
@@ -165,7 +152,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
 def _view(steps: Any, rows: Tensor) -> Tensor:
     given = steps if isinstance(steps, list | tuple) else [steps]
     if steps is not None and not all(map(callable, given)):
-        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of such.")
+        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of them.")
     for step in [steps] if callable(steps) else steps or []:
         rows = step(rows)
     return rows

@@ -1,4 +1,4 @@
-"""Random distortions of drawn or written images: two views of one image differ as hands differ."""
+"""RandomDistortion: random affine and elastic distortions of drawings and handwriting."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from .augmentation import check_image_shape, rows_as_images
 
 __all__ = ["RandomDistortion"]
 
-_ELASTIC = 4  # points each way that are moved about; between them, movements are smooth
+_ELASTIC_POINTS = 4  # control points per axis of the elastic movement, which is smooth between them
 
 
 @dataclass(frozen=True)
 class RandomDistortion:
-    """Turn, scale, slant, shift and bend each image, change its strokes, cover a part of it.
+    """Rotate, scale, slant, shift and bend each image, change its strokes, and cover a part of it.
 
     Parameters
     ----------
     shape : tuple of int
-        Channels, height and width of an image, whose pixels are a row of the data. What comes in
-        from outside of an image is zero.
+        Channels, height and width of the image in each row. Pixels from outside of an image are
+        zero.
     degrees : float, default=20.0
         The largest rotation either way.
     scale : float, default=0.25
-        The largest change of size: images become up to so much smaller or larger.
+        The largest relative change of size.
     slant : float, default=0.3
         The largest shear, as a share of the height.
     shift : float, default=0.1
-        The furthest shift in each direction, as a share of height and width.
+        The largest shift in each direction, as a share of height and width.
     bend : float, default=0.08
-        The standard deviation of the elastic movement, as a share of half of height and width.
+        Standard deviation of the elastic movement, as a share of half of height and width.
     thickness : float, default=1.0
-        How far strokes may grow or shrink by a pixel on each side: 1 is all the way, 0 not at all.
+        Growth or shrinkage of strokes: 1 is up to one pixel on each side, 0 is none.
     cover : float, default=0.4
         The longest side of the covered rectangle, as a share of height and width.
 
     Raises
     ------
     ValueError
-        If ``shape`` is not three positive numbers, another parameter is negative or not finite, or
+        If ``shape`` is not three positive integers, another parameter is negative or not finite, or
         the rows do not hold images of that shape.
 
     Examples
@@ -75,12 +75,12 @@ class RandomDistortion:
     def __call__(self, rows: Tensor) -> Tensor:
         images = rows_as_images(rows, self.shape)
         moved = F.grid_sample(images, self._grid(images), align_corners=False)
-        return (self._restroked(moved) * self._mask(images)).flatten(1)
+        return (self._change_strokes(moved) * self._mask(images)).flatten(1)
 
     def _grid(self, images: Tensor) -> Tensor:
-        """Return where each pixel comes from, from -1 to 1."""
-        n, like = len(images), _kind(images)
-        angle, size, slant, *shift = _symmetric(5, n, like)
+        """Return the source position of each pixel, from -1 to 1."""
+        n, like = len(images), _device_and_dtype(images)
+        angle, size, slant, *shift = _draw_symmetric(5, n, like)
         angle = angle * math.radians(self.degrees)
         size = torch.exp(size * math.log1p(self.scale))
         slant = slant * self.slant
@@ -89,15 +89,15 @@ class RandomDistortion:
         down = torch.stack([sin, sin * slant + cos, 2 * self.shift * shift[1]], 1)
         moves = torch.stack([across, down], 1)
         grid = F.affine_grid(moves, list(images.shape), align_corners=False)
-        points = self.bend * torch.randn(n, 2, _ELASTIC, _ELASTIC, **like)
+        points = self.bend * torch.randn(n, 2, _ELASTIC_POINTS, _ELASTIC_POINTS, **like)
         bends = F.interpolate(points, images.shape[2:], mode="bicubic", align_corners=True)
         return grid + bends.movedim(1, -1)
 
-    def _restroked(self, images: Tensor) -> Tensor:
-        """Return images between their own strokes and those a pixel wider, or narrower."""
-        change = self.thickness * next(_symmetric(1, len(images), _kind(images))).reshape(
-            -1, 1, 1, 1
-        )
+    def _change_strokes(self, images: Tensor) -> Tensor:
+        """Return images with strokes between their own and those one pixel wider or narrower."""
+        change = self.thickness * next(
+            _draw_symmetric(1, len(images), _device_and_dtype(images))
+        ).reshape(-1, 1, 1, 1)
         last = images.contiguous(memory_format=torch.channels_last)
         wider = F.max_pool2d(last, 3, stride=1, padding=1)
         narrower = -F.max_pool2d(-last, 3, stride=1, padding=1)
@@ -108,7 +108,7 @@ class RandomDistortion:
         )
 
     def _mask(self, images: Tensor) -> Tensor:
-        """Return zeros in one rectangle of each image, ones elsewhere."""
+        """Return zeros in one rectangle of each image, and ones elsewhere."""
         height, width = images.shape[2:]
         n, device = len(images), images.device
         inside = []
@@ -120,10 +120,10 @@ class RandomDistortion:
         return (~covered).to(images.dtype)
 
 
-def _kind(images: Tensor) -> dict[str, Any]:
+def _device_and_dtype(images: Tensor) -> dict[str, Any]:
     return {"device": images.device, "dtype": images.dtype}
 
 
-def _symmetric(count: int, n: int, like: dict[str, Any]) -> Iterator[Tensor]:
+def _draw_symmetric(count: int, n: int, like: dict[str, Any]) -> Iterator[Tensor]:
     """Yield ``count`` vectors of n numbers between -1 and 1."""
     return iter(2 * torch.rand(count, n, **like) - 1)

@@ -1,4 +1,4 @@
-"""skorch's NeuralNet, trained with differential privacy."""
+"""DPNeuralNet: a skorch NeuralNet trained with DP-SGD."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.base import clone
 from skorch.utils import to_device
 from torch import Tensor, nn
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._sklearn import validate_parameter_constraints
 from .._validation import check_unmasked
@@ -31,114 +32,87 @@ from .augmentation import Views
 
 __all__ = ["DPNeuralNet"]
 
-_PREDICT_NUMBERS = 1 << 22  # that go through the module at a time
-_CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # of numbers of classes
+_PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
+_CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
 
 
+@fill_docs
 class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
-    """A ``skorch.NeuralNet`` whose training is differentially private (DP-SGD).
+    """A ``skorch.NeuralNet`` trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
 
     For users of skorch: any module, loss and optimizer, with ``module__x``, ``criterion__x`` and
-    ``optimizer__x`` parameters. :class:`DPSGDClassifier` and :class:`DPSGDRegressor` know more
-    about classes and targets, and choose more by themselves.
+    ``optimizer__x`` parameters. :class:`DPSGDClassifier` and :class:`DPSGDRegressor` handle classes
+    and targets, and have better automatic settings.
 
     Parameters
     ----------
     module : type or torch.nn.Module
-        Maps rows of X to outputs and keeps examples apart: batch normalisation is refused. The
-        weights of a ready-made module, with which training starts, must be public.
+        Maps rows of X to outputs. It must not mix examples: batch normalisation is refused. The
+        initial weights of a ready-made module must be public.
     criterion : type or torch.nn.Module
-        The loss. It is made with ``reduction="none"``; what it gives for several outputs of one
-        example is averaged. Its parameters are public numbers.
-    epsilon : float or None, default=1.0
-        Privacy loss that training may cost. ``numpy.inf`` trains **without any guarantee**.
-        ``None`` if ``noise_multiplier`` is given.
-    delta : float, default=1e-5
-        Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
+        The loss, created with ``reduction="none"``. Its values are averaged over the outputs of an
+        example. Its parameters are public.
+    %(epsilon_or_noise)s
     max_grad_norm : float, default=1.0
         L2 norm to which the gradient of each record is clipped.
     optimizer : type, default=torch.optim.SGD
-        An optimizer that needs one gradient a step, such as :class:`PrivateAdam`, which knows the
-        noise. All weights are one vector to it.
+        An optimizer that needs one gradient per step, such as :class:`PrivateAdam`, which corrects
+        for the noise. It sees all weights as one vector.
     lr : float or "auto", default="auto"
-        Step size. "auto" follows from the noise for SGD, and is 0.01 for others.
+        Step size. "auto" follows from the noise for SGD, and is 0.01 for other optimizers.
     max_epochs : int, default=30
         Expected number of times that each record takes part.
     batch_size : int or "auto", default="auto"
         Expected number of records in a step. "auto" is a quarter of the records.
-    n_records : int, default=None
-        A public figure for the number of records (or groups); the guarantee then hides how many
-        there are.
-    noise_seed : int, default=None
-        Makes sampling and noise reproducible **and the guarantee void**. For tests only.
-    budget : PrivacyBudget, default=None
-        Charged for every fit before training looks at the data.
+    %(training_noise)s
+    %(clipping)s
+    schedule : {"constant", "linear", "cosine"}, default="constant"
+        Decay of the step size, to zero unless "constant".
+    averaging : float or "ema", default=0.5
+        Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
+        for an exponential moving average. It costs no privacy.
+    averaging_decay : float, default=0.95
+        For "ema": weight of a step relative to the step after it, in (0, 1).
+    %(augment)s
+    %(n_records)s
+    %(group_limits)s
+    %(noise_seed)s
+    %(budget)s
     distributed : {"replicated", "sharded"}, default=None
-        Train in all processes of ``torch.distributed`` together.
+        Train in all processes of ``torch.distributed``, as :class:`DPSGDClassifier` does.
     train_split : None, default=None
-        Stays None: what is measured on private records that were held out is private too.
-    warm_start : bool, default=False
-        Whether ``fit`` continues the earlier training, as ``partial_fit`` does.
+        Must stay None: scores of private validation records are private too.
     verbose : int, default=0
         Whether to show a progress bar.
+    warm_start : bool, default=False
+        Whether ``fit`` continues the earlier training, as ``partial_fit`` does.
     device : str, default="cpu"
         Where to train and to predict.
     **kwargs : dict
-        Those of skorch: ``module__x``, ``criterion__x``, ``optimizer__x``,
+        Other parameters of skorch: ``module__x``, ``criterion__x``, ``optimizer__x``,
         ``predict_nonlinearity``...
-    noise_multiplier : float, default=None
-        As of :class:`DPSGDClassifier`, and so are the following.
-    noise : {"gaussian", "exact", "logistic", "banded", "tree"}, default="gaussian"
-        The noise of a step, or of a run.
-    clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
-        How gradients are bounded.
-    target_quantile : float, default=0.5
-        The share of gradients that "adaptive" leaves alone.
-    schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
-        How the step size falls.
-    averaging : float, "ema" or "auto", default="auto"
-        Which steps' weights are averaged.
-    averaging_decay : float, default=0.95
-        Of "ema".
-    augment : callable or list of callables, default=None
-        Makes views of a record.
-    augmentations : int, default=1
-        Number of views of a record in a step.
-    max_group_rows : int, default=2
-        How many records of a group are used at most, where ``groups`` are given.
-    group_contribution : {"mean", "sum"}, default="mean"
-        What a group contributes: of the gradients of its records, before it is clipped.
 
     Attributes
     ----------
     module_ : torch.nn.Module
         The trained module.
-    privacy_ : PrivacyGuarantee
-        What is guaranteed, in which relation and under which assumptions.
-    privacy_event_ : DpEvent
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guaranteed epsilon, and the delta that it holds at.
-    noise_multiplier_ : float
-        Standard deviation of the noise divided by ``max_grad_norm``.
-    n_steps_ : int
-        Number of training steps.
-    gradients_ : str
-        How per-example gradients were computed.
+    %(guarantee_attributes)s
+    %(network_attributes)s
+    gradients_ : {"book-keeping", "torch.func", "one by one"}
+        How per-example gradients were computed, from fast to slow.
 
     Notes
     -----
-    **Guarantees.** As of :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
+    **Guarantees.** As for :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
     ``delta``)-differentially private, with a record as the unit or, with ``groups``, a group.
-    Whatever of skorch would look at private records outside of the mechanism is refused, with what
-    to use instead: callbacks, validation splits, custom iterators and data sets, overridden
-    training steps, optimizers that compute several gradients. ``history`` stays empty: losses are
-    private. How far classes or targets reach is for the loss to know: a label that it cannot take
-    is an error.
+    Settings of skorch that would read private records outside the mechanism are refused: callbacks,
+    validation splits, custom iterators and data sets, overridden training steps, and optimizers
+    that compute several gradients. The error names the alternative. ``history`` stays empty,
+    because losses are private. Only the loss knows the range of the targets: a label that it cannot
+    take is an error.
 
-    **Edge cases.** A record whose loss or gradient is not finite is ignored, by itself. Ctrl-C
-    leaves the net as it was and the budget charged, and reaches the caller. X may be a
-    memory-mapped array.
+    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C restores the
+    net, leaves the budget charged, and reaches the caller. X may be a memory-mapped array.
 
     Examples
     --------
@@ -218,7 +192,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.budget = budget
         self.distributed = distributed
 
-    def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 says nothing, which is taken for no
+    def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 lacks it and would count as not fitted
         return hasattr(self, "privacy_")
 
     def fit(
@@ -228,30 +202,27 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:
-        """Train on private records, from the start unless ``warm_start`` is set.
+        """Train on private records, from new weights unless ``warm_start`` is set.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
-            One record a row, of comparable and publicly bounded scale. May be memory-mapped.
+            One record per row, of comparable and publicly bounded scale. May be memory-mapped.
         y : array or tensor of shape (n_samples, ...)
-            Targets, as the loss takes them. Whole numbers stay so, others are single precision.
-        groups : array-like of shape (n_samples,), default=None
-            Whose record each is, such as a column of patients' numbers. What is protected is then
-            a group instead of a record; a Series' name says what a group is called.
+            Targets, as the loss takes them. Integers stay; others become single precision.
+        %(groups)s
         **fit_params : dict
             Must be empty.
 
         Returns
         -------
         DPNeuralNet
-            Itself, fitted.
+            The fitted net.
 
         Raises
         ------
         ValueError
-            If a setting would break the guarantee, or is not as described. Nothing has been
-            released then.
+            If a setting is invalid or would break the guarantee. Nothing has been released.
         BudgetExceededError
             If ``budget`` cannot afford the fit.
         """
@@ -265,27 +236,26 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:
-        """Train for another ``max_epochs`` at ``epsilon`` once more.
+        """Train for another ``max_epochs``, at another ``epsilon``.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
             Private records.
         y : array or tensor of shape (n_samples, ...)
-            What the loss compares the outputs with.
+            Targets, as the loss takes them.
         classes : object, default=None
             Not used.
         groups : array-like of shape (n_samples,), default=None
-            As in ``fit``, and in every call since: records and groups, or groups of two names, are
-            never added up.
+            As in ``fit``. All calls must protect the same unit: records, or groups of one name.
         **fit_params : dict
             Must be empty.
 
         Returns
         -------
         DPNeuralNet
-            ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) in every
-            one.
+            Its ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) that
+            is in all of them.
         """
         return self._fit(X, y, groups, fit_params, anew=False)
 
@@ -359,7 +329,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):
             return config
         n_weights = sum(p.numel() for p in self.module_.parameters() if p.requires_grad)
-        # What the other networks take is meant for a momentum of 0.9.
+        # step_size_for_noise is fitted to a momentum of 0.9: rescale to the same effective step.
         for_momentum = (1.0 - float(params.get("momentum", 0.0))) / (1.0 - 0.9)
         return replace(config, learning_rate=config.step_size_for_noise(n_weights) * for_momentum)
 
@@ -374,7 +344,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         try:
             with torch.no_grad():
                 n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
-        except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+        except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
             raise ValueError(
                 f"module={kind} cannot take the records of X, each of shape "
                 f"{tuple(probe.inputs.shape[1:])}: {error}"
@@ -382,13 +352,13 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         ignored = getattr(self.criterion_, "ignore_index", -1)
         if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
             raise ValueError(
-                f"y holds a class for which module={kind} has no output: it has {n_outputs} "
-                f"outputs, for the classes 0 to {n_outputs - 1}. Which class is not told, because "
-                "labels are private. Number the classes from 0, or give the module more outputs."
+                f"y holds a class without an output: module={kind} has {n_outputs} outputs, for "
+                f"the classes 0 to {n_outputs - 1} (labels are private, so the class is not "
+                "named). Number the classes from 0, or give the module more outputs."
             )
 
     def forward_iter(self, X: Any, training: bool = False, device: str = "cpu") -> Iterator[Tensor]:
-        """Yield the outputs of the module for X, a part at a time.
+        """Yield the outputs of the module for X, in chunks.
 
         Parameters
         ----------
@@ -409,7 +379,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
             try:
                 outputs = self.evaluation_step((part, None), training=training)
-            except (IndexError, RuntimeError) as error:  # torch's own, which tell of shapes alone
+            except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
                 raise ValueError(
                     f"module={type(self.module_).__name__} cannot take the records of X, each of "
                     f"shape {tuple(rows.shape[1:])}: {error}"
@@ -418,12 +388,12 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:
-    """Return random numbers of the shape and the type of the data, and nothing else of it."""
+    """Return public random numbers of the shape and the dtype of the data."""
     generator = torch.Generator().manual_seed(0)
     dtype = rows.index_select(0, torch.zeros(0).int()).dtype
     X = torch.randn(PROBES * views, *rows.shape[1:], generator=generator)
     X = X.to(dtype) if dtype.is_floating_point else (X > 0).to(dtype)
     y = torch.rand(PROBES, *targets.shape[1:], generator=generator)
-    # Zero is a class whatever the module's outputs are.
+    # Class 0 exists for any number of outputs.
     y = torch.zeros_like(y).long() if targets.dtype.kind in "iu" else y
     return Probe(X.to(device), y.to(device), None, views)

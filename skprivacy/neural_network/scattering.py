@@ -1,4 +1,4 @@
-"""The scattering transform of small images: fixed wavelets, nothing learned from any image."""
+"""ScatteringTransformer: the scattering transform of small images (Bruna and Mallat 2013)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["ScatteringTransformer"]
 
 _ANGLES, _SLANT = 8, 0.5
 _GROUPS = 27
-_POOLED = 4  # pixels of the image, each way, that become one feature
+_POOLED = 4  # pixels of the image per feature, along each axis
 
 
 class ScatteringTransformer(TransformerMixin, BaseEstimator):
-    """Features of small grey images that need no data at all.
+    """Scattering transform of small grey images: features from fixed wavelets, without training.
 
-    With two scales and eight angles an image becomes 81 channels of a quarter of its height and
-    width. Groups of channels are then brought to mean 0 and variance 1 within the image. A linear
-    model on these features is about as good as a small convolutional network.
+    With two scales and eight angles, an image becomes 81 channels of a quarter of its height and
+    width. Groups of channels are then normalised to mean 0 and variance 1 within the image. A
+    linear model on these features is about as good as a small convolutional network.
 
     Parameters
     ----------
     image_shape : tuple (height, width), default=None
-        Multiples of 4, at least 12. ``None`` takes rows for square images.
+        Multiples of 4, at least 12. ``None`` reads rows as square images.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** The features of an image are a function of that image alone, to the last bit:
-    each is transformed in a call of its own. ``fit`` looks at the number of pixels alone. So the
-    features cost no privacy, and a guarantee on them is one on the images.
+    each image is transformed in its own call. ``fit`` reads only the number of pixels. So the
+    features cost no privacy, and a guarantee on features is a guarantee on images.
 
     **Edge cases.** A black image has features of 0. NaN and infinity stay within their image.
 
@@ -83,30 +83,30 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X: ArrayLike, y: Any = None) -> ScatteringTransformer:
-        """Check that rows are images.
+        """Check that rows are images of the right shape.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, height * width) or (n_samples, height, width)
-            Images; only their shape is looked at.
+            Images; only their shape is read.
         y : None
             Ignored.
 
         Returns
         -------
         ScatteringTransformer
-            Itself, fitted.
+            The fitted transformer.
 
         Raises
         ------
         ValueError
-            If a row is no image of ``image_shape``.
+            If rows are not images of ``image_shape``.
         """
-        images = _rows(X)
+        images = _check_images(X)
         pixels = math.prod(images.shape[1:])
         side = math.isqrt(pixels)
         if self.image_shape is not None:
-            height, width = _two("image_shape", self.image_shape)
+            height, width = _check_pair("image_shape", self.image_shape)
         else:
             height, width = images.shape[1:] if images.ndim == 3 else (side, side)
         if (
@@ -117,8 +117,8 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         ):
             raise ValueError(
                 f"image_shape={self.image_shape!r} does not fit rows of {pixels} pixels; expected "
-                "height and width that are multiples of 4, at least 12, and multiply to the "
-                "number of pixels. Pad or resize the images."
+                "a height and a width with that product, multiples of 4 and at least 12. Pad or "
+                "resize the images."
             )
         self.image_shape_ = (height, width)
         self.n_features_in_ = pixels
@@ -131,15 +131,15 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, height * width) or (n_samples, height, width)
-            Images; each is transformed by itself.
+            Images. Each is transformed by itself.
 
         Returns
         -------
         ndarray of shape (n_samples, 81 * height * width / 16)
-            The coefficients.
+            The scattering coefficients.
         """
         check_is_fitted(self, "image_shape_")
-        rows = _rows(X)
+        rows = _check_images(X)
         if math.prod(rows.shape[1:]) != self.n_features_in_:
             raise ValueError(
                 f"X has {math.prod(rows.shape[1:])} features, but ScatteringTransformer is "
@@ -156,37 +156,38 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
             return np.asarray(map_each_record(features, images).numpy())
 
 
-def _rows(X: ArrayLike) -> NDArray:
+def _check_images(X: ArrayLike) -> NDArray:
     return np.asarray(
         check_array(X, dtype=np.float32, allow_nd=True, ensure_all_finite=False, input_name="X")
     )
 
 
 def _channels(images: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
-    """Return blurred: the image, the moduli of its wavelets, and the moduli of their wavelets."""
+    """Return blurred channels of order 0 (the image), order 1 (both scales) and order 2."""
     size = images.shape[-2] // _POOLED, images.shape[-1] // _POOLED
-    at_fine = _modulus(images, fine, 1)
-    at_coarse = _modulus(images, coarse, 2)
-    of_fine = _modulus(at_fine, coarse, 2)
-    return torch.cat([_blurred(m, size) for m in (images, at_fine, at_coarse, of_fine)], 1)
+    # Bruna and Mallat 2013: |x * psi|, and | |x * psi| * psi'| at a coarser scale; then averages
+    at_fine = _wavelet_modulus(images, fine, 1)
+    at_coarse = _wavelet_modulus(images, coarse, 2)
+    of_fine = _wavelet_modulus(at_fine, coarse, 2)
+    return torch.cat([_blur_maps(m, size) for m in (images, at_fine, at_coarse, of_fine)], 1)
 
 
-def _modulus(maps: Tensor, wavelets: Tensor, step: int) -> Tensor:
-    """Return every map's response to every wavelet, at every ``step``-th pixel."""
+def _wavelet_modulus(maps: Tensor, wavelets: Tensor, step: int) -> Tensor:
+    """Return the modulus of each map's response to each wavelet, at every ``step``-th pixel."""
     margin = wavelets.shape[-1] // 2
     single = maps.flatten(0, 1)[:, None]
     real, imaginary = F.conv2d(single, wavelets, stride=step, padding=margin).chunk(2, 1)
     return torch.hypot(real, imaginary).unflatten(0, maps.shape[:2]).flatten(1, 2)
 
 
-def _blurred(maps: Tensor, size: tuple[int, int]) -> Tensor:
-    """Return averages of shape ``size`` under a Gaussian bell of 1.6 pixels of the image."""
-    rows, columns = (_bells(n, at) for n, at in zip(maps.shape[-2:], size, strict=True))
+def _blur_maps(maps: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return averages of shape ``size`` under a Gaussian of 1.6 pixels of the image."""
+    rows, columns = (_gaussian_weights(n, at) for n, at in zip(maps.shape[-2:], size, strict=True))
     return rows @ maps @ columns.T
 
 
 @lru_cache(maxsize=8)
-def _bells(n: int, size: int) -> Tensor:
+def _gaussian_weights(n: int, size: int) -> Tensor:
     step = _POOLED * size / n  # pixels of the image
     distance = step * torch.arange(n) - (_POOLED * torch.arange(size)[:, None] + 1.5)
     weights = torch.exp(-(distance**2) / (2 * 1.6**2))
@@ -194,9 +195,9 @@ def _bells(n: int, size: int) -> Tensor:
 
 
 def _wavelets(scale: int) -> Tensor:
-    """Return Morlet wavelets of all angles, real parts and then imaginary ones.
+    """Return Morlet wavelets of all angles: real parts, then imaginary parts.
 
-    A wave under a bell that is longer across the wave, with the mean taken off.
+    A wave under a Gaussian envelope that is longer across the wave, minus its mean.
     """
     width, frequency = 0.8 * 2**scale, 0.75 * math.pi / 2**scale
     x = torch.arange(-5.0 * 2**scale, 5 * 2**scale + 1)
@@ -210,7 +211,7 @@ def _wavelets(scale: int) -> Tensor:
     return torch.cat([real, bell * (frequency * along).sin()])[:, None]
 
 
-def _two(name: str, value: Any) -> tuple[int, int]:
+def _check_pair(name: str, value: Any) -> tuple[int, int]:
     numbers = sequence(name, value)
     if len(numbers) != 2:
         raise ValueError(f"{name}={value!r} must be a height and a width, such as (28, 28).")

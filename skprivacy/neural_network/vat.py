@@ -1,4 +1,4 @@
-"""A student whose answers must not change in the direction in which they would change most."""
+"""VATStudent: semi-supervised learning with virtual adversarial training (Miyato et al. 2018)."""
 
 from __future__ import annotations
 
@@ -10,57 +10,42 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .._docs import fill_docs
 from .._validation import Interval
 from ._semi_supervised import SemiSupervisedNetwork
 
 __all__ = ["VATStudent"]
 
-_PROBE = 1e-3  # length of the step that finds the worst direction, as a share like the radius
+_PROBE = 1e-3  # length of the step that finds the worst direction, in the unit of the radius
 
 
+@fill_docs
 class VATStudent(SemiSupervisedNetwork):
-    """Virtual adversarial training: a network that is smooth around records without a label.
+    """Classifier trained by virtual adversarial training on partly labelled records.
 
-    Around each record the direction is found in which the network's answer changes most, and the
-    change is penalised. The answers' entropy is penalised too, so that boundaries between classes
-    keep away from records.
+    For each record it finds the direction in which the prediction changes most, and penalises that
+    change. It also penalises the entropy of predictions, so that boundaries between classes stay
+    away from records.
 
     Parameters
     ----------
     radius : float, default=0.3
-        Distance over which answers must not change, as a share of the root mean square distance of
-        records from their mean.
+        Distance over which predictions must not change, as a share of the root mean square distance
+        of records from their mean.
     unlabelled_weight : float, default=1.0
-        Weight of that penalty beside the loss on labels.
-    module : type or torch.nn.Module, default=None
-        A network of your own instead of the perceptron: a class without arguments or a module,
-        which is copied.
-    hidden_layer_sizes : tuple of int, default=(256,)
-        Units of the perceptron.
-    epochs : int, default=30
-        Passes over all records.
-    batch_size : int, default=256
-        Records of a step, beside 64 with a label.
-    learning_rate : float, default=0.001
-        Of Adam at the start; falls to 0.
-    random_state : int, RandomState instance or None, default=None
-        Of the weights, batches and perturbations.
+        Weight of the penalties relative to the loss on labels.
+    %(student_training)s
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted, without the mark of records that have none.
-    module_ : torch.nn.Module
-        The fitted network, for rows as they come.
-    n_features_in_ : int
-        Number of features seen during fit.
+    %(student_attributes)s
 
     Notes
     -----
-    **Guarantees.** None: it is private only in what its labels are.
+    **Guarantees.** The student is private only if its labels are; it adds no protection.
 
-    **Edge cases.** Columns of unlike scales are treated alike; standardise them by public facts.
-    One class alone is always predicted.
+    **Edge cases.** All columns share one scale; standardise them by public facts. A single class is
+    always predicted.
 
     References
     ----------
@@ -112,14 +97,19 @@ class VATStudent(SemiSupervisedNetwork):
     def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
         unit = float(network[0].scale) * math.sqrt(rows.shape[1])  # type: ignore[index]
         logs = network(rows).log_softmax(1)
+        # Miyato et al. 2018, "VAT+EntMin": the conditional entropy of the predictions
         entropy = -(logs.exp() * logs).sum(1).mean()
         worst = _worst_direction(network, rows, logs.detach(), _PROBE * unit)
+        # The local distributional smoothness loss of Miyato et al. 2018
         moved = network(rows + self.radius * unit * worst).log_softmax(1)
         return entropy + F.kl_div(moved, logs.detach(), log_target=True, reduction="batchmean")
 
 
 def _worst_direction(network: nn.Module, rows: Tensor, logs: Tensor, length: float) -> Tensor:
-    """Return for each row the unit vector along which its answer changes most, after one step."""
+    """Return for each row the unit vector along which its prediction changes most.
+
+    One power iteration, as in Algorithm 1 of Miyato et al. 2018.
+    """
     start = F.normalize(torch.randn_like(rows), dim=1).requires_grad_()
     moved = network(rows + length * start).log_softmax(1)
     change = F.kl_div(moved, logs, log_target=True, reduction="sum")

@@ -41,7 +41,7 @@ def test_inversion_of_a_plateau_is_silent():
 def test_inversion_bounds_of_two_features_are_not_misread():
     X, y = blobs(0)
     model = LogisticRegression().fit(X[:, :2], y)
-    with pytest.raises(ValueError, match="two ways"):
+    with pytest.raises(ValueError, match="ambiguous for two features"):
         invert_class(model, "low", [[-3, 0], [5, 9]])
     for bounds in [(np.array([-3, 5]), np.array([0, 9])), [[-3, 0], [-9, 5]]]:
         x = invert_class(model, "low", bounds, n_iter=2, random_state=0)

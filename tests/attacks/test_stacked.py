@@ -64,7 +64,7 @@ def test_members_do_not_mix():
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
 def test_jobs_change_nothing(backend, monkeypatch, tmp_path):
-    monkeypatch.setattr(training, "_WORTHWHILE", 0)
+    monkeypatch.setattr(training, "_MIN_PROCESS_WORK", 0)
     X, y = problem(3)
     pool = ShadowPool(MLPClassifier((6,), max_iter=5), n_shadows=6, random_state=0, stacked=True)
     with parallel_config(backend, n_jobs=2):
@@ -85,7 +85,7 @@ def test_little_work_starts_no_processes(monkeypatch):
     monkeypatch.setattr(training, "Parallel", parallel)
     net = MLPClassifier((2,), max_iter=1)
     train_stacked(net, X, y, [np.arange(400)] * 4, range(4), n_jobs=2)
-    monkeypatch.setattr(training, "_WORTHWHILE", 0)
+    monkeypatch.setattr(training, "_MIN_PROCESS_WORK", 0)
     train_stacked(net, X, y, [np.arange(400)] * 4, range(4), n_jobs=2)
     with parallel_config("threading", n_jobs=3):
         train_stacked(net, X, y, [np.arange(400)] * 4, range(4))
@@ -94,8 +94,10 @@ def test_little_work_starts_no_processes(monkeypatch):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_error_on_the_way_is_raised(n_jobs, monkeypatch):
-    monkeypatch.setattr(training, "_WORTHWHILE", 0)
-    monkeypatch.setattr(training, "_PREPARED", 1)  # the last is prepared when others are trained
+    monkeypatch.setattr(training, "_MIN_PROCESS_WORK", 0)
+    monkeypatch.setattr(
+        training, "_MODELS_PER_PROCESS", 1
+    )  # the last is prepared when others are trained
     X, y = problem(2)
     rows = [np.arange(400)] * 20 + [np.arange(0)]  # the last model has no records
     net = make_pipeline(StandardScaler(), MLPClassifier((2,), max_iter=2))

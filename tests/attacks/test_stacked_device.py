@@ -184,7 +184,7 @@ def test_groups_that_fit_are_trained_one_after_another(room):
     whole = train_stacked(net, X, y, rows, range(12), device="cpu")
     sizes.clear()
     with (
-        mock.patch.object(devices, "_ROOM", room),
+        mock.patch.object(devices, "_DEFAULT_FREE_NUMBERS", room),
         mock.patch.object(tensors.TensorStack, "__init__", counted),
     ):
         parts = train_stacked(net, X, y, rows, range(12), device="cpu")
@@ -201,7 +201,7 @@ def test_out_of_memory_is_said():
     X, y = problem()
     with (
         mock.patch.object(tensors.TensorStack, "forward", out_of_memory),
-        pytest.raises(MemoryError, match=r"device='cpu' has not the memory"),
+        pytest.raises(MemoryError, match=r"device='cpu' has too little memory"),
     ):
         train_stacked(MLPClassifier((9,)), X, y, ROWS, range(4), device="cpu")
 
@@ -218,7 +218,10 @@ def test_no_step_waits_for_the_device():
     X, y = problem()
     private = DPSGDClassifier(epsilon=5.0, delta=1e-3, classes=range(3), epochs=2, optimizer="adam")
     nets = MLPClassifier((9,), max_iter=3, n_iter_no_change=20), private
-    with mock.patch("skprivacy.mechanisms.floating._AHEAD", {"cpu"}), warnings.catch_warnings():
+    with (
+        mock.patch("skprivacy.mechanisms.floating._ASYNCHRONOUS", {"cpu"}),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error")
         for net in nets:
             with mock.patch.object(training, "trained_on", no_waits(training.trained_on, NoWaits)):
@@ -242,5 +245,5 @@ def test_a_pool_on_a_device_scores_as_one_on_the_processor():
         for device in ("the processor", "cpu", None)
     ]
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-3)
-    with pytest.raises(ValueError, match="device='nowhere' cannot be used here"):
+    with pytest.raises(ValueError, match="device='nowhere' is not usable"):
         ShadowPool(net, n_shadows=4, device="nowhere").fit(X, y)

@@ -189,7 +189,7 @@ MEAN_CLIPPED = (
 )
 NAN_SUMMED = (
     (OuterProduct, "without", passes_all),
-    (perceptron_sum, "_blank", blanks_nothing),
+    (perceptron_sum, "_zero_rows", blanks_nothing),
     (floating, "check_finite", looked_at_by_nobody),  # else the noise refuses the sum
 )
 

@@ -31,7 +31,7 @@ from skprivacy.neural_network._gradients.clipping import CLIPPING
 from skprivacy.neural_network._training.canaries import CanaryCode
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.noise import TakingTurns, _Sampled
+from skprivacy.neural_network._training.noise import SequentialBatches, _Sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 
@@ -198,7 +198,7 @@ BY_THE_SUMS = {
         PoissonSampler, "draw", lambda self, n, random: np.arange(n)
     ),
     "batches in turn": lambda: sampler(
-        lambda run: TakingTurns(run.batch_size, run.steps_per_epoch)
+        lambda run: SequentialBatches(run.batch_size, run.steps_per_epoch)
     ),
     "batches shuffled once": lambda: sampler(lambda run: Shuffled(run, again=False)),
 }

@@ -116,7 +116,7 @@ def test_a_part_that_trains_no_network_votes_by_the_public_rule(change):
 
 def test_groups_are_public():
     whole, members = trained(SMALL, X, Y, PARTS, "cpu:0")
-    with mock.patch.object(apart, "_ROOM", 1):
+    with mock.patch.object(apart, "_MAX_NUMBERS", 1):
         parts, alone = trained(SMALL, X, Y, PARTS, "cpu:0")
     np.testing.assert_array_equal(whole, parts)
     for i in members:

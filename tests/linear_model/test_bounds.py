@@ -120,7 +120,7 @@ def test_other_wrong_bounds_are_not_taken_for_pairs(bounds):
     ],
 )
 def test_with_two_features_pairs_are_not_read_as_lower_and_upper(bounds):
-    with pytest.raises(ValueError, match="two ways") as error:
+    with pytest.raises(ValueError, match="ambiguous for two features") as error:
         checked_bounds("bounds", bounds, 2)
     assert "(numpy.array(lower), numpy.array(upper))" in str(error.value)
     assert "tuple(numpy.transpose(pairs))" in str(error.value)

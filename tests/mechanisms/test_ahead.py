@@ -151,7 +151,7 @@ class TestFork:
         assert len({*children, bytes_of(added(stream, 64))}) == 3
 
     def test_planted_numbers_that_a_child_takes_along_are_caught(self, monkeypatch):
-        monkeypatch.setattr(ahead, "process", lambda: "everywhere")
+        monkeypatch.setattr(ahead, "process_identity", lambda: "everywhere")
         with pytest.raises(AssertionError):
             self.test_a_child_gets_none_of_the_numbers_and_another_key(True, os.fork)
 

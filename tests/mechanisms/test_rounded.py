@@ -84,7 +84,7 @@ def check_outermost():
     """Given the outermost 2**-63 of the probability, tails are uniform: there is no last number."""
     sigma = 1e6
     random = Words([])
-    x = [rounded._decided(0, sigma, random) / sigma for _ in range(300)]
+    x = [rounded._refine_rounded_normal(0, sigma, random) / sigma for _ in range(300)]
     uniform = stats.norm.sf(x) * 2.0**64
     assert stats.kstest(uniform, "uniform").pvalue > 1e-6
     far = rounded_normal(sigma, 1, Words([0, 0, 1 << 40]))[0] / sigma
@@ -320,8 +320,8 @@ BUGS = {
     "noise rounded before scaling": (
         "rounded_normal", rounded_before_scaling, check_added,
     ),
-    "no further bits at a border": ("_decided", never_decided, check_borders),
-    "no further bits in the tail": ("_decided", never_decided, check_outermost),
+    "no further bits at a border": ("_refine_rounded_normal", never_decided, check_borders),
+    "no further bits in the tail": ("_refine_rounded_normal", never_decided, check_outermost),
     "quantiles alone": ("_MARGIN", -1.0, check_borders),
     "the step forgotten in the sensitivity": (
         "RoundedGaussian._scale_steps", rounding_forgotten, check_sensitivity,

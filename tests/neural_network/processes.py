@@ -229,7 +229,7 @@ def people(rank: int, folder: Path) -> dict[str, Any]:
             for household in (1, 1001)
         ],
     }
-    with mock.patch.object(distributed, "_refuse_shared", return_value=None):
+    with mock.patch.object(distributed, "_refuse_shared_groups", return_value=None):
         found["moved in two shards"] = _moved_by(rank, "sharded", across, FIRST // 3)
     return found
 

@@ -74,7 +74,7 @@ def simulated_gpu(graphs=True):
     with ExitStack() as stack:
         for owner, name in ((engine, "NOISE_ON"), (fixed_step, "FIXED_ON"), (engine, "FIXED_ON")):
             stack.enter_context(mock.patch.object(owner, name, {"cpu"}))
-        for owner, name in ((chacha, "GRAPHS_ON"), (floating, "_AHEAD")):
+        for owner, name in ((chacha, "GRAPHS_ON"), (floating, "_ASYNCHRONOUS")):
             stack.enter_context(mock.patch.object(owner, name, {"cpu"}))
         capturing = mock.patch.object(torch.cuda, CAPTURING, return_value=False)
         stack.enter_context(capturing)

@@ -51,8 +51,8 @@ def test_small_matrices_give_what_large_ones_do(activation, bad, monkeypatch, by
     X, y = batch(30, bad)
     ours = sums(activation, X, y)
     exact = sums(activation, X, y, torch.float64)
-    monkeypatch.setattr(arithmetic, "_SMALL", -1)
-    monkeypatch.setattr(arithmetic, "_FEW", -1)
+    monkeypatch.setattr(arithmetic, "_SMALL_PRODUCT", -1)
+    monkeypatch.setattr(arithmetic, "_SMALL_ARRAY", -1)
     torchs = sums(activation, X, y)
     assert torch.isfinite(ours).all()
     assert ours.norm() > 0.5
@@ -122,7 +122,7 @@ def test_a_fit_is_the_same_with_tensors_and_without(epsilon, request):
 @pytest.mark.parametrize("n", [1, 4096, 4097, 20_000])
 def test_lengths_are_right_for_rows_of_any_length(n, few, monkeypatch):
     """Equal numbers round off in the same direction every time that they are added up."""
-    monkeypatch.setattr(arithmetic, "_FEW", few)
+    monkeypatch.setattr(arithmetic, "_SMALL_ARRAY", few)
     rows = torch.stack([torch.full((n,), value) for value in (0.1, 1e-12, 3e15)])
     exact = rows.double().square().sum(1)
     torch.testing.assert_close(squared_lengths(rows, 0.0).double(), exact, rtol=6e-5, atol=0.0)
@@ -191,6 +191,6 @@ def test_a_target_that_the_loss_ignores_adds_nothing(way, request, monkeypatch):
     if way != "without tensors":
         request.getfixturevalue("by_layer")
     if way == "large":
-        monkeypatch.setattr(arithmetic, "_FEW", -1)
+        monkeypatch.setattr(arithmetic, "_SMALL_ARRAY", -1)
     kept = y >= 0
     torch.testing.assert_close(sums("relu", X, y), sums("relu", X[kept], y[kept]))

@@ -202,10 +202,10 @@ class WithTheLastBatch:
         ({"augment": lambda rows: rows.flip(0), "augmentations": 2}, "mixes records"),
         ({"augment": with_the_next}, "mixes records"),
         ({"augment": with_a_partner}, "mixes records"),
-        ({"augment": WithTheLastBatch()}, "mixes records|keeps something"),
+        ({"augment": WithTheLastBatch()}, "mixes records|stores private records"),
         ({"augment": by_numpy}, "not torch's"),
         ({"augment": by_value}, "depends on the values"),
-        ({"augment": RandomShift((1, 2, 3))}, "shape=.* makes 6"),
+        ({"augment": RandomShift((1, 2, 3))}, "shape=.* means 6"),
     ],
 )
 def test_bad_augmentations_are_refused_before_anything_is_released(params, match, monkeypatch):
@@ -242,7 +242,7 @@ class Weaker:
 
 def test_what_remembers_records_is_refused_and_what_counts_calls_is_not():
     X = torch.randn(5, 4)
-    with pytest.raises(ValueError, match=r"mixes records|keeps something"):
+    with pytest.raises(ValueError, match=r"mixes records|stores private records"):
         Views.of(MovingMean(), 2).check(X)
     Views.of(Weaker(), 2)._after(X, X)
     assert torch.equal(*[Views.of(Weaker(), 2)._after(first, X) for first in (X, -X)])

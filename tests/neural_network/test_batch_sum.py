@@ -63,7 +63,7 @@ def test_the_step_before_leaves_nothing(before, rows, expected, layer, dtype, mo
     """What is released of a step has its noise in the memory of the next one's sum."""
     for small, work in ((1 << 22, 1 << 24), (1 << 22, -1), (-1, -1)):
         for most in (2048, 300):
-            monkeypatch.setattr(arithmetic, "_SMALL", small)
+            monkeypatch.setattr(arithmetic, "_SMALL_PRODUCT", small)
             monkeypatch.setattr(perceptron_sum, "_MUCH_WORK", work)
             monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", most)
             found = summed(expected, rows, layer, before, dtype)
@@ -99,7 +99,7 @@ def test_momentum_equals_that_of_torch(momentum):
 def test_a_long_vector_moves_part_by_part_like_a_short_one(monkeypatch):
     ends = []
     for cached in (7, 1 << 15):
-        monkeypatch.setattr(optimizers, "_CACHED", cached)
+        monkeypatch.setattr(optimizers, "_NUMBERS_PER_SLICE", cached)
         weights = nn.Parameter(torch.arange(50.0))
         optimizer = MomentumSGD([weights], lr=0.1, momentum=0.9, divisor=4.0)
         for step in range(3):

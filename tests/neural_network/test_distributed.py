@@ -124,7 +124,7 @@ def test_a_person_moves_what_is_released_by_one_contribution(results):
     [
         ("in two shards", "two processes hold records of the same group"),
         ("other groups", "the processes hold different records"),
-        ("one without", "Some processes are given groups, and others none"),
+        ("one without", "Some processes have groups and others none"),
     ],
 )
 def test_groups_that_do_not_fit_together_are_refused_by_all(results, mistake, match):

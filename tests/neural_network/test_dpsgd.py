@@ -534,7 +534,7 @@ def test_random_state_drives_a_class_of_modules(blobs):
         ({"module": nn.Linear(3, 3)}, r"shape \(5, 3\), expected \(5, 2\)"),
         ({"module": nn.Flatten}, "no parameters"),
         ({"module": lambda: 3}, "not a torch module"),
-        ({"module": Perceptron(), "module__width": 5}, "ready-made"),
+        ({"module": Perceptron(), "module__width": 5}, "is an instance"),
         ({"module__width": 5}, "module=None"),
         ({"clipping": "none"}, "clipping"),
         ({"optimizer": "lbfgs"}, "optimizer"),

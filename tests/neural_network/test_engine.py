@@ -76,7 +76,7 @@ def test_who_watches_the_releases_of_a_run_sees_them_on_a_gpu_too(monkeypatch):
 def test_a_run_happens_once():
     training = Training(planned(), network(), LOSS)
     training.run(*data())
-    with pytest.raises(RuntimeError, match="Make another Training"):
+    with pytest.raises(RuntimeError, match="Create a new Training"):
         training.run(*data())
 
 

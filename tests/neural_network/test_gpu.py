@@ -241,7 +241,7 @@ def test_a_fork_is_told_that_it_has_no_gpu():
     os.waitpid(child, 0)
     answer = os.read(reader, 200)
     assert answer[:32] != random.random_bytes(32)
-    assert b"device='cuda' cannot be used here" in answer
+    assert b"device='cuda' is not usable" in answer
 
 
 def of_two_processes(rank, folder, results):
@@ -298,7 +298,7 @@ def test_an_augmentation_that_only_the_processor_can_do_is_refused():
         return torch.from_numpy(2.0 * rows.numpy())
 
     X, y = np.ones((20, 4)), np.arange(20) % 2
-    with pytest.raises(ValueError, match="works on the processor and fails on cuda"):
+    with pytest.raises(ValueError, match="works on the CPU and fails on cuda"):
         DPSGDClassifier(classes=[0, 1], epochs=1, augment=doubled, device=GPU).fit(X, y)
 
 
@@ -318,7 +318,7 @@ def test_out_of_memory_is_said_and_charged_once():
     whole = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**26) / whole)
     try:
-        with pytest.raises(MemoryError, match=r"device='cuda' has not the memory for this"):
+        with pytest.raises(MemoryError, match=r"device='cuda' has too little memory"):
             model.fit(*three_classes(24))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -477,20 +477,20 @@ class ScaledByTheLast(nn.Module):
 
 def test_a_loss_that_remembers_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
-    with pytest.raises(ValueError, match=r"or its loss, .* keeps something of private records"):
+    with pytest.raises(ValueError, match=r"or its loss, .* stores private records"):
         gradients_of(module, ScaledByTheLast(), Probe.like((72,), 3))
 
 
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: MovingMean(as_array=True), "keeps something of private records"),
-        (lambda: MovingMean(as_array=False), "keeps something of private records"),
-        (lambda: ShiftedBias(fewest=1), "keeps something of private records"),
-        (lambda: ShiftedBias(fewest=2), "keeps something of private records"),
+        (lambda: MovingMean(as_array=True), "stores private records"),
+        (lambda: MovingMean(as_array=False), "stores private records"),
+        (lambda: ShiftedBias(fewest=1), "stores private records"),
+        (lambda: ShiftedBias(fewest=2), "stores private records"),
         (
             lambda: nn.Sequential(nn.Linear(72, 3), nn.BatchNorm1d(3)),
-            "GroupNorm; .* freeze_batch_norm",
+            "GroupNorm, .*freeze_batch_norm",
         ),
         (lambda: image(nn.InstanceNorm2d(2, track_running_stats=True), n_out=72), "track_running"),
         (lambda: Tokens(max_norm=1.0), "max_norm"),
@@ -539,4 +539,4 @@ def test_the_trial_leaves_the_module_alone():
     assert all(map(torch.equal, before, module.parameters()))
     assert all(p.requires_grad for p in module.parameters())
     assert not any(m._forward_hooks for m in module.modules())
-    assert trial._AGREE <= 1e-3
+    assert trial._TRIAL_TOLERANCE <= 1e-3

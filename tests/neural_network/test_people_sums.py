@@ -147,7 +147,7 @@ def test_lookups_of_people_with_many_rows_are_counted_by_row(monkeypatch):
     lookups = Lookups(table, index, torch.randn(33, 4, 5, generator=generator))
     shares = Shares(SIZES, True, CPU)
     expected = shares.squared_norms(lookups.joint_norms(shares))
-    monkeypatch.setattr(contributions, "_MANY", 1)
+    monkeypatch.setattr(contributions, "_MAX_POSITIONS", 1)
     torch.testing.assert_close(
         shares.squared_norms(lookups.joint_norms(shares)), expected, rtol=1e-5, atol=1e-7
     )

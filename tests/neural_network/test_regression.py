@@ -85,7 +85,7 @@ def test_without_noise_it_is_adam():
 def test_few_numbers_are_updated_as_many(noise_std, monkeypatch):
     gradients = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
     few = _run(gradients, noise_std=noise_std)
-    monkeypatch.setattr(optimizers, "_CACHED", 0)
+    monkeypatch.setattr(optimizers, "_NUMBERS_PER_SLICE", 0)
     torch.testing.assert_close(_run(gradients, noise_std=noise_std), few, rtol=1e-4, atol=1e-7)
 
 

@@ -24,7 +24,7 @@ from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import WeightAverage
-from skprivacy.neural_network._training.noise import NOISE, TakingTurns
+from skprivacy.neural_network._training.noise import NOISE, SequentialBatches
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_bad_settings_are_named_before_anything_is_charged(blobs, params, named)
 
 
 def test_turns_cover_every_record_once_an_epoch():
-    turns, random = TakingTurns(7, 4), SecureRandom()
+    turns, random = SequentialBatches(7, 4), SecureRandom()
     for _ in range(3):
         epoch = [turns.draw(24, random) for _ in range(4)]
         assert np.concatenate(epoch).tolist() == list(range(24))

@@ -29,7 +29,7 @@ class There(Tensor):
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     for owner in (trial, augmentation):
-        monkeypatch.setattr(owner, "elsewhere", lambda values: isinstance(values, There))
+        monkeypatch.setattr(owner, "is_off_cpu", lambda values: isinstance(values, There))
 
 
 def there(*shape, **params):
@@ -71,7 +71,7 @@ def test_augmentations_that_fail_on_the_device(error):
             raise error("can't convert cuda:0 device type tensor to numpy")
         return noisy(rows)
 
-    with pytest.raises(ValueError, match=r"augment=.* works on the processor .*Compute with torch"):
+    with pytest.raises(ValueError, match=r"augment=.* works on the CPU .*Compute with torch"):
         Views.of(augment, 1).check(there(4).inputs)
 
 
@@ -91,8 +91,8 @@ def test_good_ones_are_tried_on_both(augment):
     [
         (nn.Sequential(nn.Linear(71, 2)), LOSS, "cannot be trained on inputs of shape"),
         (nn.Sequential(nn.Linear(72, 5)), LOSS, "gave outputs of shape"),
-        (nn.Sequential(MovingMean(as_array=True), nn.Linear(3, 2)), LOSS, "keeps something"),
-        (nn.Sequential(nn.Linear(72, 2)), ScaledByTheLast(), "keeps something"),
+        (nn.Sequential(MovingMean(as_array=True), nn.Linear(3, 2)), LOSS, "stores private records"),
+        (nn.Sequential(nn.Linear(72, 2)), ScaledByTheLast(), "stores private records"),
     ],
 )
 def test_modules_and_losses_are_refused_by_the_processor(module, loss, match):

@@ -69,8 +69,8 @@ def test_the_first_records_have_the_moments_of_their_label():
 def test_what_goes_with_the_label_is_learned_from_the_discriminator(monkeypatch):
     """Also by a generator that starts from nothing, in steps as large as the discriminator's."""
     monkeypatch.setattr(adversarial.Generator, "start", lambda self, means, factor: None)
-    monkeypatch.setattr(adversarial, "_SLOWER", 1.0)
-    monkeypatch.setattr(adversarial, "_ALONE", 0.0)
+    monkeypatch.setattr(adversarial, "_GENERATOR_RATE", 1.0)
+    monkeypatch.setattr(adversarial, "_HEAD_START", 0.0)
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=3000)
     X = np.clip(rng.normal(0.25 + 0.5 * y[:, None], 0.1, size=(3000, 4)), 0, 1)

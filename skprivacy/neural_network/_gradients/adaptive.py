@@ -1,4 +1,4 @@
-"""Adaptive clipping where the gradients are: neither the count nor the norm is waited for."""
+"""Adaptive clipping with its norm and count on the device of the gradients."""
 
 from __future__ import annotations
 
@@ -13,21 +13,13 @@ __all__ = ["AdaptiveClippingOnDevice"]
 
 
 class AdaptiveClippingOnDevice(AdaptiveClipping):
-    """The same with the norm and the count on the device of the gradients.
+    """AdaptiveClipping on a device, without synchronisation; ``host`` is one that has not started.
 
-    Parameters
-    ----------
-    host : AdaptiveClipping
-        One that has not begun.
-    device : str
+    **Guarantees.** Those of :class:`AdaptiveClipping`: the same numbers up to rounding. Only
+    :meth:`parted` changes the norm, in place and from released numbers; captured operations read
+    the new value.
 
-    Notes
-    -----
-    **Guarantees.** Those of :class:`AdaptiveClipping`: the same numbers to rounding. The norm is
-    changed in place and by :meth:`parted` alone, from what was released; operations that were
-    recorded once and are repeated read it anew.
-
-    **Edge cases.** To read :attr:`norm` is to wait for the device.
+    **Edge cases.** Reading :attr:`norm` synchronises with the device.
     """
 
     def __init__(self, host: AdaptiveClipping, device: str) -> None:
@@ -35,24 +27,24 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
         self._norm = torch.tensor(host.norm, dtype=torch.float64, device=device)
 
     @property
-    def norm(self) -> float:  # type: ignore[override]  # torch's number is read when it is asked for
-        """The norm of the next step."""
+    def norm(self) -> float:  # type: ignore[override]  # read from the device on access
+        """Norm of the next step."""
         return float(self._norm)
 
     @property
     def state(self) -> Tensor:
-        """What :meth:`parted` changes."""
+        """The tensor that :meth:`parted` changes."""
         return self._norm
 
     def __call__(self, squared: Tensor, total: Tensor, allowed: float) -> Tensor:
-        """Return the factors of each gradient; count."""
-        norms, there = total.sqrt(), total < math.inf  # nor NaN
+        """Return the clip factors, and count the gradients below the norm."""
+        norms, there = total.sqrt(), total < math.inf  # excludes NaN too
         self._counted += (there & (norms <= self._norm)).sum() - 0.5 * there.sum()
         scale = allowed * _SAFETY * self._sum_weight
         return (scale / norms).clip(max=scale / self._norm)
 
     def joined(self, total: Tensor) -> Tensor:  # type: ignore[override]  # a tensor for a tensor
-        """Return the sum with the count after it, which begins anew."""
+        """Return the sum with the count appended, and reset the count."""
         counted, self._counted = self._counted, 0.0
         longer = total.new_empty(len(total) + 1)
         longer[:-1] = total
@@ -60,7 +52,7 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
         return longer
 
     def parted(self, noisy: Tensor) -> Tensor:  # type: ignore[override]
-        """Return the noisy sum, and move the norm by the noisy count."""
+        """Return the noisy sum, and update the norm by the noisy count."""
         counted = noisy[-1].double() / (self._allowed * self._count_weight)
         share = 0.5 + counted / self._divisor
         farthest = math.log(_FARTHEST)

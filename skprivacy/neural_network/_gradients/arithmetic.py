@@ -1,7 +1,7 @@
-"""Arithmetic of a perceptron's pass: numpy's for small matrices in main memory, torch's for others.
+"""Arithmetic of a perceptron's pass: numpy for small matrices on the CPU, torch otherwise.
 
-What torch does before each operation takes longer than the arithmetic of a small batch; numpy does
-less. Its products are slower than torch's where they are large.
+On a small batch, torch's overhead per operation exceeds the arithmetic; numpy's is smaller. On
+large matrices torch is faster.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = [
     "tiny_numbers_as_zeros",
 ]
 
-_SMALL = 1 << 22  # multiplications of a product
-_FEW = 1 << 16  # numbers that are worked on one by one
-_FEW_THREADS = 2  # of torch's, which take no less time than one of numpy's
-# Numbers whose squares are added up one after another: over a million of equal size the norm came
-# out too small by 8e-4, over four million by 2e-3.
+_SMALL_PRODUCT = 1 << 22  # multiplications of a product below which numpy is faster
+_SMALL_ARRAY = 1 << 16  # numbers of an elementwise operation below which numpy is faster
+_FEW_THREADS = 2  # threads of torch that are no faster than one of numpy
+# Numbers whose squares are added up in sequence: over a million of equal size the norm came out too
+# small by 8e-4, over four million by 2e-3.
 SUMMED = 1 << 12
-# Rows that numpy adds up: over more, its products of few columns round off more than torch's.
+# Rows that numpy adds up: over more, its products of few columns round more than torch's.
 _SUMMED_ROWS = 512
-# Where numpy takes part: it sees the memory of no other device.
+# Devices whose memory numpy can access.
 NUMPY_ON = {"cpu"}
 
 _SMALLEST = np.finfo(np.float32).tiny
-np.finfo(np.float64)  # numpy remembers it, and would warn where there are no tiny numbers
+np.finfo(np.float64)  # cached here: computed later, with denormals flushed, it would warn
 
 _ATEN = torch.ops.aten
 ACTIVATIONS = frozenset({nn.Tanh, nn.ReLU, nn.Sigmoid})
@@ -50,13 +50,13 @@ ACTIVATIONS = frozenset({nn.Tanh, nn.ReLU, nn.Sigmoid})
 
 @contextmanager
 def tiny_numbers_as_zeros() -> Iterator[None]:
-    """Let this thread take numbers below 1e-38 for zero, which processors are slow with.
+    """Flush numbers below 1e-38 to zero in this thread, because CPUs are slow with them.
 
-    The gradients of records that a network is sure of are such numbers when they are squared: a
-    fifth of the time of a run went there. Norms allow for what squares lose (``contributions.py``);
-    what a contribution loses makes it shorter.
+    Squared gradients of confidently learned records are such numbers, and took a fifth of a run's
+    time. Norms allow for the loss in squares (``contributions.py``); a loss in a contribution
+    shortens it.
     """
-    with np.errstate(all="ignore"):  # what overflows adds nothing; torch says nothing of it either
+    with np.errstate(all="ignore"):  # gradients that overflow add nothing, and torch does not warn
         before = bool(_SMALLEST * np.float32(0.5) == 0)
         torch.set_flush_denormal(True)
         try:
@@ -66,7 +66,7 @@ def tiny_numbers_as_zeros() -> Iterator[None]:
 
 
 def affine(bias: Tensor, a: Tensor, weight: Tensor, out: Tensor) -> Tensor:
-    """Return ``a @ weight.T + bias`` in ``out``."""
+    """Compute ``a @ weight.T + bias`` into ``out``."""
     if _is_small(a, weight.shape[0]):
         values = out.numpy()
         np.matmul(a.numpy(), weight.detach().numpy().T, out=values)
@@ -76,7 +76,7 @@ def affine(bias: Tensor, a: Tensor, weight: Tensor, out: Tensor) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """Return ``a @ b`` in ``out``."""
+    """Compute ``a @ b`` into ``out``."""
     if _is_small(a, b.shape[1]):
         np.matmul(a.numpy(), b.detach().numpy(), out=out.numpy())
         return out
@@ -84,9 +84,9 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
 
 
 def products(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """Put the product of each matrix of ``a`` and the one of ``b`` into ``out``.
+    """Compute the product of each matrix of ``a`` and its matrix of ``b`` into ``out``.
 
-    numpy takes half the time of torch over small ones, on one thread.
+    On small matrices, numpy takes half the time of torch on one thread.
     """
     if numpy_sees(a) and torch.get_num_threads() <= _FEW_THREADS:
         np.matmul(a.numpy(), b.numpy(), out=out.numpy())
@@ -103,12 +103,12 @@ def add_weighted(
     out: Tensor | None,
     first: bool = False,
 ) -> None:
-    """Add the products of each row of ``d`` and of ``a`` times a factor up, to ``weight``.
+    """Add the outer products of the rows of ``d`` and ``a``, times factors, to ``weight``.
 
-    To ``bias`` the rows of ``d`` are added likewise. ``out``, if there is one, is overwritten, and
-    may be ``d``. What ``weight`` and ``bias`` hold counts for nothing if these are the ``first``.
+    The rows of ``d`` times factors are added to ``bias``. ``out`` is overwritten if given, and may
+    be ``d``. With ``first``, ``weight`` and ``bias`` are overwritten.
     """
-    # As in _is_small, the number of rows chooses the rounding alone.
+    # As in _is_small, the number of rows affects the rounding only.
     short = len(d) <= _SUMMED_ROWS and weight.dtype == torch.float32
     if out is not None and short and _is_small(a, d.shape[1]):
         rows, scale, weighted, sums = d.numpy(), factors.numpy(), out.numpy(), weight.numpy()
@@ -131,10 +131,10 @@ def _add_product(total: NDArray, left: NDArray, right: NDArray, first: bool) -> 
 
 
 def squared_lengths(rows: Tensor, lost: float) -> Tensor:
-    """Return the squared L2 norm of each row and ``lost``.
+    """Return the squared L2 norm of each row, plus ``lost``.
 
-    **Guarantees.** Right to 6e-5, however long a row is and wherever it lies; to 3e-4 if all errors
-    point one way: norms are to 3e-5 and 1.3e-4.
+    **Guarantees.** Right to 6e-5 for any length and position of a row, and to 3e-4 if all errors
+    point one way: norms are right to 3e-5 and 1.3e-4.
     """
     if rows.shape[1] > SUMMED:
         parts = torch.stack([squared_lengths(part, 0.0) for part in rows.split(SUMMED, dim=1)])
@@ -151,7 +151,7 @@ def squared_lengths(rows: Tensor, lost: float) -> Tensor:
 def activate(kind: type[nn.Module], values: Tensor) -> Tensor:
     """Apply an activation in place."""
     if kind is nn.Tanh and numpy_sees(values):
-        # numpy's takes a sixth of the time of torch's.
+        # numpy's tanh takes a sixth of the time of torch's.
         array = values.numpy()
         np.tanh(array, out=array)
         return values
@@ -159,7 +159,7 @@ def activate(kind: type[nn.Module], values: Tensor) -> Tensor:
 
 
 def multiply_by_slope(kind: type[nn.Module], grad: Tensor, value: Tensor) -> None:
-    """Multiply a gradient, in place, by the slope of an activation that had ``value``."""
+    """Multiply a gradient in place by the slope of an activation with output ``value``."""
     if _is_few(grad):
         d, v = grad.numpy(), value.numpy()
         d *= _SLOPES[kind](v)
@@ -168,9 +168,9 @@ def multiply_by_slope(kind: type[nn.Module], grad: Tensor, value: Tensor) -> Non
 
 
 def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
-    """Return each example's gradient of the cross-entropy by its outputs, in ``out``.
+    """Compute each example's gradient of the cross-entropy by its outputs into ``out``.
 
-    One whose target is negative has none: ``nn.CrossEntropyLoss`` ignores it.
+    An example with a negative target has none, as in ``nn.CrossEntropyLoss``.
     """
     grad = torch.softmax(outputs, 1, out=out)
     if numpy_sees(grad) and targets.numpy().min(initial=0) >= 0:
@@ -183,21 +183,21 @@ def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
 
 
 def numpy_sees(values: Tensor) -> bool:
-    """Whether numpy can work on the memory of a tensor."""
+    """Return True if numpy can access the memory of a tensor."""
     return values.device.type in NUMPY_ON
 
 
 def _is_small(a: Tensor, n: int) -> bool:
-    """Whether numpy is to multiply a matrix by another one of ``n`` columns.
+    """Return True if numpy should multiply a matrix by another one of ``n`` columns.
 
-    The number of rows chooses how gradients are rounded, as shapes of products do anyway. Zero-out
+    The number of rows decides the rounding of gradients, as shapes of products always do. Zero-out
     keeps it; under add-remove no margin is proved for it (SECURITY.md).
     """
-    return numpy_sees(a) and a.dtype == torch.float32 and a.numel() * n <= _SMALL
+    return numpy_sees(a) and a.dtype == torch.float32 and a.numel() * n <= _SMALL_PRODUCT
 
 
 def _is_few(values: Tensor) -> bool:
-    return values.numel() <= _FEW and values.dtype == torch.float32 and numpy_sees(values)
+    return values.numel() <= _SMALL_ARRAY and values.dtype == torch.float32 and numpy_sees(values)
 
 
 def _slope_of_tanh(value: NDArray) -> NDArray:

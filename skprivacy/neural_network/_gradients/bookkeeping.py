@@ -1,14 +1,13 @@
-"""One forward and one backward pass that give the contributions of every layer: book-keeping.
+"""Book-keeping (Bu et al. 2023, Algorithm 1): contributions of every layer from one backward pass.
 
-No weight gradient is computed. Two ways lead to the same contributions: autograd, for any module
-whose layers have a rule, and a backpropagation written out by hand for the built-in perceptron,
-which spares autograd's bookkeeping on small batches.
+No weight gradient is computed. ``AutogradBackward`` serves any module whose layers have a rule.
+``PerceptronBackward`` is the built-in perceptron's backpropagation by hand, which avoids autograd's
+overhead on small batches.
 
-``RULES`` maps a layer's type to the function that says what each of ``n`` examples contributes,
-given the layer's input and the gradient at its output. The rows of both are the examples, or
-several views of each, one after another: what the views contribute is summed, as is what the
-positions of a sequence or an image contribute. A new kind of layer is one more function. All other
-modules go through ``functional.py``.
+``RULES`` maps a layer's type to a function that returns the contributions of ``n`` examples, given
+the layer's input and the gradient at its output. Their rows are the examples, or several views of
+each in succession. Contributions of views, and of the positions of a sequence or an image, are
+summed. A new kind of layer needs one more function. Other modules use ``functional.py``.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from .contributions import (
 __all__ = ["RULES", "AutogradBackward", "PerceptronBackward", "has_rule", "sum_of_products"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-# Numbers side by side that are worth being copied at a time, and that a core's cache holds.
+# Consecutive numbers that are worth copying in one piece, and numbers that a core's cache holds.
 _SHORT, _CACHED = 32, 1 << 20
 _Seen = list[tuple[nn.Module, Tensor, int, GradientEdge]]
 
@@ -54,13 +53,9 @@ _Seen = list[tuple[nn.Module, Tensor, int, GradientEdge]]
 class AutogradBackward:
     """Book-keeping for a module whose trained layers all have a rule and are used once.
 
-    With ``views`` above 1, as many rows of the inputs, one after another, show the same example,
-    and what it contributes is the mean over them.
-
-    Raises
-    ------
-    ValueError
-        If a layer has no rule, shares a parameter, is used twice or has its input overwritten.
+    With several ``views``, consecutive rows of the inputs show the same example, and its
+    contribution is their mean. ValueError is raised if a layer has no rule, shares a parameter, is
+    used twice, or has its input overwritten.
     """
 
     name = "book-keeping"
@@ -69,10 +64,10 @@ class AutogradBackward:
         self.module = module
         self.per_example_loss = per_example_loss
         self.views = views
-        self.layers = [m for m in module.modules() if _trained(m)]
+        self.layers = [m for m in module.modules() if _trained_parameters(m)]
         if strange := [type(m).__name__ for m in self.layers if not has_rule(m)]:
             raise ValueError(f"No rule for {strange}.")
-        owned = [p for m in self.layers for p in _trained(m)]
+        owned = [p for m in self.layers for p in _trained_parameters(m)]
         if len(owned) != len({id(p) for p in owned}):
             raise ValueError("A parameter is shared between layers.")
 
@@ -81,6 +76,7 @@ class AutogradBackward:
             seen, output = self._forward(inputs)
             losses = self.per_example_loss(output, targets.repeat_interleave(self.views, 0))
             loss = losses.sum() / self.views
+            # Bu et al. 2023, Algorithm 1: one backward pass for the output gradients of all layers
             grads = torch.autograd.grad(loss, [edge for *_, edge in seen])
         with torch.no_grad(), np.errstate(all="ignore"):
             return [
@@ -90,10 +86,10 @@ class AutogradBackward:
             ]
 
     def _forward(self, inputs: Tensor) -> tuple[_Seen, Tensor]:
-        """Run the module; note every layer's input, and where the gradient at its output is.
+        """Run the module; record every layer's input, and the graph edge of its output.
 
-        What follows a layer may overwrite its output, as ``nn.ReLU(inplace=True)`` does. The place
-        in the graph stays what it was, but for that of a view.
+        A later layer may overwrite an output, as ``nn.ReLU(inplace=True)`` does. The edge stays
+        valid, except for views, which are cloned.
         """
         seen: _Seen = []
 
@@ -115,7 +111,7 @@ class AutogradBackward:
         return seen, output
 
 
-def _trained(layer: nn.Module) -> list[nn.Parameter]:
+def _trained_parameters(layer: nn.Module) -> list[nn.Parameter]:
     return [p for p in layer.parameters(recurse=False) if p.requires_grad]
 
 
@@ -126,7 +122,7 @@ class PerceptronBackward:
 
     @staticmethod
     def fits(module: nn.Module, per_example_loss: Loss) -> bool:
-        """Whether this is the backpropagation of that module and loss."""
+        """Return True if this is the backpropagation of that module and loss."""
         return _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss)
 
     def __init__(self, module: nn.Sequential) -> None:
@@ -139,7 +135,7 @@ class PerceptronBackward:
         return self._contributions(inputs, targets, False)
 
     def first(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        """Return the same, which overwrite the ``grad`` of every parameter when they are added."""
+        """Return contributions that overwrite the ``grad`` of every parameter when added."""
         return self._contributions(inputs, targets, True)
 
     def _contributions(self, inputs: Tensor, targets: Tensor, first: bool) -> list[Contribution]:
@@ -168,7 +164,7 @@ class PerceptronBackward:
 
 
 def _is_perceptron(module: nn.Module) -> bool:
-    """Whether it is linear, activation, linear, ..., linear, with biases and without hooks."""
+    """Return True for linear, activation, ..., linear layers with biases and without hooks."""
     if type(module) is not nn.Sequential or len(module) % 2 == 0:
         return False
     layers = list(module)
@@ -193,7 +189,7 @@ def _is_plain_cross_entropy(loss: Loss) -> bool:
 
 
 def has_rule(layer: nn.Module) -> bool:
-    """Whether the layer's per-example gradients are known; subclasses may do anything, so not."""
+    """Return True if a layer has a rule; subclasses have none, since they may do anything."""
     params = dict(layer.named_parameters(recurse=False))
     trained = {p.requires_grad for p in params.values()}
     plain = params.keys() <= {"weight", "bias"} and len(trained) == 1
@@ -213,7 +209,7 @@ def _linear(layer: nn.Linear, a: Tensor, d: Tensor, n: int) -> list[Contribution
 
 
 def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution]:
-    """Take the Gram matrices over the positions, or the gradients themselves: what is faster.
+    """Return contributions by Gram matrices over the positions, or as gradients: the faster one.
 
     ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
     """
@@ -223,6 +219,7 @@ def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution
 
 
 def _pairs_are_faster(positions: int, n_in: int, n_out: int) -> bool:
+    # Bu et al. 2023, mixed ghost norm: choose by layer, by the cost of each method
     return positions**2 * (n_in + n_out) < ROW_COST * n_in * n_out
 
 
@@ -235,10 +232,10 @@ def _conv1d(layer: nn.Conv1d, a: Tensor, d: Tensor, n: int) -> list[Contribution
 
 
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
-    """A convolution is a linear layer at every position, on the patch that it sees there.
+    """Return the contributions of a convolution: a linear layer on the patch at every position.
 
-    Patches take several times the memory of what they are cut out of: those of a few examples are
-    multiplied while they are in the cache, and so are the lengths of what comes out taken.
+    Patches take several times the memory of their image. So the patches of a few examples are
+    multiplied, and their results squared, while they are in the cache.
     """
     grads, views = _by_position(d, n), len(a) // n
     positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape
@@ -260,17 +257,17 @@ def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]
 
 
 def _by_group(values: Tensor, groups: int, channels: int) -> Tensor:
-    """Return what each group sees or gives, shape (batch x groups, positions, of the group)."""
+    """Return the channels of each group, shape (batch x groups, positions, channels of a group)."""
     parted = values.unflatten(2, (-1, groups, channels))
     return parted.permute(0, 3, 1, 2, 4).flatten(3).flatten(0, 1)
 
 
 def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield bands of a window: which of a group's numbers each is, and what it sees by position.
+    """Yield bands of a window: the columns of a band, and its inputs by position.
 
-    A window further down sees most rows of an image again. They are copied once, in a layout in
-    which a band of a window's rows is, at all positions, one matrix. Where bands would be too short
-    to be multiplied fast, the only one is the whole window.
+    A window further down sees most rows of an image again. These are copied once, in a layout in
+    which a band of rows is one matrix over all positions. Where bands would be too short for fast
+    products, the only band is the whole window.
     """
     kernel, gap, stride = (v[0] for v in (layer.kernel_size, layer.dilation, layer.stride))
     together = stride if gap == 1 else 1
@@ -293,10 +290,10 @@ def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _patches(layer: Any, a: Tensor) -> Tensor:
-    """Return what a convolution sees at each position, shape (batch, positions, kernel x channels).
+    """Return a convolution's inputs by position, shape (batch, positions, kernel x channels).
 
-    Copied out of a strided view with the channels last, so that what is copied at a time is long:
-    faster than ``torch.nn.functional.unfold``.
+    Copied from a strided view with the channels last, in long pieces: faster than
+    ``torch.nn.functional.unfold``.
     """
     a = _channels_last(layer, a)
     for axis in range(a.dim() - 2, 0, -1):
@@ -305,7 +302,7 @@ def _patches(layer: Any, a: Tensor) -> Tensor:
 
 
 def _channels_last(layer: Any, a: Tensor) -> Tensor:
-    """Return images with their padding, the channels last."""
+    """Return padded images with the channels last."""
     if any(layer.padding):
         a = F.pad(a, [side for p in reversed(layer.padding) for side in (p, p)])
     return a.movedim(1, -1).contiguous()
@@ -314,7 +311,7 @@ def _channels_last(layer: Any, a: Tensor) -> Tensor:
 def _windows(layer: Any, a: Tensor, axis: int) -> Tensor:
     """Return a view of the windows along an axis, the kernel and the channels last.
 
-    Short ones are laid beside those of the next row before.
+    Short rows are copied side by side with the next row first.
     """
     kernel, gap, stride = (v[axis - 1] for v in (layer.kernel_size, layer.dilation, layer.stride))
     if a.shape[-1] < _SHORT:

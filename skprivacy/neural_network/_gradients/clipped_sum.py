@@ -1,9 +1,11 @@
-"""The clipped sum of per-example gradients over the records of a step, without holding any of them.
+"""Clipped sum of per-example gradients over a batch, without storing them (book-keeping).
 
 The gradient of one example in a linear layer is the outer product of the layer's input ``a`` and of
-the loss gradient ``d`` at its output. Its norm is the product of their norms, and the clipped sum
-over a batch is one matrix product of ``a`` with reweighted ``d``: "book-keeping" (Bu, Wang, Zha and
-Karypis, Differentially private optimization on large model at small cost, ICML 2023, algorithm 1).
+the loss gradient ``d`` at its output. Its norm is the product of their norms. The clipped sum over
+a batch is one matrix product of ``a`` with reweighted ``d``.
+
+Bu, Wang, Zha and Karypis, "Differentially private optimization on large model at small cost", ICML
+2023, Algorithm 1.
 """
 
 from __future__ import annotations
@@ -32,39 +34,21 @@ __all__ = ["BatchSum", "ClippedGradientSum"]
 
 
 class ClippedGradientSum:
-    """Add the clipped per-example gradients of a module to its ``grad`` buffers.
+    """Adds the clipped per-example gradients of a module to its ``grad`` buffers.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Any module whose examples do not meet. ``gradients.name`` says how its per-example gradients
-        are computed: by book-keeping, by ``torch.func``, or one by one.
-    per_example_loss : callable
-        Maps (output, target) to a vector of one loss per example.
-    max_grad_norm : float
-        L2 norm to which each example's gradient, over all parameters jointly, is clipped.
-    clip : callable, default=CLIPPING["flat"]
-        How, see ``clipping.py``.
-    probe : Probe, default=None
-        Public numbers of the shape of the data, to try the module out on.
+    The module must not mix examples. ``per_example_loss`` maps (output, target) to one loss per
+    example. ``max_grad_norm`` bounds each example's gradient over all parameters jointly.
+    ``gradients.name`` is the method: book-keeping, ``torch.func`` or one by one. ``probe`` holds
+    public numbers of the shape of the data.
 
-    Attributes
-    ----------
-    gradients : PerExampleGradients
-    probe : Probe or None
-        As the module understands it.
-
-    Notes
-    -----
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
-    other examples of the batch are, up to the rounding of a sum in the precision of ``grad``. Hence
-    it does not matter how a batch is cut into parts. Where examples are people's, this holds of
-    each person, whose examples are in one part and are joined before they are clipped.
+    other examples of the batch are, up to the rounding of a sum in the precision of ``grad``. So
+    the split of a batch into parts does not matter. With groups this holds of each group, whose
+    examples are in one part and are joined before clipping.
 
-    **Edge cases.** An empty batch adds nothing. An example whose gradient is not finite (or whose
-    squared norm overflows) adds nothing and leaves the others untouched, also those of the same
-    person. A person without other examples, or whose examples add up to what is not finite, adds
-    nothing.
+    **Edge cases.** An empty batch adds nothing. An example whose gradient, or its squared norm, is
+    not finite adds nothing, and leaves all others unchanged, also in its group. A group adds
+    nothing if it has no other examples, or if their sum is not finite.
     """
 
     def __init__(
@@ -88,7 +72,7 @@ class ClippedGradientSum:
 
     @property
     def overwrites(self) -> bool:
-        """Whether a sum can take the place of what ``grad`` holds, which no pass has cleared."""
+        """Whether a sum can overwrite ``grad``, which then needs no clearing."""
         return isinstance(self.gradients, PerceptronBackward)
 
     @tiny_numbers_as_zeros()
@@ -97,13 +81,14 @@ class ClippedGradientSum:
     ) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
 
-        There are as many rows of ``inputs`` for each target as the probe has views. With ``shares``
-        they are people's: what is clipped is a person's. If the batch is the ``first``, which needs
-        an example and :attr:`overwrites`, what ``grad`` holds counts for nothing.
+        ``inputs`` has one row per view of each target. With ``shares``, groups are clipped instead
+        of examples. If the batch is the ``first``, the sum overwrites ``grad``; this needs an
+        example and
+        :attr:`overwrites`.
         """
         if targets.shape[0] == 0:
             return
-        # Not if there are other gradients by now, as those of an audit's canaries.
+        # An audit may have replaced the gradients, to plant canaries.
         in_numpy = self._in_numpy if isinstance(self.gradients, PerceptronBackward) else None
         if shares is None and in_numpy is not None and in_numpy.takes(inputs):
             in_numpy(inputs, targets, self.clip, self.max_grad_norm, first)
@@ -115,25 +100,27 @@ class ClippedGradientSum:
 
     def _add(self, examples: list[Contribution], shares: Shares | None) -> None:
         with torch.no_grad():
+            # Bu et al. 2023, Algorithm 1: per-example norms of all layers from one backward pass
             squared = _squared_norms(examples, shares)
             finite = math.isfinite(float(squared.sum()))
-            if shares is not None and not finite:  # of a person, what is finite still counts
+            if shares is not None and not finite:  # the finite examples of a group still count
                 bad = ~torch.isfinite(_squared_norms(examples).sum(0))
                 examples = _without(examples, bad)
                 squared = _squared_norms(examples, shares)
                 squared = squared.masked_fill(shares.with_nothing_but(bad), math.inf)
-            factors = self._factors(squared)
+            factors = self._factors(squared)  # ... the clip factors
             if not finite:
                 bad = ~torch.isfinite(squared.sum(0))
                 factors = factors.masked_fill(bad, 0.0)
                 examples = _without(examples, bad if shares is None else shares.by_example(bad))
             if shares is not None:
                 factors = shares.factors(factors)
+            # ... and the weighted sum, without a second backward pass
             for i, example in enumerate(examples):
                 example.add_sum(factors[i] if factors.dim() == 2 else factors)
 
     def _factors(self, squared: Tensor) -> Tensor:
-        """Return what is left of each example: numpy takes less time over so few numbers."""
+        """Return the clip factors; numpy is faster on so few numbers."""
         if not numpy_sees(squared):
             return self.clip(squared, squared.sum(0), self.max_grad_norm)
         values = squared.numpy()
@@ -142,52 +129,43 @@ class ClippedGradientSum:
 
 
 def _squared_norms(examples: list[Contribution], shares: Shares | None = None) -> Tensor:
-    """Return the squared norms of what all layers' examples, or people, add: (layers, batch)."""
+    """Return squared norms of all layers' examples, or groups: (layers, batch)."""
     if shares is None:
         return torch.stack([c.squared_norms() for c in examples])
     return torch.stack([shares.squared_norms(c.joint_norms(shares)) for c in examples])
 
 
 def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
-    """Return the same with zeros for some examples."""
+    """Return the contributions with zeros for some examples."""
     return [c.without(bad) for c in examples]
 
 
-# Numbers that one forward pass may hold: bounds memory, changes no result. As many as caches hold
-# is fastest, unless the weights are so many that adding up the parts would show.
+# Numbers that one forward pass may hold. This bounds memory and changes no result. The size of the
+# cache is fastest, except with many weights, where adding up the parts takes long.
 _NUMBERS = 1 << 23
 _CACHED_NUMBERS = 1 << 22
-# Rows that may be added up in single precision, and in how many parts: over more of them the
-# rounding of the sum would show next to one record's contribution.
+# Rows that may be added up in single precision, and in how many parts. With more, the rounding of
+# the sum would be visible next to one record's contribution.
 _SINGLE_ROWS, _SINGLE_PARTS = 2048, 8
-_CHUNK = 1 << 16  # numbers that are turned into double precision at a time
+_CHUNK = 1 << 16  # numbers converted to double precision at a time
 
 
 class BatchSum:
-    """Sum the clipped gradients of the records that take part in a step.
+    """Sums the clipped gradients of a step's sample, split into parts of bounded memory.
 
-    Parameters
-    ----------
-    clipped : ClippedGradientSum
-    grad : torch.Tensor
-        The vector that ``clipped`` adds to.
-    expected : float
-        Expected number of records in a step, a public number.
-    views : Views, default=None
-        What each record is shown as; ``None`` for itself.
+    ``grad`` is the vector that ``clipped`` adds to, and ``expected`` the public expected number of
+    records in a step.
 
-    Notes
-    -----
-    **Guarantees.** At most 2,048 rows are added up in single precision, but for those of a person
-    who has more. Steps that are expected to have up to 1,024 records, or people with as many in
-    all as they may have, return the single-precision sum itself. Larger ones add up parts in
-    double precision, because over a hundred thousand rows the rounding of a single-precision sum is
-    a per cent of one record's contribution. Which of the two is public, but for a batch of twice
-    the expected size: there the precision comes first, and what is released is rounded to single
-    precision either way. If ``grad`` is in double precision, everything is added up in it.
+    **Guarantees.** At most 2,048 rows are added up in single precision, except for the rows of a
+    larger group. Steps with an expected number of up to 1,024 records return the single-precision
+    sum itself; for groups, the largest possible number of rows counts. Larger steps add up parts in
+    double precision: over a hundred thousand rows, the rounding of a single-precision sum is a per
+    cent of one record's contribution. The choice between the two is public, except for a batch of
+    twice the expected size. There the precision rises, and the released vector is rounded to single
+    precision either way. If ``grad`` is in double precision, all additions are.
 
-    **Edge cases.** Without records the sum is zero, and no view is asked for: an augmentation that
-    fails on no rows must not tell that there were none. The result is overwritten by the next call.
+    **Edge cases.** Without records the sum is zero, and no view is computed: an augmentation that
+    fails on zero rows must not reveal them. The next call overwrites the result.
     """
 
     def __init__(
@@ -206,10 +184,7 @@ class BatchSum:
     def __call__(
         self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, people: People | None = None
     ) -> Tensor:
-        """Return the sum over the rows ``drawn`` of ``X`` and ``y`` as a flat tensor.
-
-        With ``people``, over those who are drawn.
-        """
+        """Return the sum over the drawn rows of ``X`` and ``y``, or over drawn groups."""
         rows = self._rows_at_once(X.shape[1:].numel())
         parts: list[tuple[Tensor, Shares | None]]
         if people is None:
@@ -239,7 +214,7 @@ class BatchSum:
         return total
 
     def _rows_at_once(self, n_features: int) -> int:
-        """Return how many records one forward pass takes."""
+        """Return the number of records of one forward pass."""
         views = 1 if self._views is None else self._views.count
         numbers = n_features * views + self._clipped.numbers_an_example
         most = min(_NUMBERS, max(_CACHED_NUMBERS, 8 * len(self._grad)))
@@ -253,13 +228,13 @@ class BatchSum:
         shares: Shares | None,
         first: bool,
     ) -> None:
-        """Add the sum over a part to ``grad``, or if it is the first, put it there."""
+        """Add the sum over a part to ``grad``, or overwrite ``grad`` if it is the first."""
         if isinstance(X, Tensor):
             buffer = self._workspace("inputs", (len(part), *X.shape[1:]), X)
             rows = torch.index_select(X, 0, part, out=buffer)
         else:
             rows = X.index_select(0, part)
-        if self._views is not None:
+        if self._views is not None:  # augmentation multiplicity (De et al. 2022)
             rows = self._views(rows)
         targets = y.index_select(0, part)
         overwritten = first and self._clipped.overwrites and len(part) > 0

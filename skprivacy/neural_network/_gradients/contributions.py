@@ -1,9 +1,8 @@
-"""What the examples of a batch contribute to the gradient of one layer, in its cheapest form.
+"""Per-example contributions to the gradient of one layer, in the cheapest form for its type.
 
-Each form knows the squared norm of every example's contribution, and adds the weighted sum of all
-to the ``grad`` of the parameters. None needs more memory than the layer's own inputs and outputs,
-except :class:`Rows`, which holds the contributions themselves; what a step computes into is kept
-for the next in a :class:`Workspace`.
+Each form computes the squared norm of every example's contribution, and adds their weighted sum to
+the ``grad`` of the parameters. No form needs more memory than the layer's inputs and outputs,
+except :class:`Rows`, which holds the gradients. A :class:`Workspace` reuses memory between steps.
 """
 
 from __future__ import annotations
@@ -31,44 +30,45 @@ __all__ = [
     "Workspace",
 ]
 
-# Squares below the smallest normal number vanish; this much a number may have been lost.
+# Squares below the smallest normal number vanish: each number may have lost this much.
 _LOST = torch.finfo(torch.float32).tiny
 
-# A sum over positions that nearly cancels is known to 2e-6 of the sum of the norms only. Half of
-# the clipping's safety factor, 5e-5, covers that; what goes beyond is added to the norm.
+# A sum over positions that nearly cancels has an error of 2e-6 times the sum of the norms. Up to
+# 5e-5 of the norm, the clipping's safety factor covers it; the rest is added to the norm.
 _ROUNDING, _COVERED = 2e-6, 5e-5
-# Places that cancel further than this are clipped as if they did not: scaled to the clipping norm
-# they would be so long, each by itself, that the rounding of the sum over the batch would show.
+# Positions that cancel further than this are clipped as if they did not. Scaled to the clipping
+# norm, each would be so long that the rounding of the sum over the batch would be visible.
 _CANCELLED = 1e-3
-# Products that take as long as one number of a gradient that is written, squared and read again.
+# Multiplications that take as long as writing, squaring and re-reading one number of a gradient.
 ROW_COST = 4
-# Products of all pairs are taken of so few terms, whatever else there is.
-_FEW = 64
+# Up to this many terms, products of all pairs are computed, whatever their cost.
+_FEW_TERMS = 64
 # Positions of which all pairs are held in memory.
-_MANY = 1 << 10
-# What rounds off of one number at most, and what products of pairs may be off by at least, in units
-# of the squared sum of the norms: products of long rows by more, see ``_lost_in_products``.
+_MAX_POSITIONS = 1 << 10
+# Largest relative rounding error of one number, and smallest bound on the error of products of
+# pairs, in units of the squared sum of the norms. Products of long rows have larger errors, see
+# ``_lost_in_products``.
 _UNIT = 2.0**-24
-_OTHERS = 16  # steps of arithmetic beside the sums
+_OTHERS = 16  # arithmetic operations besides the sums
 _PRODUCTS = 4e-6
-# What is added to a squared norm for each number, where it is multiplied by another one.
+# Added per number to a squared norm that is multiplied by another one.
 LOST = _LOST / _PRODUCTS
 
 
 class Contribution(Protocol):
-    """One layer's share of the gradients of a batch of examples."""
+    """One layer's share of the per-example gradients of a batch."""
 
     def squared_norms(self) -> Tensor:
-        """Return an upper bound, tight to rounding, of each squared norm, shape (batch,)."""
+        """Return an upper bound, tight up to rounding, of each squared norm, shape (batch,)."""
 
     def add_sum(self, factors: Tensor) -> None:
         """Add the sum of the contributions times ``factors``, shape (batch,), to ``grad``."""
 
     def without(self, bad: Tensor) -> Contribution:
-        """Return the same with zeros for the examples marked ``bad``: 0 * inf would be NaN."""
+        """Return the contributions with zeros for ``bad`` examples, since 0 * inf is NaN."""
 
     def joint_norms(self, shares: Shares) -> Tensor:
-        """Return such bounds for the sums over the examples of each person, shape (n_people,)."""
+        """Return such bounds for the sums over each group's examples, shape (n_groups,)."""
 
     def numbers(self) -> int:
         """Return how many numbers it holds in memory."""
@@ -76,16 +76,17 @@ class Contribution(Protocol):
 
 @dataclass
 class OuterProduct:
-    """A linear layer that sees one row an example: ``output_grad`` times ``input``."""
+    """A linear layer with one row per example: ``output_grad`` times ``input``."""
 
     weight: Tensor
     bias: Tensor | None
     input: Tensor  # (batch, n_in)
     output_grad: Tensor  # (batch, n_out)
-    spare: bool = False  # whether ``output_grad`` may be overwritten by its weighted self
-    first: bool = False  # whether ``grad`` is overwritten, whatever it holds
+    spare: bool = False  # whether ``output_grad`` may be overwritten
+    first: bool = False  # whether ``grad`` is overwritten instead of added to
 
     def squared_norms(self) -> Tensor:
+        # Book-keeping (Bu et al. 2023): the norm of an outer product is the product of the norms
         return _norms_of_terms(self.input, self.output_grad, self.bias is not None)
 
     def add_sum(self, factors: Tensor) -> None:
@@ -98,7 +99,9 @@ class OuterProduct:
 
     def without(self, bad: Tensor) -> OuterProduct:
         return replace(
-            self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
+            self,
+            input=_zero_examples(self.input, bad),
+            output_grad=_zero_examples(self.output_grad, bad),
         )
 
     def joint_norms(self, shares: Shares) -> Tensor:
@@ -126,12 +129,11 @@ class OuterProduct:
 
 @dataclass
 class OuterProducts:
-    """A layer that sees many positions an example and sums their outer products.
+    """A layer with many positions per example, whose outer products are summed.
 
-    Of a convolution, the channels are the last of the numbers that it sees at a position.
-
-    The norm comes from the two Gram matrices over the positions ("ghost norm"), in double
-    precision: single precision loses it where the positions nearly cancel.
+    Of a convolution, the channels are the last of the numbers at a position. The norm comes from
+    two Gram matrices over the positions ("ghost norm") in double precision: single precision loses
+    it where positions nearly cancel.
     """
 
     weight: Tensor
@@ -144,13 +146,14 @@ class OuterProducts:
         inputs = a @ a.mT
         if self.bias is not None:
             inputs += 1.0
+        # Ghost norm (Li et al. 2022; Bu et al. 2023): <a a^T, d d^T> over pairs of positions
         exact = (inputs * (d @ d.mT)).sum((1, 2))
         lengths = inputs.diagonal(dim1=1, dim2=2).sqrt() * d.norm(dim=2)
-        return _safe(exact, lengths.sum(1))
+        return _add_rounding_margin(exact, lengths.sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
         total = _grad(self.weight)
-        weighted = _weighted(self.output_grad, factors, total.dtype)
+        weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         update = weighted.T @ self.input.flatten(0, 1).to(total.dtype)
         total = total.movedim(1, -1)
         total.add_(update.view(total.shape))
@@ -159,13 +162,15 @@ class OuterProducts:
 
     def without(self, bad: Tensor) -> OuterProducts:
         return replace(
-            self, input=_blank(self.input, bad), output_grad=_blank(self.output_grad, bad)
+            self,
+            input=_zero_examples(self.input, bad),
+            output_grad=_zero_examples(self.output_grad, bad),
         )
 
     def joint_norms(self, shares: Shares) -> Tensor:
         found, positions = [], self.input.shape[1]
         for people in shares.joined:
-            if people.m == 1:  # as where nobody has more
+            if people.m == 1:  # as without groups
                 part = self.input[people.part], self.output_grad[people.part]
                 found.append(OuterProducts(self.weight, self.bias, *part).squared_norms())
                 continue
@@ -194,22 +199,22 @@ class Lookups:
         d = self.output_grad.double()
         same = self.index[:, :, None] == self.index[:, None, :]
         exact = ((d @ d.mT) * same).sum((1, 2))
-        return _safe(exact, d.norm(dim=2).sum(1))
+        return _add_rounding_margin(exact, d.norm(dim=2).sum(1))
 
     def add_sum(self, factors: Tensor) -> None:
         total = _grad(self.weight)
-        weighted = _weighted(self.output_grad, factors, total.dtype)
+        weighted = _weight_by_example(self.output_grad, factors, total.dtype)
         total.index_add_(0, self.index.flatten(), weighted)
 
     def without(self, bad: Tensor) -> Lookups:
-        return replace(self, output_grad=_blank(self.output_grad, bad))
+        return replace(self, output_grad=_zero_examples(self.output_grad, bad))
 
     def joint_norms(self, shares: Shares) -> Tensor:
         found = []
         for people in shares.joined:
             index = people.of(self.index).flatten(1, 2)
             d = people.blanked(self.output_grad).flatten(1, 2)
-            few = people.most * self.index.shape[1] <= _MANY
+            few = people.most * self.index.shape[1] <= _MAX_POSITIONS
             norms = Lookups.squared_norms if few else _norms_by_row
             found.append(norms(Lookups(self.weight, index, d)))
         return torch.cat(found)
@@ -220,12 +225,12 @@ class Lookups:
 
 @dataclass
 class Rows:
-    """The contributions themselves, one row an example."""
+    """The gradients themselves, one row per example."""
 
     parameter: Tensor
-    rows: Tensor  # (batch, *parameter.shape), or as many numbers
+    rows: Tensor  # (batch, *parameter.shape), or the same flattened
     channels_last: bool = False  # whether the parameter's second axis is the last of a row
-    squared: Tensor | None = None  # their squared norms, where these are known
+    squared: Tensor | None = None  # their squared norms, if known
 
     def squared_norms(self) -> Tensor:
         if self.squared is not None:
@@ -239,7 +244,7 @@ class Rows:
         total.add_(update.view(total.shape))
 
     def without(self, bad: Tensor) -> Rows:
-        return replace(self, rows=_blank(self.rows, bad), squared=None)
+        return replace(self, rows=_zero_examples(self.rows, bad), squared=None)
 
     def joint_norms(self, shares: Shares) -> Tensor:
         each = self.squared_norms()
@@ -251,7 +256,7 @@ class Rows:
             rows = people.blanked(self.rows.flatten(1)).sum(1)
             sums = squared_lengths(rows, _LOST * self.parameter.numel())
             lengths = people.blanked(each).sqrt().sum(1)
-            found.append(_safe(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
+            found.append(_add_rounding_margin(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
         return torch.cat(found)
 
     def numbers(self) -> int:
@@ -259,17 +264,17 @@ class Rows:
 
 
 def _norms_by_row(lookups: Lookups) -> Tensor:
-    """Return the squared norms of examples with so many positions that pairs would fill memory."""
+    """Return squared norms of examples with too many positions for products of all pairs."""
     found = []
     for index, d in zip(lookups.index, lookups.output_grad.double(), strict=True):
         rows, row = index.unique(return_inverse=True)
         sums = d.new_zeros(len(rows), d.shape[1]).index_add_(0, row, d)
-        found.append(_safe(sums.square().sum(), d.norm(dim=1).sum()))
+        found.append(_add_rounding_margin(sums.square().sum(), d.norm(dim=1).sum()))
     return torch.stack(found)
 
 
 def _norms_of_terms(a: Tensor, d: Tensor, bias: bool) -> Tensor:
-    """Return the squared norm of each outer product, and what sums of products may lose by it."""
+    """Return the squared norm of each outer product, plus the possible loss in sums of products."""
     inputs = squared_lengths(a, 1.0 if bias else LOST * a.shape[1])
     return inputs.mul_(squared_lengths(d, LOST * d.shape[1]))
 
@@ -277,36 +282,27 @@ def _norms_of_terms(a: Tensor, d: Tensor, bias: bool) -> Tensor:
 def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool) -> Tensor:
     """Return upper bounds of the squared norms of sums of outer products ``d`` times ``a``.
 
-    Parameters
-    ----------
-    a : Tensor of shape (sums, terms, n_in)
-    d : Tensor of shape (sums, terms, n_out)
-        Zero for terms that are none.
-    longest : Tensor of shape (sums,)
-        How many terms each sum has, times the sum of their squared norms, as
-        :func:`_norms_of_terms` gives them: the squared sum of the norms at most, by Cauchy-Schwarz.
-    most : int
-        How many terms such sums may have; at least as many as these.
-    bias : bool
-        Whether a term has the numbers of ``d`` once more.
+    ``a`` is (sums, terms, n_in); ``d`` is (sums, terms, n_out), zero for padding. ``longest`` is
+    the number of terms of each sum times the sum of their squared norms by :func:`_norms_of_terms`:
+    at least the squared sum of the norms, by Cauchy-Schwarz. ``most`` bounds the number of terms of
+    such sums. With ``bias``, a term contains the numbers of ``d`` once more.
 
-    Notes
-    -----
-    **Guarantees.** By what is faster: products of all pairs of terms, or the sums themselves. What
-    rounding hides where terms nearly cancel is added, in whichever order numbers are added up and
-    if all of its errors point one way, as they do for rows that somebody made so.
+    **Guarantees.** The faster of two methods: products of all pairs of terms, or the sums
+    themselves. The possible loss by rounding where terms nearly cancel is added. The bound holds
+    for any order of additions and if all errors point one way, as they do for rows chosen by an
+    adversary.
     """
     n_in, n_out = a.shape[2], d.shape[2]
-    if most > _FEW and most**2 * (n_in + n_out) > (most + ROW_COST) * n_in * n_out:
+    if most > _FEW_TERMS and most**2 * (n_in + n_out) > (most + ROW_COST) * n_in * n_out:
         squared = (d.mT @ a).flatten(1).square().sum(1)
         if bias:
             squared += d.sum(1).square().sum(1)
         squared += _LOST * (n_in + 1) * n_out
-        return _safe(squared, longest.sqrt(), max(_ROUNDING, most * _UNIT))
+        return _add_rounding_margin(squared, longest.sqrt(), max(_ROUNDING, most * _UNIT))
     lost = _lost_in_products(n_in, n_out, most)
     if max(n_in, n_out) > SUMMED:
         a, d = a.double(), d.double()
-    if most == 2:  # what the products below come to, in half the time
+    if most == 2:  # the same result as below, in half the time
         crossed = torch.linalg.vecdot(a[:, 0], a[:, 1])
         crossed = (crossed + 1.0 if bias else crossed) * torch.linalg.vecdot(d[:, 0], d[:, 1])
         return (longest * (0.5 + lost)).add_(crossed, alpha=2.0).float()
@@ -318,7 +314,7 @@ def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool)
 
 
 def _lost_in_products(n_in: int, n_out: int, most: int) -> float:
-    """Return what products of pairs of terms, or squared norms, may be off by, in any order.
+    """Return the error bound of products of pairs of terms, or of squared norms, in any order.
 
     A sum of n products is off by n units at most (Higham, "Accuracy and stability of numerical
     algorithms", 2002, section 3.1); rows above 4,096 numbers are added up in double precision.
@@ -328,32 +324,32 @@ def _lost_in_products(n_in: int, n_out: int, most: int) -> float:
 
 
 def _grad(parameter: Tensor) -> Tensor:
-    """Return the ``grad`` of a parameter, which ``flatten_parameters`` has made."""
+    """Return the ``grad`` of a parameter, which ``flatten_parameters`` has created."""
     assert parameter.grad is not None
     return parameter.grad
 
 
-def _weighted(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the gradients at all positions times the factor of the example, one below another."""
+def _weight_by_example(output_grad: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the gradients at all positions times the example's factor, in one matrix."""
     return (output_grad.to(dtype) * factors.to(dtype)[:, None, None]).flatten(0, 1)
 
 
-def _blank(values: Tensor, bad: Tensor) -> Tensor:
+def _zero_examples(values: Tensor, bad: Tensor) -> Tensor:
     return values.masked_fill(bad.view(-1, *[1] * (values.dim() - 1)), 0.0)
 
 
-def _safe(exact: Tensor, lengths: Tensor, rounding: float = _ROUNDING) -> Tensor:
-    """Return squared norms that no cancellation makes too small; ``lengths``: sum of norms."""
+def _add_rounding_margin(exact: Tensor, lengths: Tensor, rounding: float = _ROUNDING) -> Tensor:
+    """Return squared norms that cancellation cannot make too small; ``lengths``: sum of norms."""
     norm = exact.clamp(min=0.0).sqrt()  # NaN stays NaN
     norm += (rounding * lengths - _COVERED * norm).clamp(min=0.0)
     return torch.maximum(norm, _CANCELLED * lengths).square().float()
 
 
 class Workspace:
-    """Tensors to compute into, one for each name, kept at the largest size that was asked for.
+    """Reusable buffers by name, each as large as the largest request so far.
 
-    Poisson batches differ in length. Memory that goes back to the system after every step comes
-    back page by page, which takes longer than a small network's arithmetic.
+    Poisson batches differ in length. Memory that is freed after every step would be mapped again
+    page by page, which takes longer than a small network's arithmetic.
 
     Examples
     --------
@@ -370,9 +366,9 @@ class Workspace:
         self._kept: dict[Hashable, Tensor] = {}
 
     def __call__(self, name: Hashable, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Return a tensor of ``shape`` on the device and of the type of ``like``, not cleared.
+        """Return an uninitialised tensor of ``shape``, with the device and dtype of ``like``.
 
-        A name always goes with the same shape but for the number of rows.
+        A name always has the same shape, except for the number of rows.
         """
         rows = shape[0]
         kept = self._kept.get(name)

@@ -1,7 +1,7 @@
-"""Per-example gradients of any module: by ``torch.func``, or one example at a time.
+"""Per-example gradients of any module, by ``torch.func`` or one example at a time.
 
-Slower than book-keeping, and the memory holds every example's gradient; but each example is alone
-in its forward pass, so that nothing the module does can mix examples.
+Slower than book-keeping, and every example's gradient is in memory. In return, each example is
+alone in its forward pass, so no module can mix examples.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Vectorised:
-    """All examples at once, by ``torch.func.vmap``; the views of one are a batch."""
+    """Gradients of all examples at once, by ``torch.func.vmap``; the views of one are a batch."""
 
     name = "torch.func"
 
     def __init__(self, module: nn.Module, per_example_loss: Loss, views: int = 1) -> None:
         self.views = views
-        self.trained = _trained(module)
+        self.trained = _named_trained_parameters(module)
         constant: dict[str, Tensor] = dict(module.named_buffers())
         constant |= {k: p for k, p in module.named_parameters() if not p.requires_grad}
 
@@ -38,12 +38,12 @@ class Vectorised:
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         weights = {k: p.detach() for k, p in self.trained.items()}
-        found = self._gradients(weights, _by_example(inputs, self.views), targets)
+        found = self._gradients(weights, _split_by_example(inputs, self.views), targets)
         return [Rows(p, found[k].detach()) for k, p in self.trained.items()]
 
 
 class OneByOne:
-    """A loop over examples: what cannot be vectorised, and the measure of all other ways."""
+    """Gradients by a loop over examples: the fallback, and the reference for all other methods."""
 
     name = "one by one"
 
@@ -51,13 +51,13 @@ class OneByOne:
         self.module = module
         self.views = views
         self.per_example_loss = per_example_loss
-        self.trained = _trained(module)
+        self.trained = _named_trained_parameters(module)
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         parameters = list(self.trained.values())
         rows: list[tuple[Tensor, ...]] = []
         with torch.enable_grad():
-            for x, y in zip(_by_example(inputs, self.views), targets, strict=True):
+            for x, y in zip(_split_by_example(inputs, self.views), targets, strict=True):
                 labels = y.expand(self.views, *y.shape)
                 loss = self.per_example_loss(self.module(x), labels).mean()
                 rows.append(
@@ -69,9 +69,9 @@ class OneByOne:
         ]
 
 
-def _by_example(inputs: Tensor, views: int) -> Tensor:
+def _split_by_example(inputs: Tensor, views: int) -> Tensor:
     return inputs.unflatten(0, (-1, views))
 
 
-def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+def _named_trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in module.named_parameters() if p.requires_grad}

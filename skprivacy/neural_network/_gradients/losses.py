@@ -1,4 +1,4 @@
-"""Losses that give one number an example."""
+"""Losses with one number per example."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["LabelEntropy", "PerExample", "SquaredError"]
 
 
 class LabelEntropy(nn.Module):
-    """Binary cross-entropy of outputs and zeros and ones of shape (n, labels), summed by row."""
+    """Binary cross-entropy of outputs and 0/1 targets of shape (n, labels), summed by row."""
 
     def __init__(self, reduction: str, weight: Tensor | None = None) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class SquaredError(nn.Module):
 
 
 class PerExample(nn.Module):
-    """A loss that gives a number for each output, averaged over the outputs of each example."""
+    """A loss with one number per output, averaged over the outputs of each example."""
 
     def __init__(self, criterion: nn.Module) -> None:
         super().__init__()
@@ -42,11 +42,11 @@ class PerExample(nn.Module):
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         if output.shape != target.shape and output.numel() == target.numel():
-            raise ValueError(  # torch would compare every output with every target
+            raise ValueError(  # torch would broadcast: every output against every target
                 f"Outputs of {len(output)} records have shape {tuple(output.shape)}, targets "
-                f"{tuple(target.shape)}: give y the shape of the outputs."
+                f"{tuple(target.shape)}. Give y the shape of the outputs."
             )
         losses = self.criterion(output, target)
         if losses.dim() > 1 and losses.shape == output.shape == target.shape:
             return losses.flatten(1).mean(1)
-        return losses  # of another shape: it may mix examples, and is refused
+        return losses  # another shape may mix examples; the trial refuses it

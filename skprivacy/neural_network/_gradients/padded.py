@@ -1,8 +1,8 @@
-"""The clipped sum of a step over rows filled up to one of a few lengths: nothing is waited for.
+"""Clipped sum over a batch that is padded to one of a few public lengths, without synchronisation.
 
-A Poisson sample has another length in every step, and what depends on it, from the memory to the
-question whether all gradients are finite, keeps a GPU waiting for the processor. Filled up with
-blank rows to a public length, every step is the same operations on the same memory.
+Poisson samples differ in length, and everything that depends on the length makes a GPU wait for the
+CPU: memory, and the question whether all gradients are finite. With blank rows up to a public
+length, every step is the same operations on the same memory.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .trial import Probe
 
 __all__ = ["PaddedSum", "Table", "lengths_for"]
 
-# Standard deviations above the expected length: most samples have the first length at most, and one
-# in a thousand million is longer than the last.
+# Standard deviations above the expected length. Most samples fit the first length, and one in 1e9
+# is longer than the last.
 _SPREADS = 1.0, 3.0, 6.0
 _MULTIPLE = 32
-_NUMBERS = 1 << 26  # that one forward pass may hold
+_NUMBERS = 1 << 26  # numbers that one forward pass may hold
 
 
 def lengths_for(expected: int, sampled: bool) -> tuple[int, ...]:
-    """Return the lengths to which batches are filled up, by public facts alone.
+    """Return the lengths to which batches are padded, from public facts only.
 
     >>> lengths_for(256, sampled=True)
     (288, 320, 352)
@@ -44,20 +44,7 @@ def lengths_for(expected: int, sampled: bool) -> tuple[int, ...]:
 
 
 class Table:
-    """Records and targets on a device, with a blank row after them, and then the probe's.
-
-    Parameters
-    ----------
-    X, y : torch.Tensor of shape (n, ...)
-    probe : Probe
-        Public rows.
-    device : str
-
-    Attributes
-    ----------
-    n : int
-        Number of records; the blank row has this number. It is zeros.
-    """
+    """Records and targets on a device, then a blank row of index ``n`` and the probe's rows."""
 
     def __init__(self, X: Tensor, y: Tensor, probe: Probe, device: str) -> None:
         self.n = len(X)
@@ -66,12 +53,12 @@ class Table:
 
     @property
     def records(self) -> tuple[Tensor, Tensor]:
-        """The records alone."""
+        """The records without the blank row and the probe's rows."""
         return self.X[: self.n], self.y[: self.n]
 
     @property
     def of_probe(self) -> Tensor:
-        """The numbers of the probe's rows."""
+        """Indices of the probe's rows."""
         return torch.arange(self.n + 1, len(self.X), device=self.X.device)
 
 
@@ -84,35 +71,21 @@ def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
 
 
 class PaddedSum:
-    """The clipped sum over the rows of a table that a vector of their numbers names.
+    """Clipped sum over the rows of a table whose indices are in a vector.
 
-    Parameters
-    ----------
-    clipped : ClippedGradientSum
-    grad : torch.Tensor
-        The vector in single precision that contributions add to.
-    table : Table
-    expected : float
-        Expected number of records in a step.
-    longest : int
-        The most rows, blank ones included.
+    ``grad`` is the single-precision vector that contributions add to, ``expected`` the expected
+    number of records in a step, and ``longest`` the most rows, blank ones included. ``total`` holds
+    the sum after a call; with adaptive clipping, the count follows it.
 
-    Attributes
-    ----------
-    total : torch.Tensor
-        Where the sum is after a call. With adaptive clipping, the count comes after it.
+    **Guarantees.** Those of :class:`ClippedGradientSum`, and the same sum up to rounding. A blank
+    row adds exactly zero, however often it occurs and whatever the weights are; so does a record
+    without a finite gradient. Only numbers in memory depend on the data: shapes, addresses and the
+    sequence of operations do not. Whether parts are added up in double precision, as by
+    :class:`~.clipped_sum.BatchSum`, is public.
 
-    Notes
-    -----
-    **Guarantees.** What :class:`ClippedGradientSum` guarantees, and the same sum to rounding. The
-    blank row adds exactly zero however often it is named, whatever the weights are; so does a
-    record without a finite gradient. Nothing depends on the data but numbers in memory: neither
-    shapes, nor addresses, nor which operations are done. Whether parts are added up in double
-    precision, as :class:`~.clipped_sum.BatchSum` does, is public.
-
-    **Edge cases.** Blank rows alone make zeros. What is computed in between stands in the same
-    memory for all lengths, which is reserved for the longest at first and is never moved: sums over
-    several vectors of numbers must not be computed at once.
+    **Edge cases.** A batch of blank rows gives zeros. Intermediate results of all lengths share one
+    memory, which is reserved for the longest first and never moves: sums over several vectors of
+    indices must not be computed at once.
     """
 
     def __init__(
@@ -142,7 +115,7 @@ class PaddedSum:
         self.over(torch.full((longest,), table.n, device=grad.device))()
 
     def over(self, rows: Tensor) -> Callable[[], None]:
-        """Return what sums over the rows whose numbers stand in ``rows`` when it is called."""
+        """Return a function that sums over the rows whose indices are in ``rows`` when called."""
 
         def add_up() -> None:
             with torch.no_grad():
@@ -175,7 +148,7 @@ class PaddedSum:
 
 
 def _cleared(examples: Contribution, bad: Tensor) -> Contribution:
-    """Return the same with zeros for some examples, in place where that is allowed."""
+    """Return the contributions with zeros for some examples, in place where allowed."""
     if isinstance(examples, OuterProduct) and examples.spare:
         for values in (examples.input, examples.output_grad):
             values.masked_fill_(bad[:, None], 0.0)

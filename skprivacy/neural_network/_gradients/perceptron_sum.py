@@ -1,6 +1,6 @@
-"""The clipped sum over a perceptron's batch, all of it by numpy: where the batch is small.
+"""Clipped gradient sum of a perceptron in numpy, for small batches.
 
-What torch does before each operation takes longer than the arithmetic of a small batch.
+On a small batch, torch's overhead per operation exceeds the arithmetic.
 """
 
 from __future__ import annotations
@@ -22,25 +22,18 @@ from .contributions import LOST
 __all__ = ["PerceptronSum"]
 
 Array = NDArray[np.float32]
-# Multiplications by weights: of more, torch's threads are worth their start.
+# Multiplications by weights from which on torch's threads are worth starting.
 _MUCH_WORK = MUCH_WORK // 2
-# Rows that are added up by a product: over more, products of few columns round off more than
-# torch's.
+# Rows that one product adds up: over more, products of few columns round more than torch's.
 _ROWS = 512
 
 
 class PerceptronSum:
-    """What backpropagation, norms, clipping and the sum come to, without a tensor between them.
+    """Backpropagation, norms, clipping and the sum in one pass of numpy arrays.
 
-    Parameters
-    ----------
-    layers : list of (weight, bias)
-        Parameters of linear layers, one after another, whose ``grad`` is added to.
-    activations : list of type
-        What stands between them: ``nn.Tanh``, ``nn.ReLU`` or ``nn.Sigmoid``.
+    ``layers`` are (weight, bias) of the linear layers, whose ``grad`` is added to, and
+    ``activations`` the types between them: ``nn.Tanh``, ``nn.ReLU`` or ``nn.Sigmoid``.
 
-    Notes
-    -----
     **Guarantees.** Those of ``ClippedGradientSum``, for examples that are records.
     """
 
@@ -54,10 +47,10 @@ class PerceptronSum:
         self._kept: dict[Any, Array] = {}
 
     def takes(self, inputs: Tensor) -> bool:
-        """Whether these rows are summed here."""
+        """Return True if these rows are summed here."""
         grad = self._layers[0][0].grad
         single = inputs.dtype == torch.float32 and grad is not None and grad.dtype == torch.float32
-        # The number of rows chooses how gradients are rounded, as shapes of products do anyway.
+        # The number of rows decides the rounding of gradients, as shapes of products always do.
         # Zero-out keeps it; under add-remove no margin is proved for it (SECURITY.md).
         short = len(inputs) * self._work < _MUCH_WORK and self._widest <= SUMMED
         return single and short and numpy_sees(inputs)
@@ -65,15 +58,17 @@ class PerceptronSum:
     def __call__(
         self, inputs: Tensor, targets: Tensor, clip: Clip, norm: float, first: bool
     ) -> None:
-        """Add the clipped sum to ``grad``; if it is the ``first``, put it there."""
+        """Add the clipped sum to ``grad``, or overwrite ``grad`` if it is the ``first``."""
+        # Abadi et al. 2016, Algorithm 1, "Compute gradient", by book-keeping (Bu et al. 2023)
         terms = self._terms(inputs.numpy(), targets.numpy())
         squared = np.stack([_squared_norms(a, d) for a, d in terms])
         total = squared.sum(0)
+        # Algorithm 1, "Clip gradient"
         factors = clip(squared, total, norm).astype(np.float32, copy=False)
         if not math.isfinite(float(total.sum())):
             bad = ~np.isfinite(total)
             factors[..., bad] = 0.0
-            terms = [(_blank(a, bad), _blank(d, bad)) for a, d in terms]
+            terms = [(_zero_rows(a, bad), _zero_rows(d, bad)) for a, d in terms]
         each = factors if factors.ndim == 2 else [factors] * len(terms)
         for (a, d), scale, (weight, bias) in zip(terms, each, reversed(self._layers), strict=True):
             _add_product(bias, scale, d, first)
@@ -81,7 +76,7 @@ class PerceptronSum:
             _add_product(weight, d.T, a, first)
 
     def _terms(self, inputs: Array, targets: NDArray[np.int64]) -> list[tuple[Array, Array]]:
-        """Return what each layer sees, and the gradient at its output, from the last one down."""
+        """Return each layer's input and the gradient at its output, from the last one down."""
         weights = [(w.detach().numpy(), b.detach().numpy()) for w, b in self._layers]
         seen, n = [inputs], len(inputs)
         for i, (weight, bias) in enumerate(weights):
@@ -102,7 +97,7 @@ class PerceptronSum:
         return list(zip(reversed(seen), errors, strict=True))
 
     def _room(self, name: str, layer: int, rows: int, columns: int) -> Array:
-        """Return an array to compute into, kept: Poisson batches differ in length."""
+        """Return a reused array to compute into, since Poisson batches differ in length."""
         kept = self._kept.get((name, layer))
         if kept is None or len(kept) < rows:
             kept = self._kept[name, layer] = np.empty((rows + rows // 8, columns), np.float32)
@@ -110,9 +105,9 @@ class PerceptronSum:
 
 
 def _softmax(logits: Array) -> Array:
-    """Make probabilities of logits in place, each row by itself.
+    """Turn logits into probabilities in place, row by row.
 
-    On rows of few numbers torch's own takes several times as long.
+    On rows of few numbers torch's softmax takes several times as long.
     """
     logits -= torch.amax(torch.from_numpy(logits), 1, keepdim=True).numpy()
     np.exp(logits, out=logits)
@@ -121,9 +116,9 @@ def _softmax(logits: Array) -> Array:
 
 
 def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
-    """Subtract 1 at each row's target; a row with a negative one is ignored.
+    """Subtract 1 at each row's target; rows with a negative target become zero.
 
-    A target that is no column raises, and reaches no other row.
+    A target without a column raises, and affects no other row.
     """
     probabilities[np.arange(len(probabilities)), np.maximum(targets, 0)] -= np.float32(1.0)
     if targets.min(initial=0) < 0:
@@ -131,21 +126,21 @@ def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
 
 
 def _squared_norms(a: Array, d: Array) -> Array:
-    """Return the squared norms of outer products with a bias, with what squares may have lost."""
-    inputs, errors = _dot(a, a), _dot(d, d)
+    """Return squared norms of outer products with a bias, plus the possible loss in squares."""
+    inputs, errors = _row_products(a, a), _row_products(d, d)
     inputs += 1.0
     errors += np.float32(LOST * d.shape[1])
     inputs *= errors
     return inputs
 
 
-def _dot(a: Array, b: Array) -> Array:
-    """Return the product of each row of one array with that of another."""
+def _row_products(a: Array, b: Array) -> Array:
+    """Return the product of each row of one array with the same row of another."""
     found: Array = np.vecdot(a, b) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", a, b)
     return found
 
 
-def _blank(values: Array, bad: NDArray[np.bool_]) -> Array:
+def _zero_rows(values: Array, bad: NDArray[np.bool_]) -> Array:
     return np.where(bad[:, None], np.float32(0.0), values)
 
 
@@ -160,7 +155,7 @@ def _add_product(parameter: Tensor, left: Array, rows: Array, first: bool) -> No
             total += left[..., part] @ rows[part]
 
 
-# torch's operations in place on many numbers take less than half the time of numpy's, but for tanh.
+# In place, torch takes less than half the time of numpy on many numbers, except for tanh.
 _IN_PLACE: dict[type[nn.Module], Callable[[Array], Any]] = {
     nn.Tanh: lambda z: np.tanh(z, out=z),
     nn.ReLU: lambda z: torch.relu_(torch.from_numpy(z)),

@@ -1,4 +1,4 @@
-"""Which way to per-example gradients a module takes: tried out on random numbers beforehand."""
+"""Choice of the per-example gradient method, by a trial on random numbers against a loop."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = [
     "PROBES",
     "PerExampleGradients",
     "Probe",
-    "elsewhere",
     "flatten_parameters",
     "gradients_of",
+    "is_off_cpu",
     "tried",
 ]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 PROBES = 5
-_AGREE = 1e-3  # relative; what is wrong in kind is off by far more, rounding by far less
+_TRIAL_TOLERANCE = 1e-3  # relative tolerance: wrong methods are far above, rounding is far below
 
 
 class PerExampleGradients(Protocol):
-    """Maps (inputs, targets) to what each example contributes to the gradient.
+    """Maps (inputs, targets) to the contributions of each example to the gradient.
 
-    There is a target for each example, and a row of inputs for each view of it.
+    Each example has one target, and one row of inputs per view.
     """
 
     name: str
@@ -43,12 +43,12 @@ class PerExampleGradients(Protocol):
 
 @dataclass(frozen=True)
 class Probe:
-    """Random inputs and targets of the right shape: public, drawn without a look at the data."""
+    """Public random inputs and targets of the shape of the data."""
 
     inputs: Tensor
     targets: Tensor
-    n_outputs: int | None  # None: whatever the loss understands
-    views: int = 1  # rows of ``inputs`` for each target
+    n_outputs: int | None  # None: any number that the loss accepts
+    views: int = 1  # rows of ``inputs`` per target
 
     @classmethod
     def like(
@@ -59,7 +59,7 @@ class Probe:
         views: int = 1,
         labels: bool = False,
     ) -> Probe:
-        """Return normal inputs, and targets: classes or, with ``None``, numbers, or ``labels``."""
+        """Return normal inputs, and targets: classes, numbers if None, or 0/1 ``labels``."""
         generator = torch.Generator().manual_seed(0)
         size = (PROBES * views, *shape)
         X = torch.randn(size, generator=generator, dtype=torch.float32, device="cpu")
@@ -72,32 +72,20 @@ class Probe:
         return cls(X.to(device), y.to(device), n_classes or 1, views)
 
     def as_indices(self) -> Probe:
-        """Return zeros and ones for inputs: all that a module of embeddings may understand."""
+        """Return 0/1 inputs, for modules of embeddings that accept only indices."""
         return replace(self, inputs=(self.inputs > 0).to(self.inputs.dtype))
 
 
 def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> PerExampleGradients:
-    """Return the fastest way that gives the gradients of single examples on the probe.
+    """Return the fastest method that gives per-example gradients on the probe.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-    loss : callable
-        Maps (outputs, targets) to one loss an example.
-    probe : Probe, default=None
-        Needed for everything but the perceptron written out by hand.
+    ``loss`` maps (outputs, targets) to one loss per example. Only the built-in perceptron needs no
+    probe. ValueError is raised if the module or the loss mixes examples, stores them, or fails on
+    its input.
 
-    Raises
-    ------
-    ValueError
-        If the module or the loss mixes the examples of a batch, keeps something of them, or does
-        not understand its input.
-
-    Notes
-    -----
-    **Guarantees.** What is tried on another device is tried on the processor before: what is
-    refused there is refused everywhere, and nothing that the processor answers with an error, such
-    as a place outside of a table, comes to a GPU, which would not recover from it.
+    **Guarantees.** A trial on another device runs on the CPU first. So every device refuses the
+    same modules. An operation that fails on the CPU, such as an index outside of a table, never
+    reaches a GPU, which would not recover from it.
     """
     return tried(module, loss, probe)[0]
 
@@ -105,66 +93,68 @@ def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> P
 def tried(
     module: nn.Module, loss: Loss, probe: Probe | None
 ) -> tuple[PerExampleGradients, Probe | None]:
-    """Return what :func:`gradients_of` returns, and the probe as the module understands it."""
+    """Return the method of :func:`gradients_of`, and the probe in a form the module accepts."""
     refuse_mixing_layers(module)
     if probe is None:
         if PerceptronBackward.fits(module, loss):
             assert isinstance(module, nn.Sequential)
             return PerceptronBackward(module), None
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
-    if elsewhere(probe.inputs):
+    if is_off_cpu(probe.inputs):
         here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
-        _, understood = tried(*_on_the_processor(module, loss), here)
+        _, understood = tried(*_copy_to_cpu(module, loss), here)
         assert understood is not None
         if not torch.equal(understood.inputs, here.inputs):
             probe = probe.as_indices()
     trial = _trial_copy(module)
-    probe = _understood(trial, loss, probe)
-    return _fastest(module, trial, loss, probe), probe
+    probe = _adapt_probe(trial, loss, probe)
+    return _fastest_method(module, trial, loss, probe), probe
 
 
-def elsewhere(values: Tensor) -> bool:
-    """Whether a tensor is on another device than the processor."""
+def is_off_cpu(values: Tensor) -> bool:
+    """Return True if a tensor is on another device than the CPU."""
     return not values.is_cpu
 
 
-def _on_the_processor(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+def _copy_to_cpu(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
     here, its_loss = copy.deepcopy((module, loss))
     for p in here.parameters():
         p.grad = None
     return here.cpu(), its_loss.cpu() if isinstance(its_loss, nn.Module) else its_loss
 
 
-def _fastest(module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe) -> PerExampleGradients:
+def _fastest_method(
+    module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe
+) -> PerExampleGradients:
     views = probe.views
     if views == 1 and PerceptronBackward.fits(module, loss):
         assert isinstance(module, nn.Sequential)
         return PerceptronBackward(module)
-    _refuse_memory(trial, loss, probe)
-    expected = _sums(trial, OneByOne(trial, loss, views), probe)
+    _refuse_stored_examples(trial, loss, probe)
+    expected = _norms_and_sum(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
         try:
-            found = _sums(trial, way(trial, loss, views), probe)
-        except Exception:  # whatever it is: the next way is slower and less choosy
+            found = _norms_and_sum(trial, way(trial, loss, views), probe)
+        except Exception:  # any failure: the next method is slower and more general
             continue
-        if way is Vectorised or _agree(found, expected):
+        if way is Vectorised or _results_agree(found, expected):
             return way(module, loss, views)
     return OneByOne(module, loss, views)
 
 
 def refuse_mixing_layers(module: nn.Module) -> None:
-    """Refuse layers that mix the examples of a batch, or change themselves with what they see."""
+    """Refuse layers that mix the examples of a batch, or store statistics of them."""
     for name, layer in module.named_modules():
         kind = type(layer).__name__
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise ValueError(
                 f"Layer {name!r} is a {kind}: it mixes the examples of a batch, so one record "
-                "reaches every other record's gradient. Use LayerNorm or GroupNorm; of a module "
-                "that was trained on public records, freeze_batch_norm(module)."
+                "affects every other record's gradient. Use LayerNorm or GroupNorm, or "
+                "freeze_batch_norm(module) if it was trained on public records."
             )
         if getattr(layer, "track_running_stats", False):
             raise ValueError(
-                f"Layer {name!r} is a {kind} that keeps running statistics of private data. "
+                f"Layer {name!r} is a {kind} that stores running statistics of private data. "
                 "Use track_running_stats=False, or GroupNorm."
             )
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (
@@ -172,12 +162,12 @@ def refuse_mixing_layers(module: nn.Module) -> None:
         ):
             raise ValueError(
                 f"Layer {name!r} is an {kind} with max_norm or scale_grad_by_freq: both let one "
-                "record change what others do. Leave them at None and False."
+                "record affect the gradients of others. Leave them at None and False."
             )
 
 
 def _trial_copy(module: nn.Module) -> nn.Module:
-    """Return a copy without dropout and with weights that are not zero: zeros would hide errors."""
+    """Return a copy without dropout and with nonzero weights, since zeros would hide errors."""
     trial = copy.deepcopy(module).train()
     generator = torch.Generator().manual_seed(0)
     for p in trial.parameters():
@@ -190,8 +180,8 @@ def _trial_copy(module: nn.Module) -> nn.Module:
     return trial
 
 
-def _understood(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
-    """Return the probe that the module can compute with, after a look at what it does with it."""
+def _adapt_probe(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
+    """Return the probe in the form that the module accepts, after tests of its behaviour."""
     try:
         _check_behaviour(trial, loss, probe)
         return probe
@@ -202,8 +192,8 @@ def _understood(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
         except (IndexError, RuntimeError, TypeError):
             raise ValueError(
                 f"module={type(trial).__name__} cannot be trained on inputs of shape "
-                f"{tuple(probe.inputs.shape)}: {error}. It takes one row an example; reshape the "
-                "rows inside it, for instance with torch.nn.Unflatten(1, (1, 28, 28))."
+                f"{tuple(probe.inputs.shape)}: {error}. It gets one row per example; reshape rows "
+                "inside it, such as with torch.nn.Unflatten(1, (1, 28, 28))."
             ) from error
 
 
@@ -215,34 +205,34 @@ def _check_behaviour(trial: nn.Module, loss: Loss, probe: Probe) -> None:
         if probe.n_outputs is not None and shape != (n, probe.n_outputs):
             raise ValueError(
                 f"module={type(trial).__name__} gave outputs of shape {shape}, expected "
-                f"{(n, probe.n_outputs)}: one number for each class and example, or for regression "
-                "a single one."
+                f"{(n, probe.n_outputs)}. Return one number per class, or one per example for "
+                "regression."
             )
         if shape[:1] != (n,):
             raise ValueError(
-                f"module={type(trial).__name__} gave outputs of shape {shape} for {n} examples: it "
-                "must return one tensor with a row for each."
+                f"module={type(trial).__name__} gave outputs of shape {shape} for {n} examples. "
+                "Return one tensor with a row per example."
             )
         losses = loss(outputs, probe.targets.repeat_interleave(probe.views, 0))
         losses.sum().backward()
     if isinstance(loss, nn.CrossEntropyLoss) and _are_probabilities(outputs):
         warnings.warn(
             f"module={type(trial).__name__} returns probabilities, but the loss takes logits and "
-            "makes probabilities of them itself: training would be slow and poor. Leave the final "
-            "Softmax out.",
+            "applies a softmax itself: training would be slow and poor. Leave the final Softmax "
+            "out.",
             UserWarning,
             stacklevel=2,
         )
     if losses.shape != (len(probe.inputs),):
         raise ValueError(
-            f"The loss of {len(probe.inputs)} examples has shape {tuple(losses.shape)}; one number "
-            "an example is needed, since a mean mixes them. Use reduction='none'."
+            f"The loss of {len(probe.inputs)} examples has shape {tuple(losses.shape)}; expected "
+            "one number per example, since a mean mixes them. Use reduction='none'."
         )
     changed = [k for k, b in trial.named_buffers() if not torch.equal(b, before[k])]
     if changed:
         raise ValueError(
             f"module={type(trial).__name__} changes its buffers {changed!r} when it sees data: "
-            "they would keep something of private records. Make them constant."
+            "they would store private records. Make them constant."
         )
 
 
@@ -255,11 +245,11 @@ def _are_probabilities(outputs: Tensor) -> bool:
     )
 
 
-def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
-    """Refuse what computes other gradients, or has other weights, after it has seen other examples.
+def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
+    """Refuse a module or loss whose gradients or weights depend on examples seen before.
 
-    Buffers are not all that a module can keep something in, and the loss may keep something too.
-    Weights that a forward pass shifts are released, whether gradients tell of it or not.
+    A module can store records outside of its buffers, and a loss can store some. Weights that a
+    forward pass shifts are released, whether or not gradients depend on them.
     """
     views = probe.views
     other = replace(
@@ -268,19 +258,18 @@ def _refuse_memory(trial: nn.Module, loss: Loss, probe: Probe) -> None:
         targets=probe.targets[:1].expand_as(probe.targets),
     )
     (found, weights), (expected, others) = [
-        _after(first, probe, trial, loss, views) for first in (probe, other)
+        _sums_after(first, probe, trial, loss, views) for first in (probe, other)
     ]
     same = all(torch.allclose(a, b, equal_nan=True) for a, b in zip(weights, others, strict=True))
-    if not (same and _agree(found, expected)):
+    if not (same and _results_agree(found, expected)):
         raise ValueError(
             f"module={type(trial).__name__}, or its loss, computes other gradients or has other "
-            "weights after it has seen other examples: it keeps something of private records, and "
-            "one of them reaches the gradients of those that follow. Let both depend on their "
-            "arguments alone, and change nothing."
+            "weights after it has seen other examples: it stores private records, which affect "
+            "the gradients of later ones. Let both depend on their arguments alone."
         )
 
 
-def _after(
+def _sums_after(
     first: Probe, then: Probe, trial: nn.Module, loss: Loss, views: int
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
     """Return the sums on ``then`` of copies that have seen ``first``, and their weights."""
@@ -289,14 +278,16 @@ def _after(
     way = OneByOne(fresh, its_loss, views)
     devices = [then.inputs.device] if then.inputs.is_cuda else []
     with torch.random.fork_rng(devices=devices):
-        fresh(first.inputs)  # all at once, as book-keeping shows them
+        fresh(first.inputs)  # as one batch, like book-keeping
         for probe in (first, then):
-            torch.manual_seed(0)  # for dropout that is not a layer
-            found = _sums(fresh, way, probe)
+            torch.manual_seed(0)  # for functional dropout
+            found = _norms_and_sum(fresh, way, probe)
     return found, [p.detach() for p in fresh.parameters()]
 
 
-def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Tensor, Tensor]:
+def _norms_and_sum(
+    module: nn.Module, way: PerExampleGradients, probe: Probe
+) -> tuple[Tensor, Tensor]:
     """Return the squared norms, and a weighted sum of the gradients."""
     contributions = way(probe.inputs, probe.targets)
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
@@ -309,9 +300,9 @@ def _sums(module: nn.Module, way: PerExampleGradients, probe: Probe) -> tuple[Te
     return norms, torch.cat([grad.flatten() for grad in grads])
 
 
-def _agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
-    norms = torch.allclose(found[0], expected[0], rtol=2 * _AGREE, atol=1e-12)
-    return norms and bool((found[1] - expected[1]).norm() <= _AGREE * expected[1].norm())
+def _results_agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+    norms = torch.allclose(found[0], expected[0], rtol=2 * _TRIAL_TOLERANCE, atol=1e-12)
+    return norms and bool((found[1] - expected[1]).norm() <= _TRIAL_TOLERANCE * expected[1].norm())
 
 
 def flatten_parameters(
@@ -319,9 +310,9 @@ def flatten_parameters(
 ) -> tuple[nn.Parameter, Tensor]:
     """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
 
-    The parameters, and their ``grad``, become views of the two. One vector makes noise, momentum
-    and averaging one operation each, whatever the layers are. ``grad`` is of type ``sums``; of the
-    parameters' own, it is the ``grad`` of the vector, too, which has none otherwise.
+    The parameters and their ``grad`` become views of the two. With one vector, noise, momentum and
+    averaging are one operation each. ``grad`` has dtype ``sums``; if that is the parameters' dtype,
+    it is also the ``grad`` of the vector.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))

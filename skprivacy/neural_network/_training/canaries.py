@@ -1,8 +1,8 @@
-"""Canaries in gradient space: records with a long gradient, each in one weight of its own.
+"""Canaries in gradient space: records with a long gradient in one weight each (Nasr et al. 2023).
 
-The training is the one that estimators run: canaries are rows of its data, drawn by its sampler,
-clipped, summed and released with all others. Only what their gradients are is said here, and who
-looks at the noisy sums.
+The estimators' own engine trains: canaries are rows of its data, drawn by its sampler, clipped,
+summed and released like all others. This file only defines their gradients, and the watcher that
+sees the noisy sums.
 
 Nasr et al., "Tight auditing of differentially private machine learning", USENIX Security 2023.
 """
@@ -32,75 +32,56 @@ __all__ = ["CanaryCode", "CanaryTraining", "Watcher"]
 
 Float64Array = NDArray[np.float64]
 
-_LENGTH = 10.0  # of a canary's gradient, in clipping norms: what is not clipped shows
-_NUMBERS = 1 << 23  # that single precision tells apart between two powers of two
-_LARGEST = 2.0**46  # of a first feature: training takes numbers beyond 1e15 for infinite
+_CANARY_NORM = 10.0  # norm of a canary's gradient in clipping norms, so that missing clipping shows
+_MAX_CANARIES = 1 << 23  # single-precision numbers between two powers of two
+_LARGEST_FEATURE = 2.0**46  # largest first feature: training treats numbers beyond 1e15 as infinite
 
 
 @dataclass(frozen=True)
 class CanaryCode:
-    """The rows that stand for canaries, told from records by their first feature.
+    """Encoding of canaries as rows, recognisable by their first feature.
 
-    Parameters
-    ----------
-    start : float
-        A power of two beyond the first feature of every record. Canary i has ``start`` times
-        ``1 + i / 2**23`` there, which is exact in single precision, and zeros elsewhere.
+    ``start`` is a power of two beyond the first feature of every record. Canary i has ``start``
+    times ``1 + i / 2**23`` there, which is exact in single precision, and zeros elsewhere.
 
-    Notes
-    -----
-    **Edge cases.** A canary that is not in the data is a row of NaN, which has no finite gradient:
-    under zero-out, a record that contributes nothing.
+    **Edge cases.** An absent canary is a row of NaN, which has no finite gradient: under zero-out,
+    a record that contributes nothing.
     """
 
     start: float
 
     @classmethod
     def beyond(cls, first: NDArray[Any]) -> CanaryCode:
-        """Return a code that no record with such a first feature is taken for."""
+        """Return a code that no record with such a first feature matches."""
         first = np.asarray(first, dtype=float)
         largest = float(np.abs(first[np.isfinite(first)]).max(initial=1.0))
-        if largest > _LARGEST:
+        if largest > _LARGEST_FEATURE:
             raise ValueError(
-                f"X holds {largest:g} in its first feature, where canaries are numbered above all "
-                f"records, up to {_LARGEST:g}. Scale the features."
+                f"X exceeds {_LARGEST_FEATURE:g} in its first feature, which numbers the canaries "
+                "above all records. Scale the features."
             )
         return cls(2.0 ** (math.frexp(largest)[1] + 1))
 
     def rows(self, there: NDArray[np.bool_], n_features: int) -> Float64Array:
         """Return a row for each canary."""
         rows = np.zeros((len(there), n_features))
-        rows[:, 0] = self.start * (1.0 + np.arange(len(there)) / _NUMBERS)
+        rows[:, 0] = self.start * (1.0 + np.arange(len(there)) / _MAX_CANARIES)
         rows[~there] = np.nan
         return rows
 
     def found(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which rows are canaries, and the numbers of these canaries."""
+        """Return a mask of the rows that are canaries, and the numbers of these canaries."""
         first = inputs[:, 0]
         is_canary = (first >= self.start) & (first < 2 * self.start)
-        numbers = (first[is_canary] / self.start - 1.0) * _NUMBERS
+        numbers = (first[is_canary] / self.start - 1.0) * _MAX_CANARIES
         return is_canary, numbers.round().long()
 
 
 class CanaryGradients:
-    """Per-example gradients with those of canaries in the place of what their rows would have.
+    """Per-example gradients in which canaries have a gradient of ``length`` in their own weight.
 
-    Parameters
-    ----------
-    others : PerExampleGradients
-        Of records.
-    code : CanaryCode
-    grad : torch.Tensor
-        The vector that gradients are added to.
-    weights : torch.Tensor
-        Where in it each canary has its number.
-    length : float
-        That number.
-
-    Attributes
-    ----------
-    clean : torch.Tensor
-        What records without canaries added to ``grad`` at ``weights``, since it was last cleared.
+    ``weights`` are the positions of the canaries' weights in ``grad``. ``clean`` is the sum that
+    records without canaries have added there since it was last cleared.
     """
 
     def __init__(
@@ -129,13 +110,13 @@ class CanaryGradients:
 
 @dataclass
 class _WithCanaries:
-    """The last layer's share of records, and canaries."""
+    """Last layer's contributions of records and of canaries."""
 
     records: Contribution
     to: CanaryGradients
     is_canary: Tensor
     numbers_of_canaries: Tensor
-    before: Tensor  # what ``to.grad`` held before any layer added to it
+    before: Tensor  # ``to.grad`` at the canaries' weights, before any layer added to it
 
     def squared_norms(self) -> Tensor:
         return self.records.squared_norms().masked_fill(self.is_canary, self.to.length**2)
@@ -144,6 +125,7 @@ class _WithCanaries:
         self.records.add_sum(factors)
         to = self.to
         to.clean += to.grad[to.weights].double() - self.before
+        # Nasr et al. 2023: a canary gradient is zero except in one weight
         theirs = to.length * factors[self.is_canary].to(to.grad.dtype)
         to.grad.index_add_(0, to.weights[self.numbers_of_canaries], theirs)
 
@@ -151,7 +133,7 @@ class _WithCanaries:
         found = self.records.joint_norms(shares)
         alone = shares.alone
         if self.is_canary[alone:].any():
-            raise ValueError("A canary shares its group with other rows: give it its own.")
+            raise ValueError("A canary shares its group with other rows. Give it its own group.")
         found[:alone].masked_fill_(self.is_canary[:alone], self.to.length**2)
         return found
 
@@ -170,29 +152,13 @@ class _WithCanaries:
 
 
 class CanaryTraining(Training):
-    """A run of the engine with canaries among its rows, watched by an attacker.
+    """A run of the engine with canaries among its rows, observed by ``watcher``.
 
-    Parameters
-    ----------
-    config, module, loss, probe, random
-        As of :class:`~.engine.Training`.
-    code : CanaryCode
-    n_canaries : int
-    watcher : Watcher
-        Sees what the run does.
-    public : numpy.random.Generator
-        Says which weight is whose.
+    ``public`` draws the weight of each canary.
 
-    Raises
-    ------
-    ValueError
-        If there are more canaries than weights.
-
-    Notes
-    -----
-    **Guarantees.** Canaries are sampled, clipped and released as records are; where groups are
-    protected, as groups of one row. What the watcher sees
-    of the sums is settled by the noisy sums, and by what records that are no canaries add.
+    **Guarantees.** Canaries are sampled, clipped and released as records are, or as groups of one
+    row. The watcher's view of the sums is a function of the noisy sums and of the records that are
+    not canaries.
     """
 
     def __init__(
@@ -210,12 +176,12 @@ class CanaryTraining(Training):
         n_weights = len(self._sums)
         if n_canaries > n_weights:
             raise ValueError(
-                f"n_canaries={n_canaries} is more than the {n_weights} weights of the network, of "
-                "which each canary takes one. Pass fewer, or make the network larger."
+                f"n_canaries={n_canaries} exceeds the {n_weights} weights of the network, and each "
+                "canary needs its own. Pass fewer, or make the network larger."
             )
         weights = torch.from_numpy(public.permutation(n_weights)[:n_canaries]).to(self.device)
         self._canaries = self._clipped.gradients = CanaryGradients(
-            self._clipped.gradients, code, self._sums, weights, _LENGTH * config.max_grad_norm
+            self._clipped.gradients, code, self._sums, weights, _CANARY_NORM * config.max_grad_norm
         )
         self._watcher = watcher
 
@@ -227,18 +193,18 @@ class CanaryTraining(Training):
         verbose: int = 0,
         groups: Groups | None = None,
     ) -> nn.Module:
-        """Train, watched."""
+        """Train, observed by the watcher."""
         return super().run(X, y, _Watched(self._canaries, self._watcher), verbose, groups)
 
 
 class Watcher(Protocol):
-    """Who sees what a run does, and where its canaries are in the sums."""
+    """Observer of a run and of the positions of its canaries."""
 
     def drawn(self, indices: NDArray[np.int64], n: int) -> None:
-        """See which of ``n`` rows, or groups, take part in a step."""
+        """Observe which of ``n`` rows, or groups, take part in a step."""
 
     def released(self, noisy: Float64Array, clean: Float64Array) -> None:
-        """See a noisy sum at the canaries' weights, and what other records contributed there."""
+        """Observe the noisy sum at the canaries' weights, and the records' contribution there."""
 
 
 class _Watched(Alone):

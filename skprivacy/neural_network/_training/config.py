@@ -1,4 +1,4 @@
-"""What a private training run does, fixed by public facts before the data is looked at."""
+"""TrainingConfig: one frozen plan of sampling, clipping, noise and updates of a private run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _cosine(done: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * done))
 
 
-# The factor of the step size, by the share of steps that are done: never by the data.
+# Factor of the step size as a function of the share of steps done; it never depends on the data.
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": _constant,
     "linear": _linear,
@@ -39,16 +39,10 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True)
 class PerGroup:
-    """That a run protects groups, and what a group contributes to a step.
+    """Terms of a run that protects groups.
 
-    Parameters
-    ----------
-    unit : str
-        What a group is called.
-    most : int or None
-        How many records of a group are used at most.
-    contribution : {"mean", "sum"}
-        Of their gradients, before it is clipped.
+    ``unit`` names a group. At most ``most`` of its records are used. ``contribution`` is "mean" or
+    "sum", applied to their gradients before clipping.
     """
 
     unit: str
@@ -58,53 +52,16 @@ class PerGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """All that decides about a run, but for its module, its loss and its records.
+    """Plan of a private run, without its module, its loss and its records.
 
-    Parameters
-    ----------
-    n_records : int
-        How many records there are, publicly.
-    batch_size : int
-        Expected number of records in a step, at most ``n_records``.
-    epochs : int
-        Expected number of times that each record takes part.
-    relation : {"zero_out", "add_remove"}
-        In which the guarantee holds.
-    noise : str, default="gaussian"
-        A key of ``NOISE``.
-    noise_multiplier : float, default=0.0
-        Size of the noise in units of ``max_grad_norm``.
-    max_grad_norm : float, default=1.0
-        Norm to which the gradient of each record is clipped.
-    clipping : str, default="flat"
-        A key of ``CLIPPING``, or "adaptive".
-    target_quantile : float, default=0.5
-        Of adaptive clipping.
-    optimizer : str or type, default="sgd"
-        A key of ``OPTIMIZERS``, or a class of ``torch.optim``.
-    optimizer_params : dict, default={}
-        Arguments of the optimizer, but for its step size.
-    learning_rate : float or "auto", default="auto"
-        Step size; "auto" as :class:`~skprivacy.neural_network.DPSGDClassifier` says.
-    schedule : str, default="constant"
-        A key of ``SCHEDULES``.
-    averaging : float or "ema", default=0.5
-        Share of the last steps over which the weights are averaged, or an exponential average.
-    averaging_decay : float, default=0.95
-        How much a step counts in the exponential average beside the step after it.
-    views : Views, default=None
-        What each record is shown as; ``None`` for itself.
-    device : str, default="cpu"
-        Where to train: a device of torch, or "auto".
-    per_group : PerGroup, default=None
-        That groups are protected: what is said of records above then holds of them. ``None`` for
-        records.
+    ``n_records`` is public. ``batch_size`` is expected, and at most ``n_records``. ``noise``,
+    ``clipping``, ``optimizer`` and ``schedule`` are keys of ``NOISE``, ``CLIPPING`` (or
+    "adaptive"), ``OPTIMIZERS`` (or a class of ``torch.optim``) and ``SCHEDULES``. With
+    ``per_group``, records above means groups. Public estimators document the other fields.
 
-    Notes
-    -----
-    **Guarantees.** Frozen, and made of public facts and parameters alone. :attr:`event` is what a
-    run costs that :class:`~.engine.Training` makes of it: the one reads the number of steps, the
-    sampling and the noise from where the other does.
+    **Guarantees.** The plan is frozen, and depends only on public facts and parameters.
+    :attr:`event` is the cost of the run that :class:`~.engine.Training` makes of it: both read
+    steps, sampling and noise from the same fields.
     """
 
     n_records: int
@@ -136,13 +93,13 @@ class TrainingConfig:
         noise: str = "gaussian",
         **settings: Any,
     ) -> TrainingConfig:
-        """Plan for ``n`` records, of which ``n_records`` is the public figure if there is one."""
+        """Return the plan for ``n`` records, or the public ``n_records``, without noise."""
         streams = NOISE[noise].streams
         if streams and n_records is not None:
             raise ValueError(
-                f"n_records={n_records!r} hides the number of records, but noise={noise!r} takes "
-                "them in their order, and one more would move the others to other batches. Leave "
-                "n_records=None, or use noise='gaussian'."
+                f"n_records={n_records!r} hides the number of records, but with noise={noise!r} "
+                "one more record would move the others to other batches. Leave n_records=None, or "
+                "use noise='gaussian'."
             )
         public_n = n if n_records is None else int(n_records)
         expected = max(1, public_n // 4) if batch_size == "auto" else int(batch_size)
@@ -157,15 +114,15 @@ class TrainingConfig:
     def with_noise_for(
         self, epsilon: float | None, delta: float, noise_multiplier: float | None = None
     ) -> TrainingConfig:
-        """Return the same with as much noise as ``epsilon`` takes, or with the noise given.
+        """Return the plan with noise calibrated to ``epsilon``, or with the given noise.
 
-        Exactly one of the two is given. An infinite ``epsilon`` takes no noise.
+        Exactly one of the two must be given. An infinite ``epsilon`` means no noise.
         """
         if (epsilon is None) == (noise_multiplier is None):
             raise ValueError(
                 f"epsilon={epsilon!r} and noise_multiplier={noise_multiplier!r}: give exactly one, "
                 "as both determine the noise. To set the noise itself, pass epsilon=None; epsilon_ "
-                "then reports what it costs."
+                "then reports its cost."
             )
         if epsilon is not None and math.isinf(epsilon):
             return replace(self, noise_multiplier=0.0)
@@ -185,12 +142,12 @@ class TrainingConfig:
 
     @property
     def unit(self) -> str:
-        """What the guarantee protects."""
+        """Unit that the guarantee protects."""
         return "record" if self.per_group is None else self.per_group.unit
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must be true for the guarantee to hold, because of the noise."""
+        """Assumptions of the guarantee that follow from the kind of noise."""
         stated = self.noise_kind.assumptions(self)
         if self.per_group is None:
             return stated
@@ -203,12 +160,12 @@ class TrainingConfig:
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which a record takes part in a step, if that is left to chance."""
-        return self.batch_size / self.n_records
+        """Probability that a record takes part in a step, under Poisson sampling."""
+        return self.batch_size / self.n_records  # Abadi et al. 2016, Algorithm 1: L / N
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of steps in which each record is expected to take part once."""
+        """Number of steps in which each record is expected once."""
         if self.noise_kind.streams:
             return -(-self.n_records // self.batch_size)
         return round(self.n_records / self.batch_size)
@@ -220,17 +177,17 @@ class TrainingConfig:
 
     @property
     def event(self) -> Event:
-        """What the whole run releases."""
+        """Accounting event of the whole run."""
         return self.event_at(self.noise_multiplier)
 
     def event_at(self, noise_multiplier: float) -> Event:
-        """Return what the whole run would release at another noise."""
+        """Return the event of the whole run at another noise multiplier."""
         if noise_multiplier == 0:
             return NonPrivate()
         return self.noise_kind.event(noise_multiplier, self)
 
     def clip(self) -> Clip:
-        """Return the function that says how gradients are scaled; an adaptive one begins anew."""
+        """Return the clipping function; an adaptive one starts anew."""
         return self._adaptive() if self.clipping == "adaptive" else CLIPPING[self.clipping]
 
     def _adaptive(self) -> AdaptiveClipping:
@@ -246,7 +203,7 @@ class TrainingConfig:
         return self.noise_multiplier * self.noise_kind.spread(self)
 
     def step_size(self, n_weights: int) -> float:
-        """Return the step size of a module with so many trained weights, before the schedule."""
+        """Return the step size before the schedule, for ``n_weights`` trained weights."""
         if self.learning_rate != "auto":
             return float(self.learning_rate)
         return self.step_size_for_noise(n_weights) if self.optimizer == "sgd" else 0.01
@@ -254,6 +211,7 @@ class TrainingConfig:
     def step_size_for_noise(self, n_weights: int) -> float:
         """Return the step size of gradient descent that the noise allows."""
         noise = self.noise_std * self.noise_kind.spread_in_sums(self) / self.noise_kind.spread(self)
+        # Norm of a step's noise, over the norm that a mean gradient can have at most.
         ratio = noise * math.sqrt(n_weights) / self.batch_size
         return min(1.0, 0.35 / math.sqrt(max(ratio, 1e-12))) / self.max_grad_norm
 
@@ -263,7 +221,7 @@ class TrainingConfig:
 
     @property
     def first_averaged(self) -> int:
-        """The step, counted from 0, from which on the weights are averaged."""
+        """First step, counted from 0, whose weights are averaged."""
         if self.averaging == "ema":
             return 0
         return int(self.n_steps * (1.0 - float(self.averaging)))

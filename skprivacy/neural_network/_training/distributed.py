@@ -1,8 +1,8 @@
-"""Several processes that train one private model, as one process would (torch.distributed).
+"""Training of one private model in several processes (torch.distributed).
 
-The first process draws the batch for all, sums up what the processes found, adds the noise, once,
-and hands the result back. Its randomness alone decides. Processes trust each other and the network
-between them: they hold records, and what they send to the first one is not yet private.
+The first process draws the batch for all, sums the processes' results, adds the noise once, and
+broadcasts the noisy sum. Only its randomness counts. Processes must trust each other and the
+network between them: they hold records, and the sums that they send are not yet private.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .rows import MappedRows
 
 __all__ = ["meeting"]
 
-_COMPARED = 64  # records by which data of two processes is told apart
-# What another process's error becomes here, from special to general.
+_COMPARED_RECORDS = 64  # records hashed to compare the data of two processes
+# Types of another process's errors that are raised here, from special to general.
 _ERRORS = (BudgetExceededError, ValueError, RuntimeError)
 
 
 @contextmanager
 def meeting(distributed: str) -> Iterator[ProcessGroup]:
-    """Join the other processes for one training; what goes wrong in one goes wrong in all."""
+    """Join the other processes for one training; an error in one process stops all."""
     if not dist.is_available() or not dist.is_initialized():
         raise ValueError(
-            f"distributed={distributed!r} needs the processes to know each other: start them with "
-            "torchrun and call torch.distributed.init_process_group('gloo') before fit."
+            f"distributed={distributed!r} needs an initialised process group. Start the processes "
+            "with torchrun and call torch.distributed.init_process_group('gloo') before fit."
         )
     group = ProcessGroup(distributed)
     try:
@@ -52,33 +52,25 @@ def meeting(distributed: str) -> Iterator[ProcessGroup]:
 
 
 class ProcessGroup:
-    """All processes of the default group of torch.distributed.
+    """All processes of torch.distributed's default group, with "replicated" or "sharded" records.
 
-    Parameters
-    ----------
-    data : {"replicated", "sharded"}
-        Whether all processes hold the same records, or each has its own.
-
-    Notes
-    -----
-    **Guarantees.** Every record that is drawn contributes in exactly one process, so the sum over
-    the processes has the sensitivity of one. So does every group, none of which has records in two
-    shards. One process draws and adds noise, so there is exactly
-    one noise of full size in what all processes train on. The budget is charged by that process.
+    **Guarantees.** Every drawn record contributes in exactly one process, so the sum over processes
+    has the sensitivity of one. The same holds for groups, because no group has records in two
+    shards. One process draws and adds noise, so the shared sum has exactly one noise of full size.
+    That process charges the budget.
 
     **Edge cases.** A process that fails before training makes all others fail with its message. One
-    that fails or dies while training breaks the connections of the group; the others raise
-    ``RuntimeError``, the charge stays, and the estimators are as they were. The same holds for one
-    that answers no more, after the timeout which ``init_process_group`` was given (30 minutes if
-    none was).
+    that fails or dies during training breaks the connections: the others raise ``RuntimeError``,
+    the charge stays, and the estimators are restored. The same happens if a process does not answer
+    within the timeout of ``init_process_group``, by default 30 minutes.
     """
 
     def __init__(self, data: str) -> None:
         self.replicated = data == "replicated"
         self.rank = dist.get_rank()
-        # A separate group: breaking it off leaves the caller's alone.
-        with _telling_who_is_lost():
-            self._group: Any = dist.new_group(backend="gloo", timeout=_callers_timeout())
+        # A separate group, so that destroying it does not affect the caller's.
+        with _explain_lost_process():
+            self._group: Any = dist.new_group(backend="gloo", timeout=_default_group_timeout())
         self._training = False
         self._numbers: list[int] = []
 
@@ -86,23 +78,23 @@ class ProcessGroup:
         self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
     ) -> int:
         n = len(inputs) if groups is None else groups.n
-        names = None if groups is None else _digests(groups)
+        names = None if groups is None else _digest_names(groups)
         every = self._exchange((n, _fingerprint(inputs, targets, groups), names))
         found = [(n, fingerprint) for n, fingerprint, _ in every]
         self._numbers = [n for n, _ in found]
         different = len(set(found))
         if self.replicated and different > 1:
             raise ValueError(
-                "distributed='replicated', but the processes hold different records (their numbers "
-                f"are {self._numbers}). If each has records of its own, use 'sharded'."
+                "distributed='replicated', but the processes hold different records, "
+                f"{self._numbers} in number. If each has its own records, use 'sharded'."
             )
         if not self.replicated and different < len(found):
             raise ValueError(
-                "distributed='sharded', but two processes hold the same records, each of which "
-                "would count twice. If all have the same data, use 'replicated'."
+                "distributed='sharded', but two processes hold the same records, which would "
+                "count twice. If all have the same data, use 'replicated'."
             )
         if not self.replicated:
-            _refuse_shared([names for *_, names in every])
+            _refuse_shared_groups([names for *_, names in every])
         return self._numbers[0] if self.replicated else sum(self._numbers)
 
     def agree(self, facts: dict[str, str]) -> None:
@@ -111,8 +103,8 @@ class ProcessGroup:
             found = [other.get(name) for other in every]
             if len(set(found)) > 1:
                 raise ValueError(
-                    f"The processes disagree on {name}: {found}. All of them must be started with "
-                    "the same parameters."
+                    f"The processes disagree on {name}: {found}. Start all of them with the same "
+                    "parameters."
                 )
 
     def same(self, module: nn.Module) -> None:
@@ -122,7 +114,7 @@ class ProcessGroup:
     @contextmanager
     def reserve(self, budget: PrivacyBudget | None, *terms: Any) -> Iterator[Receipt | None]:
         with reserve_release(budget if self.rank == 0 else None, *terms) as receipt:
-            self._exchange(None)  # nobody looks at a record before the budget is charged
+            self._exchange(None)  # no process reads a record before the budget is charged
             self._training = True
             yield receipt
 
@@ -130,7 +122,7 @@ class ProcessGroup:
         kept = np.arange(len(groups.codes))
         if most is not None:
             kept = groups.at_most(most, random)
-        if self.replicated:  # how many there are, all know
+        if self.replicated:  # all processes know the length
             shared = torch.from_numpy(kept)
             self._meet(dist.broadcast, shared, 0)
             kept = shared.numpy()
@@ -149,7 +141,7 @@ class ProcessGroup:
         return self._own(drawn.numpy())
 
     def _own(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return this process's part: every record that is drawn is in one process's part."""
+        """Return this process's part of the sample: every drawn record is in exactly one part."""
         if self.replicated:
             return drawn[self.rank :: len(self._numbers)]
         start = sum(self._numbers[: self.rank])
@@ -159,7 +151,7 @@ class ProcessGroup:
     def release(
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
-        # In double precision, whatever the size of this process's part of the batch asked for.
+        # In double precision in all processes, though the size of a part may allow single.
         total = np.array(total, dtype=np.float64)
         shared = torch.from_numpy(total)
         self._meet(dist.reduce, shared, 0)
@@ -169,12 +161,12 @@ class ProcessGroup:
         return shared.numpy()
 
     def leave(self, error: BaseException) -> None:
-        """Make the other processes stop too."""
+        """Make the other processes stop."""
         if self._group is None:
             return
         if not self._training:
             kind = next((i for i, k in enumerate(_ERRORS) if isinstance(error, k)), -1)
-            with suppress(Exception):  # they have stopped already, or have been told now
+            with suppress(Exception):  # the others may have stopped already
                 self._exchange(None, (kind, f"{type(error).__name__}: {error}"))
         self.close()
 
@@ -184,7 +176,7 @@ class ProcessGroup:
             self._group = None
 
     def _exchange(self, value: Any, error: tuple[int, str] | None = None) -> list[Any]:
-        """Return the values of all processes; raise what went wrong in one of them."""
+        """Return the values of all processes; raise the error of another one."""
         found: list[Any] = [None] * dist.get_world_size()
         self._meet(dist.all_gather_object, found, (error, value))
         for rank, (wrong, _) in enumerate(found):
@@ -195,28 +187,28 @@ class ProcessGroup:
         return [v for _, v in found]
 
     def _meet(self, collective: Any, *args: Any) -> None:
-        with _telling_who_is_lost():
+        with _explain_lost_process():
             collective(*args, group=self._group)
 
 
 @contextmanager
-def _telling_who_is_lost() -> Iterator[None]:
-    """Say what an error of the connections to other processes means."""
+def _explain_lost_process() -> Iterator[None]:
+    """Explain errors of the connections to other processes."""
     try:
         yield
     except RuntimeError as error:
         raise RuntimeError(
             f"Process {dist.get_rank()} of {dist.get_world_size()} lost the others: one of them "
             "has failed or died (see its own message), or has not answered within the timeout of "
-            "init_process_group. This training is broken off; what the budget was charged stays "
-            "charged, the model is as it was before. Start all processes again."
+            "init_process_group. The model is restored and the budget stays charged; start all "
+            "processes again."
         ) from error
 
 
-def _callers_timeout() -> timedelta:
-    """Return how long the default group waits; a group made of it would wait for 30 minutes.
+def _default_group_timeout() -> timedelta:
+    """Return the timeout of the default group; a new group would use 30 minutes instead.
 
-    torch has no public word for it.
+    torch has no public function for it.
     """
     group: Any = dist.group.WORLD
     device = "cpu" if "gloo" in dist.get_backend_config() else "cuda"
@@ -225,8 +217,8 @@ def _callers_timeout() -> timedelta:
 
 
 def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None) -> str:
-    """Return a digest of some records, spread over all, and of whose all of them are."""
-    indices = torch.linspace(0, len(inputs) - 1, _COMPARED).long()
+    """Return a digest of some records, spread over all, and of the group of each record."""
+    indices = torch.linspace(0, len(inputs) - 1, _COMPARED_RECORDS).long()
     digest = hashlib.sha256()
     for part in (inputs.index_select(0, indices), targets.index_select(0, indices)):
         digest.update(part.cpu().numpy().tobytes())
@@ -235,20 +227,19 @@ def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | 
     return digest.hexdigest()
 
 
-def _digests(groups: Groups) -> set[bytes]:
-    """Return what stands for each group's name, whichever type a process has read it as."""
+def _digest_names(groups: Groups) -> set[bytes]:
+    """Return a digest of each group's name, independent of the type it was read as."""
     names = as_text(groups.names)
     return {hashlib.blake2b(name.encode(), digest_size=16).digest() for name in names}
 
 
-def _refuse_shared(every: list[set[bytes] | None]) -> None:
-    """Refuse groups of which two processes hold records: each would be a group of its own."""
+def _refuse_shared_groups(every: list[set[bytes] | None]) -> None:
+    """Refuse groups with records in two processes: each would count as its own group."""
     of_groups = [names for names in every if names is not None]
     if of_groups and len(of_groups) < len(every):
-        raise ValueError("Some processes are given groups, and others none. Give them to all.")
+        raise ValueError("Some processes have groups and others none. Pass groups to all.")
     if len(set().union(*of_groups)) < sum(map(len, of_groups)):
         raise ValueError(
             "distributed='sharded', but two processes hold records of the same group, which would "
-            "contribute twice. Give all records of a group to one process, or all records to all "
-            "and use 'replicated'."
+            "contribute twice. Pass all records of a group to one process, or use 'replicated'."
         )

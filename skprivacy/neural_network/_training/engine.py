@@ -1,7 +1,6 @@
-"""The engine: private gradient descent on any module, step by step.
+"""DP-SGD training engine for any module (Abadi et al. 2016, Algorithm 1).
 
-Each step draws who takes part, sums their clipped gradients, releases the sum through the
-mechanism, divides by a constant, updates the weights and averages them.
+Read :meth:`Training.run`, then :meth:`Training.step` and :meth:`Training.update`.
 """
 
 from __future__ import annotations
@@ -38,62 +37,30 @@ from .rows import MappedRows, that_fit
 __all__ = ["Alone", "Peers", "Training", "WeightAverage"]
 
 
-# The kinds of devices that make noise themselves. Others lack double precision, or are as fast with
-# the processor's own cipher.
+# Devices that draw noise themselves. Others lack double precision, or the CPU's cipher is as fast.
 NOISE_ON = {"cuda"}
-# Numbers that take a thread of their own less time than the pass waits for its start.
+# Noise numbers from which on a second thread that draws them saves more time than it costs.
 MUCH_NOISE = 1 << 17
-# Numbers that a step holds that are worth several threads.
-MUCH_ROOM = 1 << 20
+# Numbers held by a step from which on several threads are faster than one.
+MUCH_MEMORY = 1 << 20
 
 
 class Training:
-    """A run that is ready to start: its module is tried out, no record has been looked at.
+    """A private training run, ready to start: its module is tested, and no record has been read.
 
-    Parameters
-    ----------
-    config : TrainingConfig
-        What the run does.
-    module : torch.nn.Module
-        Where training starts. It is trained itself; what is returned is another one.
-    loss : torch.nn.Module
-        Maps (outputs, targets) to one number for each example. A copy of it is used.
-    probe : Probe, default=None
-        Public numbers of the shape of the data. Needed for all but plain perceptrons.
-    random : SecureRandom, default=SecureRandom()
-        Source of the sampling and of the noise.
+    ``module`` is trained in place; :meth:`run` returns another one. ``loss`` maps (outputs,
+    targets) to one number per example, and a copy of it is used. ``probe`` holds public numbers of
+    the shape of the data; only plain perceptrons need none. ``gradients`` names how per-example
+    gradients are computed, ``rate`` is the step size before the schedule, and ``hindrance`` says
+    why a GPU run does not use CUDA graphs.
 
-    Attributes
-    ----------
-    gradients : str
-        How per-example gradients are computed.
-    rate : float
-        Step size, before the schedule.
-    hindrance : str or None
-        Why steps are not on fixed memory, on a device where they could be.
-
-    Raises
-    ------
-    ValueError
-        If the module, the loss or the views mix records, keep something of them, or do not fit to
-        the probe.
-
-    Notes
-    -----
-    **Guarantees.** Of the records, nothing reaches what :meth:`run` returns but through
-    ``Mechanism.release``; the run releases ``config.event``. The module that is returned is a copy
-    made beforehand with the released weights put in: whatever else the module under training kept
-    of the records is dropped.
-
-    With groups this holds of groups, and ``config.per_group`` is set: they are what is drawn, what
-    is clipped and what batches are counted in.
+    **Guarantees.** Records reach the result of :meth:`run` through ``Mechanism.release`` only, and
+    a run releases ``config.event``. The returned module is a copy from before training that
+    receives the released weights: any other state of the trained module is dropped. If
+    ``config.per_group`` is set, groups are drawn, clipped and counted instead of records.
 
     **Edge cases.** A record without a finite gradient adds nothing. A step without records adds
-    noise, and counts.
-
-    References
-    ----------
-    M. Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1.
+    noise and counts.
     """
 
     def __init__(
@@ -110,17 +77,18 @@ class Training:
         if config.views is not None:
             assert probe is not None
             config.views.check(probe.inputs)
+        # Abadi et al. 2016, Algorithm 1, "Initialize": the caller chose the initial weights.
         with one_torch_thread(), ordinary_torch(self.device):  # a trial has few rows
             self._released = _without_weights(module).cpu()
             self.module = module.to(self.device)
             sums = getattr(torch, config.noise_kind.sums)
             self._weights, self._sums = flatten_parameters(self.module, sums)
             self._grad = self._weights.grad = self._sums.to(self._weights.dtype)
-            self._clip = self._adapted(config.clip())
+            self._clip = self._move_clip(config.clip())
             self._mechanism = config.noise_kind.mechanism(
                 config.noise_multiplier, config.max_grad_norm, config
             )
-            loss = copy.deepcopy(loss).to(self.device)  # what it may keep of the records is dropped
+            loss = copy.deepcopy(loss).to(self.device)  # a copy: it may store private records
             self._clipped = ClippedGradientSum(
                 self.module, loss, self._mechanism.sensitivity, self._clip, probe
             )
@@ -137,7 +105,7 @@ class Training:
 
     @property
     def max_grad_norm(self) -> float:
-        """The clipping norm of the next step."""
+        """Clipping norm of the next step."""
         if isinstance(self._clip, AdaptiveClipping):
             return self._clip.norm
         return float(self.config.max_grad_norm)
@@ -150,38 +118,19 @@ class Training:
         verbose: int = 0,
         groups: Groups | None = None,
     ) -> nn.Module:
-        """Train on a matrix of records and their targets.
-
-        Parameters
-        ----------
-        X : torch.Tensor or MappedRows of shape (n_samples, ...)
-        y : torch.Tensor of shape (n_samples, ...)
-        peers : Peers, default=Alone()
-            The other processes that take part.
-        verbose : int, default=0
-            Whether to show a progress bar.
-        groups : Groups, default=None
-            Whose records they are, exactly if ``config.per_group`` is set.
-
-        Returns
-        -------
-        torch.nn.Module
-            On the CPU.
-
-        Raises
-        ------
-        RuntimeError
-            If it has run already.
-        """
+        """Train on records and their targets; return the trained module, on the CPU."""
         if self._step > 0:
             raise RuntimeError(
-                "This run is over: a second one would release what config.event does not count. "
-                "Make another Training."
+                "This run is over, and config.event does not account for a second one. Create a "
+                "new Training."
             )
         if (groups is None) != (self.config.per_group is None):
-            raise ValueError("groups are given to a run that protects records, or the other way.")
+            raise ValueError(
+                "groups and config.per_group must be given together: a run protects either records "
+                "or groups."
+            )
         peers = Alone() if peers is None else peers
-        # Threads of numpy's products and those of torch would wait for one another in every step.
+        # Threads of BLAS and of torch would wait for each other in every step.
         with (
             one_blas_thread(),
             one_torch_thread() if self._is_short() else nullcontext(),
@@ -189,15 +138,16 @@ class Training:
             private_randomness(self.random, self.device),
         ):
             n, X = len(X), that_fit(X, self.device)
-            fixed = self._fixed(X, y, peers)
+            fixed = self._make_graph_step(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
             if groups is not None:
-                self._people = self._people_of(groups, peers)
+                self._people = self._draw_group_rows(groups, peers)
                 n = groups.n
             steps = range(self.config.n_steps)
+            # Abadi et al. 2016, Algorithm 1: for t in 1, ..., T
             for _ in tqdm(steps, disable=not verbose, leave=False, unit="step"):
-                # Algorithm 1 [Abadi et al. 2016]: take a random sample
+                # Algorithm 1, "Take a random sample": each record with probability L / N
                 drawn = peers.draw(self._sampler, n, self.random)
                 if fixed is None:
                     self.step(X, y, torch.from_numpy(drawn), peers)
@@ -205,21 +155,21 @@ class Training:
                     fixed(drawn)
             if fixed is not None:
                 fixed.finish()
-            trained = self._result()
+            trained = self._released_module()  # Algorithm 1, "Output": the last or averaged weights
         peers.same(trained)
         return trained
 
     def _is_short(self) -> bool:
-        """Return whether a step is over before other threads have begun with it."""
+        """Return True if a step ends before further threads would have started."""
         views, groups = self.config.views, self.config.per_group
         of_each = 1 if groups is None else groups.most or math.inf
         rows = self.config.batch_size * of_each * (1 if views is None else views.count)
         work, room = len(self._weights), self._clipped.numbers_an_example
-        little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * room < MUCH_ROOM
+        little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * room < MUCH_MEMORY
         return little and self._weights.device.type == "cpu"
 
-    def _fixed(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> FixedStep | None:
-        """Return the run's steps on fixed memory, where that is faster and can be done."""
+    def _make_graph_step(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> FixedStep | None:
+        """Return the run's steps as CUDA graphs, where the device and the run allow it."""
         kind = torch.device(self.device).type
         if kind not in FIXED_ON or type(self) is not Training or self._clipped.probe is None:
             return None
@@ -231,41 +181,45 @@ class Training:
             return FixedStep(self, cast(Tensor, X), y, self._clipped.probe)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:  # on public rows: the module's own may be choosy
+        except Exception as error:  # on public rows; a user's module may raise anything
             self.hindrance = f"{type(error).__name__}: {error}"
             return None
 
-    def _people_of(self, groups: Groups, peers: Peers) -> People:
-        """Return whose rows train, drawn once for the whole run."""
+    def _draw_group_rows(self, groups: Groups, peers: Peers) -> People:
+        """Return the rows of each group that train, drawn once for the whole run."""
         terms = self.config.per_group
         assert terms is not None
         return People(groups, peers.kept(groups, terms.most, self.random), terms)
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
-        """Clip, add noise, divide by a constant, update."""
+        """Release the clipped sum of one batch, and move the weights by it."""
         if not self.module.training:
             self.module.train()
         random = self._random_of_step(peers)
-        # Algorithm 1: compute gradients, clip them and add noise to their sum; then descend
-        self.update(self._noisy(self._sum(X, y, drawn, self._people), peers, random))
+        # Abadi et al. 2016, Algorithm 1, "Compute gradient" and "Clip gradient"; then their sum
+        total = self._sum(X, y, drawn, self._people)
+        # Algorithm 1, "Add noise": N(0, sigma^2 C^2 I), added to the sum by the mechanism
+        noisy = self._noisy(total, peers, random)
+        self.update(noisy)
 
     def update(self, noisy: Tensor) -> None:
-        """Move the weights by a sum that was released."""
+        """Move the weights by a released sum."""
         if noisy.data_ptr() != self._grad.data_ptr():
             self._grad.copy_(noisy)
+        # Abadi et al. 2016, Algorithm 1: divide by L, the expected batch size, a public constant
         if not isinstance(self._optimizer, MomentumSGD):  # which divides by itself
             self._grad.mul_(1.0 / self.config.batch_size)
         share = self.config.share_of_step_size(self._step)
         self._optimizer.param_groups[0]["lr"] = self.rate * share
-        self._optimizer.step()
+        self._optimizer.step()  # Algorithm 1, "Descent": theta - eta_t g
         self._average.add(self._weights)
         self._step += 1
 
     def _random_of_step(self, peers: Peers) -> SecureRandom:
-        """Return what this step's noise is drawn of: much of it while the gradients are computed.
+        """Return the source of this step's noise; long noise is drawn while gradients are computed.
 
-        **Guarantees.** A new stream for every step, with a key of its own. Whether there is a core
-        to spare changes none of its numbers.
+        **Guarantees.** Every step has a new stream with its own key. The numbers do not depend on
+        whether a core is free.
         """
         size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
         of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
@@ -275,31 +229,30 @@ class Training:
         return DrawnAhead(self.random, size, elsewhere=torch.get_num_threads() > 1)
 
     def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
-        """Return the sum with noise; adaptive clipping adds a number to what is released.
+        """Return the noisy sum; adaptive clipping releases a count with it.
 
-        The noise is made on the device for one process alone: else on the processor, to which the
-        sum comes.
+        A single process on a GPU draws the noise there. Otherwise the sum moves to the CPU for it.
         """
         if total.device.type not in NOISE_ON:
             value = self._joined(total.cpu().numpy())
             noisy = peers.release(self._mechanism, value, random)
             return torch.from_numpy(self._parted(noisy))
         value = self._joined(total)
-        if type(peers) is Alone:  # nobody else is to see it
+        if type(peers) is Alone:  # no other process needs the sum
             return cast(Tensor, self._parted(self._mechanism.release(value, random)))
         noisy = peers.release(self._mechanism, value.cpu().numpy(), random)
         return cast(Tensor, self._parted(torch.from_numpy(noisy).to(self.device)))
 
     def _joined(self, total: Any) -> Any:
-        """Return all that is released of a step."""
+        """Return all numbers that a step releases: the sum and, if counted, the count."""
         return self._clip.joined(total) if isinstance(self._clip, AdaptiveClipping) else total
 
     def _parted(self, noisy: Any) -> Any:
-        """Return the noisy sum out of what was released."""
+        """Return the noisy sum from the released numbers."""
         return self._clip.parted(noisy) if isinstance(self._clip, AdaptiveClipping) else noisy
 
-    def _adapted(self, clip: Clip) -> Clip:
-        """Return how gradients are clipped, with what changes from step to step on the device."""
+    def _move_clip(self, clip: Clip) -> Clip:
+        """Return the clipping function, with its state on the device of the gradients."""
         on_device = torch.device(self.device).type in NOISE_ON
         if on_device and isinstance(clip, AdaptiveClipping):
             return AdaptiveClippingOnDevice(clip, self.device)
@@ -315,11 +268,11 @@ class Training:
             params["divisor"] = float(config.batch_size)
         return kind([self._weights], **params)
 
-    def _result(self) -> nn.Module:
-        """Return the untouched copy on the CPU with the trained weights and nothing else.
+    def _released_module(self) -> nn.Module:
+        """Return the untouched copy on the CPU with the trained weights.
 
-        **Guarantees.** Where a mechanism answers a sum that is not finite with NaN, because to look
-        would be to wait, all weights are NaN from that step on: the run is refused here.
+        **Guarantees.** On a GPU, a mechanism turns a sum that is not finite into NaN, because an
+        error would need to synchronise. All weights are then NaN, and the run is refused here.
         """
         if self._grad.device.type in NOISE_ON and bool(self._weights.data.isnan().all()):
             raise ValueError(
@@ -334,7 +287,7 @@ class Training:
 
 
 def _without_weights(module: nn.Module) -> nn.Module:
-    """Return a copy whose parameters hold nothing yet."""
+    """Return a copy of a module with empty parameters."""
     empty = {
         id(p): nn.Parameter(p.detach().new_empty(0), requires_grad=p.requires_grad)
         for p in module.parameters()
@@ -343,14 +296,10 @@ def _without_weights(module: nn.Module) -> nn.Module:
 
 
 class WeightAverage:
-    """The mean of the weights after each step, the last ones alone or with falling weight.
+    """Mean of the weights after each step: of the last steps, or exponential.
 
-    It is computed from what was released, so it costs no privacy. The weights of an exponential
-    average add up to one from the first step on, so the initial weights are not in it.
-
-    Parameters
-    ----------
-    config : TrainingConfig
+    It is computed from released weights, so it costs no privacy. The weights of the exponential
+    mean add up to one from the first step on, so the initial weights are not in it.
     """
 
     def __init__(self, config: TrainingConfig) -> None:
@@ -361,7 +310,8 @@ class WeightAverage:
         self._mean: Tensor | None = None
 
     def add(self, weights: Tensor) -> None:
-        """Take the weights after one more step in."""
+        """Include the weights after one more step."""
+        # De et al. 2022, parameter averaging: post-processing of released weights
         if self._step >= self._first:
             if self._mean is None:
                 self._mean = torch.zeros_like(weights.data)
@@ -370,7 +320,7 @@ class WeightAverage:
         self._step += 1
 
     def shares(self, n_steps: int) -> list[float]:
-        """Return how much of the mean the weights after each step make up when they come in."""
+        """Return the share of the mean that each step's weights have when they are added."""
         shares, mass = [0.0] * n_steps, 0.0
         for step in range(self._first, n_steps):
             mass = 1.0 + self._decay * mass
@@ -378,34 +328,34 @@ class WeightAverage:
         return shares
 
     def of(self, weights: Tensor) -> Tensor:
-        """Return the average, or ``weights``, the last ones, if none were to be averaged."""
+        """Return the average, or the last ``weights`` if no step is averaged."""
         return weights if self._mean is None else self._mean
 
 
 class Peers(Protocol):
-    """The points of a run at which processes that train together must meet."""
+    """Points of a run at which the processes of a distributed training synchronise."""
 
     def count(
         self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
     ) -> int:
-        """Return how many records, or groups, there are in all processes together."""
+        """Return the number of records, or groups, over all processes."""
 
     def agree(self, facts: dict[str, str]) -> None:
-        """Raise ValueError unless all processes are about to do the same."""
+        """Raise ValueError unless all processes are configured alike."""
 
     def same(self, module: nn.Module) -> None:
-        """Give all processes the same weights."""
+        """Broadcast the weights of the first process."""
 
     def reserve(
         self, budget: PrivacyBudget | None, *terms: Any
     ) -> AbstractContextManager[Receipt | None]:
-        """Charge the budget, once for all processes."""
+        """Charge the budget once for all processes."""
 
     def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the positions of at most so many records of each of this process's groups."""
+        """Return the positions of at most ``most`` records of each of this process's groups."""
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return who of this process's ``n`` records or groups takes part in the step."""
+        """Return the indices, among this process's ``n`` records or groups, of the sample."""
 
     def release(
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
@@ -414,7 +364,7 @@ class Peers(Protocol):
 
 
 class Alone:
-    """One process."""
+    """Training in one process."""
 
     def count(
         self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None

@@ -1,4 +1,4 @@
-"""What a caller may have set in torch, and what private training needs instead."""
+"""Torch's global modes during private training: precision, autocast, generators and devices."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["ordinary_torch", "private_randomness", "usable_device"]
 
 
 def usable_device(name: str) -> str:
-    """Return a device of torch that works here; "auto" takes a GPU if there is one."""
+    """Return a usable device of torch; "auto" takes a GPU if there is one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.zeros(1, device=name)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(
-            f"device={name!r} cannot be used here ({error}). Use 'auto' or 'cpu'."
+            f"device={name!r} is not usable ({error}). Use 'auto' or 'cpu'."
         ) from error
     return name
 
 
 @contextmanager
 def ordinary_torch(device: str) -> Iterator[None]:
-    """Compute in single precision, with gradients, whatever mode the caller is in.
+    """Compute in single precision and with gradients, whatever mode the caller has set.
 
-    Clipping norms are exact in single precision alone: reduced precision (autocast, TF32 or
-    bfloat16 products) would let a gradient be longer than its norm says.
+    Clipping norms are exact in single precision only: with autocast, TF32 or bfloat16 products, a
+    gradient could be longer than its computed norm.
 
-    **Edge cases.** Of several GPUs, the one that is asked for is the current one inside: streams,
-    graphs and kernels go to that, wherever their tensors are.
+    **Edge cases.** With several GPUs, the requested one is the current one inside: streams, graphs
+    and kernels go to the current GPU, wherever their tensors are.
     """
     kind = torch.device(device).type
     with (
@@ -49,18 +49,18 @@ def ordinary_torch(device: str) -> Iterator[None]:
             yield
         except torch.cuda.OutOfMemoryError as error:
             raise MemoryError(
-                f"device={device!r} has not the memory for this: {error} Take a smaller batch_size "
-                "or network, free what else is there, or use device='cpu'. If a budget was charged "
-                "for the fit, that stands: a sum may have been released."
+                f"device={device!r} has too little memory: {error} Use a smaller batch_size or "
+                "network, or device='cpu'; a charged budget stays charged, because a sum may have "
+                "been released."
             ) from error
 
 
 class _FullPrecision:
-    """Products and convolutions in full single precision, for as long as one thread needs it.
+    """Products and convolutions in full single precision while at least one thread needs it.
 
-    The norm of a gradient is that of the factors as they are; a product that rounds them to
-    bfloat16 adds up to 0.8% to it, and TF32 0.1%: more than clipping keeps in reserve. Convolutions
-    on a GPU, which have TF32 by default, would make other numbers of a batch of another length.
+    The norm of a gradient is computed from its unrounded factors. A product that rounds them to
+    bfloat16 adds up to 0.8% to it, and TF32 0.1%: more than the reserve of clipping. Convolutions
+    on a GPU use TF32 by default, and would depend on the length of the batch.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,10 @@ class _FullPrecision:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._before = _overall_precision(), [p.fp32_precision for p in _products()]
+                self._before = (
+                    _overall_precision(),
+                    [p.fp32_precision for p in _precision_holders()],
+                )
                 torch.set_float32_matmul_precision("highest")
                 self._convolutions = _precision_of_convolutions()
                 _set_convolutions(None if self._convolutions[0] is None else False, "ieee")
@@ -85,7 +88,7 @@ class _FullPrecision:
                 overall, each = self._before
                 if overall is not None:
                     torch.set_float32_matmul_precision(overall)
-                for product, precision in zip(_products(), each, strict=True):
+                for product, precision in zip(_precision_holders(), each, strict=True):
                     product.fp32_precision = "none"  # as the backend has it
                     if product.fp32_precision != precision:
                         product.fp32_precision = precision
@@ -93,30 +96,30 @@ class _FullPrecision:
 
 
 def _overall_precision() -> str | None:
-    """Return torch's one setting for all products, if it is used rather than one for each."""
+    """Return torch's one setting for all products, or None if each kind has its own."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
         return None
 
 
-def _products() -> list[Any]:
-    """Return where newer versions of torch keep the precision of each kind of product."""
+def _precision_holders() -> list[Any]:
+    """Return the objects in which newer versions of torch store the precision of products."""
     kinds = [getattr(torch.backends.mkldnn, "matmul", None), torch.backends.cuda.matmul]
     return [kind for kind in kinds if hasattr(kind, "fp32_precision")]
 
 
 def _precision_of_convolutions() -> tuple[bool | None, str]:
-    """Return whether cuDNN may take TF32, if that is one setting for all, and its convolutions'."""
+    """Return cuDNN's one TF32 setting, None if there is none, and that of convolutions."""
     cudnn: Any = torch.backends.cudnn
     try:
         return cudnn.allow_tf32, cudnn.conv.fp32_precision
-    except RuntimeError:  # of torch, where one answer does not hold for all
+    except RuntimeError:  # torch has no single answer here
         return None, cudnn.conv.fp32_precision
 
 
 def _set_convolutions(tf32: bool | None, precision: str) -> None:
-    """Set the one setting, or where it is ``None``, that of convolutions."""
+    """Set cuDNN's one TF32 setting or, if it is None, the precision of convolutions."""
     cudnn: Any = torch.backends.cudnn
     if tf32 is None:
         cudnn.conv.fp32_precision = precision
@@ -129,18 +132,19 @@ _precision = _FullPrecision()
 
 @contextmanager
 def private_randomness(random: SecureRandom, device: str) -> Iterator[None]:
-    """Let torch's own generator, hence dropout, be unpredictable inside; put it back after.
+    """Make torch's own generator, hence dropout, unpredictable inside; restore it after.
 
-    A record more in a batch shifts the dropout of all others. Were the masks known, that would be a
-    change beyond the sensitivity; unknown and independent, they can be matched up. Threads share
-    the generator: the last of those that train together puts it back, as it was before the first.
+    One more record in a batch shifts the dropout masks of all others. If masks were known, that
+    would be a change beyond the sensitivity. Unknown and independent masks can be coupled, so the
+    sensitivity holds. Threads share the generator: the last training restores the state from before
+    the first.
     """
     with _generator.hidden(random, torch.device(device).type == "cuda"):
         yield
 
 
 class _HiddenGenerator:
-    """torch's generators, out of the caller's sight for as long as one thread needs it."""
+    """torch's generators with unpredictable seeds while at least one thread needs them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,9 +1,9 @@
-"""A step that is the same operations on the same memory, whoever is drawn: for GPUs.
+"""DP-SGD steps as CUDA graphs: the same operations on the same memory for every sample.
 
-The numbers of the rows go to the device, the sum is made of them, the mechanism releases it, and
-the weights are moved by what it released. Nothing comes back and nothing is waited for. The sum and
-the move are recorded once and launched as a whole; the release between the two is not: a recording
-would repeat its noise.
+The row numbers go to the device, the clipped sum is computed there, the mechanism releases it, and
+the released sum moves the weights. No step synchronises with the GPU. The sum and the update are
+captured once and replayed. The release between them is not captured: a graph would repeat its
+noise.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FixedStep", "hindrance"]
 
-# Kinds of devices that wait for the processor where a step is not fixed.
+# Devices that would wait for the CPU in every step without fixed memory.
 FIXED_ON = {"cuda"}
-# What surely does the same to any numbers, whenever it is called: the rest is not recorded.
+# Layers and losses without state or data-dependent operations: only these are captured.
 _STEADY = {
     nn.Sequential, nn.Linear, nn.Conv1d, nn.Conv2d, nn.LayerNorm, nn.GroupNorm, nn.Embedding,
     nn.Tanh, nn.ReLU, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity,
@@ -48,7 +48,7 @@ _STEADY = {
 
 
 def hindrance(training: Run, X: Tensor | MappedRows, alone: bool) -> str | None:
-    """Return why a run takes the other way, or ``None`` if its steps can be fixed."""
+    """Return why a run cannot use fixed steps, or None if it can."""
     config = training.config
     if config.per_group is not None:
         return "groups are protected, whose rows differ in number"
@@ -99,29 +99,16 @@ class Run(Protocol):
 class FixedStep:
     """The steps of a run on fixed memory.
 
-    Parameters
-    ----------
-    training : Run
-        One without :func:`hindrance`.
-    X, y : torch.Tensor of shape (n, ...)
-        Records and targets, anywhere.
-    probe : Probe
-        Public rows that the module understands.
+    ``X`` and ``y`` may be on any device; ``probe`` holds public rows. RuntimeError is raised if the
+    sum over the probe's rows differs from the ordinary one.
 
-    Raises
-    ------
-    RuntimeError
-        If the sum over the probe's rows is not that of the other way: of public numbers alone.
+    **Guarantees.** A step releases what an ordinary step releases, up to rounding: once, by the
+    same mechanism, sensitivity and noise. Graphs are captured on public rows, and used only if they
+    reproduce the results of the operations that were captured.
 
-    Notes
-    -----
-    **Guarantees.** What is released in a step is what the other way releases, to rounding, by the
-    same mechanism, sensitivity and noise, and once. What is recorded is recorded on public rows,
-    and is used only if it makes of them what was recorded makes.
-
-    **Edge cases.** A batch that is longer than all lengths is summed the other way, and released
-    and used like any. With other optimizers than gradient descent with momentum the move is not
-    recorded, nor is a module that has layers of the caller's: both compute as they would otherwise.
+    **Edge cases.** A batch longer than all prepared lengths is summed, released and used as in an
+    ordinary step. The update is captured for momentum SGD only, and the sum only for known layers;
+    otherwise both are computed without a graph.
     """
 
     def __init__(self, training: Run, X: Tensor, y: Tensor, probe: Probe) -> None:
@@ -143,7 +130,7 @@ class FixedStep:
         self._move = self._moving(room)
 
     def __call__(self, drawn: NDArray[np.int64]) -> None:
-        """Carry out a step on the records with these numbers."""
+        """Carry out a step on the records with these indices."""
         training = self._training
         noisy = training._mechanism.release(self._summed(drawn), training.random)
         if noisy is not self._sum.total:
@@ -151,13 +138,13 @@ class FixedStep:
         self._move()
 
     def finish(self) -> None:
-        """Leave the run as its last step would have left it."""
+        """Leave the run in the state after its last step."""
         if isinstance(self._move, Momentum):
             self._move.finish()
 
     def _summed(self, drawn: NDArray[np.int64]) -> Tensor:
-        """Return all that is to be released of the records with these numbers."""
-        # The size of the sample chooses how gradients are rounded. Zero-out keeps it; under
+        """Return all numbers to release, computed from the records with these indices."""
+        # The size of the sample decides the rounding of gradients. Zero-out keeps it; under
         # add-remove no margin is proved for it (SECURITY.md).
         length = next((n for n in self._sums if len(drawn) <= n), None)
         if length is None:
@@ -171,7 +158,7 @@ class FixedStep:
         return self._sum.total
 
     def _summing(self, rows: Tensor, steady: bool, room: Any) -> Body:
-        """Return what sums over the rows named in ``rows``, tried on the probe's."""
+        """Return a function that sums over the rows named in ``rows``, tested on the probe's."""
         training, total = self._training, self._sum.total
         tried = self._table.of_probe[: len(rows)]
         expected = training._joined(training._sum(self._table.X, self._table.y, tried)).clone()
@@ -179,15 +166,15 @@ class FixedStep:
         add_up = self._sum.over(rows)
         add_up()
         if not close(total, expected):
-            raise RuntimeError("the sum over rows that are filled up is another one")
+            raise RuntimeError("the sum over padded rows differs")
         if steady:
-            total.fill_(torch.nan)  # what does nothing is no sum
+            total.fill_(torch.nan)  # a graph that writes nothing would be noticed
             add_up = _launched(add_up, [total], room)
         rows.fill_(self._table.n)
         return add_up
 
     def _moving(self, room: Any) -> Body:
-        """Return what moves the weights by the released sum, which stands where the sum stood."""
+        """Return a function that moves the weights by the released sum in ``total``."""
         training, total = self._training, self._sum.total
         if type(training._optimizer) is MomentumSGD:
             return Momentum(training, total, room)
@@ -195,16 +182,9 @@ class FixedStep:
 
 
 class Momentum:
-    """Gradient descent with momentum, its schedule and its average as one launch.
+    """Momentum SGD with its schedule and its average, as one graph.
 
-    Parameters
-    ----------
-    training : Run
-        Whose weights move, as its own optimizer and average would move them.
-    released : torch.Tensor
-        Where the released sum stands.
-    room : object, default=None
-        See :func:`~.recorded.recorded`.
+    ``released`` is the tensor that holds the released sum.
     """
 
     def __init__(self, training: Run, released: Tensor, room: Any = None) -> None:
@@ -213,7 +193,7 @@ class Momentum:
         self._released = released
         n = config.n_steps
         rates = [training.rate * config.share_of_step_size(step) for step in range(n)]
-        spare = [0.0] * WARM_UPS  # what is recorded is tried before, also of a single step
+        spare = [0.0] * WARM_UPS  # warm-up calls run past the end, also in a run of one step
         self._rates = weights.new_tensor(rates + spare)
         self._shares = weights.new_tensor(training._average.shares(n) + spare)
         self._momentum = training._optimizer.param_groups[0]["momentum"]
@@ -225,7 +205,7 @@ class Momentum:
         if isinstance(training._clip, AdaptiveClippingOnDevice):
             changes.append(training._clip.state)
         released.zero_()
-        released += 1.0  # public, and of a size that shows
+        released += 1.0  # public numbers that move the weights visibly
         self._launch = _launched(self._move, changes, room)
         released.zero_()
 
@@ -246,14 +226,14 @@ class Momentum:
             self._at += 1
 
     def finish(self) -> None:
-        """Put the average in the place of the weights, if there is one."""
+        """Replace the weights by their average, if there is one."""
         if self._training._step > self._training.config.first_averaged:
             self._training._weights.data.copy_(self._mean)
 
 
 @contextmanager
 def _off_zero(weights: Tensor) -> Iterator[None]:
-    """Move weights by public numbers inside: zeros would hide errors."""
+    """Move weights by public numbers inside, since zeros would hide errors."""
     before = weights.clone()
     public = torch.Generator().manual_seed(0)
     weights += 0.1 * torch.randn(weights.shape, generator=public).to(weights)
@@ -264,12 +244,12 @@ def _off_zero(weights: Tensor) -> Iterator[None]:
 
 
 def _launched(body: Body, changes: list[Tensor], room: Any) -> Body:
-    """Return what launches a body as one, or the body where that cannot be done."""
+    """Return a function that launches a body as one graph, or the body where that fails."""
     try:
         return recorded(body, changes, room)
     except torch.cuda.OutOfMemoryError:
         raise
-    except Exception as error:  # of a driver or a library that is somebody else's
+    except Exception as error:  # from a driver or a third-party library
         warnings.warn(
             f"A step cannot be launched as one ({type(error).__name__}: {error}). Its operations "
             "are launched one by one: the same numbers, more slowly.",

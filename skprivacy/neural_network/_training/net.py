@@ -1,4 +1,4 @@
-"""The network to train: its module, built in or the user's, and skorch's net around the engine."""
+"""Modules to train, built in or the user's, and the skorch net that trains with the engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_module(
     activation: str,
     random_state: np.random.RandomState,
 ) -> nn.Module:
-    """Return a new module in single precision; ``module`` itself is left alone."""
+    """Return a new module in single precision; ``module`` itself is not changed."""
     if module is None:
         if params:
             raise ValueError(
@@ -52,8 +52,8 @@ def make_module(
     if isinstance(module, nn.Module):
         if params:
             raise ValueError(
-                f"module__{next(iter(params))} is given, but module={type(module).__name__} is "
-                "ready-made. Pass its class instead."
+                f"module__{next(iter(params))} is given, but module={type(module).__name__} is an "
+                "instance. Pass its class instead."
             )
         made = copy.deepcopy(module)
     else:
@@ -91,15 +91,15 @@ def make_mlp(
     activation: str,
     random_state: np.random.RandomState,
 ) -> nn.Sequential:
-    """Build a perceptron whose initial weights depend on ``random_state`` alone.
+    """Build a perceptron whose initial weights depend on ``random_state`` only.
 
-    Hidden layers start uniform within 1/sqrt(fan-in); the output layer starts at zero, so that
-    training begins at equal class probabilities instead of at noise it must first undo.
+    Hidden layers start uniform within 1/sqrt(fan-in). The output layer starts at zero, so training
+    starts at equal class probabilities and need not first undo noise.
     """
     sizes = [n_features, *hidden_layer_sizes, n_outputs]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        linear = skip_init(nn.Linear, fan_in, fan_out)  # which would draw of torch's generator
+        linear = skip_init(nn.Linear, fan_in, fan_out)  # its own init would use torch's generator
         bound = 1.0 / np.sqrt(fan_in)
         for p in linear.parameters():
             start = random_state.uniform(-bound, bound, size=tuple(p.shape))
@@ -112,7 +112,7 @@ def make_mlp(
 
 
 def mlp_to_arrays(module: Any) -> dict[str, Any] | None:
-    """Return what :func:`mlp_from_arrays` makes the same perceptron of; None for other modules."""
+    """Return the state for :func:`mlp_from_arrays`; None for other modules than perceptrons."""
     layers = list(module) if type(module) is nn.Sequential else []
     kinds = {type(layer) for layer in layers[1::2]}
     linear = all(type(layer) is nn.Linear and layer.bias is not None for layer in layers[::2])
@@ -126,7 +126,7 @@ def mlp_to_arrays(module: Any) -> dict[str, Any] | None:
 
 
 def mlp_from_arrays(saved: dict[str, Any]) -> nn.Sequential:
-    """Return the perceptron that :func:`mlp_to_arrays` took apart."""
+    """Return the perceptron with the state of :func:`mlp_to_arrays`."""
     weights = {name: torch.from_numpy(array.copy()) for name, array in saved["weights"].items()}
     shapes = [w.shape for name, w in weights.items() if name.endswith("weight")]
     sizes = [shapes[0][1], *(shape[0] for shape in shapes)]
@@ -136,10 +136,10 @@ def mlp_from_arrays(saved: dict[str, Any]) -> nn.Sequential:
 
 
 def begins_at_random(module: nn.Module, again: nn.Module) -> bool:
-    """Whether a module that was made twice, under different seeds, begins with random weights.
+    """Return True if a module, made twice under different seeds, starts with random weights.
 
-    Weights or buffers that are the same both times were brought along from somewhere, perhaps from
-    private data. Layers that begin as all zeros or all ones, as biases and norms do, tell nothing.
+    Weights or buffers that are equal both times come from outside, perhaps from private data.
+    Layers of zeros or ones, such as biases and norms, do not count.
     """
     first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
     return not any(
@@ -150,11 +150,11 @@ def begins_at_random(module: nn.Module, again: nn.Module) -> bool:
 
 
 class PrivateNet(NeuralNet):
-    """A net of skorch's that trains in no other way than by :class:`~.engine.Training`.
+    """A skorch net that trains only through :class:`~.engine.Training`.
 
     skorch makes the module and the loss from classes and their ``module__x`` and ``criterion__x``,
-    and moves them to their device. Its own loop, with batches that it draws, a loss that it keeps,
-    and callbacks that see both, is not there.
+    and moves them to their device. Its own loop is disabled: it would draw batches, store the loss,
+    and show both to callbacks.
     """
 
     prefixes_ = [*NeuralNet.prefixes_, "optimizer"]
@@ -162,21 +162,21 @@ class PrivateNet(NeuralNet):
 
     @property
     def _default_callbacks(self) -> list:
-        return []  # skorch's own record and print the loss, which is private
+        return []  # skorch's default callbacks record and print the loss, which is private
 
     def initialize_criterion(self) -> PrivateNet:
-        """Make the loss, with one number for each example.
+        """Create the loss, with one number per example.
 
         Returns
         -------
         PrivateNet
-            Itself.
+            The net itself.
         """
         self.criterion_ = per_example_criterion(self.criterion, self.get_params_for("criterion"))
         return self
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> PrivateNet:
-        """Make nothing: the optimizer is the engine's, for its state is not released.
+        """Do nothing: the engine creates the optimizer, whose state is not released.
 
         Parameters
         ----------
@@ -186,9 +186,11 @@ class PrivateNet(NeuralNet):
         Returns
         -------
         PrivateNet
-            Itself.
+            The net itself.
         """
-        self._register_virtual_param(["optimizer__*"])  # may be set, and nobody need be told
+        self._register_virtual_param(
+            ["optimizer__*"]
+        )  # so that skorch accepts optimizer__ settings
         return self
 
     def fit_loop(
@@ -202,29 +204,29 @@ class PrivateNet(NeuralNet):
         groups: Groups | None = None,
         **fit_params: Any,
     ) -> PrivateNet:
-        """Carry out a run that is ready to start, and keep the module that it returns.
+        """Carry out a prepared run, and store the trained module.
 
         Parameters
         ----------
         X : tensor or mapped rows of shape (n_samples, ...)
             Private records.
         y : tensor of shape (n_samples, ...)
-            What the loss compares the outputs with.
+            Targets, as the loss takes them.
         epochs : int, default=None
-            Ignored: the run knows how long it is.
+            Ignored: the run has a fixed length.
         training : Training
             The run, whose cost is charged.
         peers : Peers, default=None
             The other processes of a distributed run.
         groups : Groups, default=None
-            Whose records they are; ``None`` if single records are protected.
+            Group of each record; ``None`` if single records are protected.
         **fit_params : dict
             Ignored.
 
         Returns
         -------
         PrivateNet
-            Itself, with the trained ``module_``.
+            The net itself, with the trained ``module_``.
         """
         if training is None or y is None:
             self._refuse()
@@ -234,26 +236,26 @@ class PrivateNet(NeuralNet):
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
-            f"A single step of {type(self).__name__} cannot be called: it would be outside of the "
-            "guarantee. Use fit or partial_fit."
+            f"{type(self).__name__} has no public single steps, because no guarantee would cover "
+            "them. Use fit or partial_fit."
         )
 
     run_single_epoch = train_step = train_step_single = validation_step = _refuse
 
 
 def per_example_criterion(criterion: Any, params: dict[str, Any]) -> nn.Module:
-    """Return the loss with one number for each example or output, never a mean over a batch."""
+    """Return the loss with one number per example or output, never a mean over a batch."""
     if params.get("reduction", "none") != "none":
         raise ValueError(
-            f"criterion__reduction={params['reduction']!r} mixes examples: the gradient of each is "
-            "clipped by itself. Leave it out; the sum is divided by the expected batch size."
+            f"criterion__reduction={params['reduction']!r} mixes examples, but each gradient is "
+            "clipped by itself. Leave it out; sums are divided by the expected batch size."
         )
     if isinstance(criterion, nn.Module):
         made = type(criterion)(**params) if params else criterion
         if getattr(made, "reduction", "none") != "none":
             raise ValueError(
                 f"criterion={type(made).__name__}(reduction={made.reduction!r}) mixes examples. "
-                "Give the class, or reduction='none'."
+                "Pass the class, or reduction='none'."
             )
         return made
     if "reduction" in inspect.signature(criterion).parameters:

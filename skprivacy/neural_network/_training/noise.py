@@ -1,4 +1,8 @@
-"""The kinds of noise: who takes part in a step, what is added, and what the whole run costs."""
+"""Kinds of training noise: the sampler, the mechanism and the event of each.
+
+"gaussian", "exact" and "logistic" are DP-SGD on Poisson samples. "banded" and "tree" are DP-FTRL:
+banded matrix factorisation (Denisov et al. 2022) and tree aggregation (Kairouz et al. 2021).
+"""
 
 from __future__ import annotations
 
@@ -36,51 +40,51 @@ from ...mechanisms import (
 if TYPE_CHECKING:
     from .config import TrainingConfig
 
-__all__ = ["NOISE", "Noise", "Sampler", "TakingTurns"]
+__all__ = ["NOISE", "Noise", "Sampler", "SequentialBatches"]
 
 
 class Sampler(Protocol):
-    """Who of ``n`` records takes part in the next step."""
+    """Draws the indices, among ``n`` records, of the next step's batch."""
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]: ...
 
 
 class Noise(ABC):
-    """One kind of noise, for any noise multiplier z, clipping norm and run.
+    """A kind of noise, as a function of noise multiplier z, clipping norm and run.
 
-    ``sums`` is the precision in which the clipped gradients of records are added up.
+    ``sums`` is the precision in which clipped gradients are added up.
     """
 
     streams = False
     sums = "float32"
 
     def assumptions(self, run: TrainingConfig) -> tuple[str, ...]:
-        """Return what must be true for the guarantee of a run to hold."""
+        """Return the assumptions of a run's guarantee."""
         return ()
 
     @property
     @abstractmethod
     def arithmetic(self) -> str:
-        """That of the mechanism."""
+        """Arithmetic of the mechanism."""
 
     @abstractmethod
     def event(self, z: float, run: TrainingConfig) -> Event:
-        """Return what a run is accounted as."""
+        """Return the accounting event of a run."""
 
     @abstractmethod
     def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
-        """Return what adds the noise of every step."""
+        """Return the mechanism that adds the noise of every step."""
 
     @abstractmethod
     def sampler(self, run: TrainingConfig) -> Sampler:
-        """Return what says who takes part in a step."""
+        """Return the sampler of the steps' batches."""
 
     @abstractmethod
     def spread(self, run: TrainingConfig) -> float:
         """Return the standard deviation of one step's noise in units of z times the norm."""
 
     def spread_in_sums(self, run: TrainingConfig) -> float:
-        """Return the same of independent noise that running sums would have as much noise of."""
+        """Return the spread of independent noise with equal mean variance in running sums."""
         return self.spread(run)
 
 
@@ -97,6 +101,7 @@ class _Sampled(Noise):
         return self.adds.arithmetic
 
     def event(self, z: float, run: TrainingConfig) -> Event:
+        # Abadi et al. 2016, Algorithm 1: T steps, each on a sample with rate L / N
         return Repeated(PoissonSampled(run.sampling_rate, self.one_step(z)), run.n_steps)
 
     def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
@@ -110,11 +115,11 @@ class _Sampled(Noise):
 
 
 class _Exact(_Sampled):
-    """The same on a grid, added to a sum whose rounding errors the clipping allows for.
+    """Gaussian noise on a grid, added to a sum whose rounding errors the clipping allows for.
 
-    Under zero-out, a record that contributes nothing keeps its row of the batch, so that all others
-    are computed as they were: the order in which numbers are added up goes by shapes. With a record
-    less, or a group with other rows, it need not.
+    Under zero-out, a record without contribution keeps its row of the batch. All others are then
+    computed as before, because the order of additions depends on shapes only. With one record less,
+    or a group with other rows, this need not hold.
     """
 
     sums = "float64"
@@ -126,7 +131,7 @@ class _Exact(_Sampled):
 
 
 class _Streaming(Noise):
-    """Correlated noise on batches in the order in which the records come."""
+    """Correlated noise (DP-FTRL) on batches in the order of the records."""
 
     streams = True
     arithmetic = MatrixGaussian.arithmetic
@@ -143,8 +148,8 @@ class _Streaming(Noise):
     def mechanism(self, z: float, norm: float, run: TrainingConfig) -> Mechanism:
         return MatrixGaussian(self.event(z, run), norm) if z else FloatGaussian(0.0, norm)
 
-    def sampler(self, run: TrainingConfig) -> TakingTurns:
-        return TakingTurns(run.batch_size, run.steps_per_epoch)
+    def sampler(self, run: TrainingConfig) -> SequentialBatches:
+        return SequentialBatches(run.batch_size, run.steps_per_epoch)
 
 
 class _Banded(_Streaming):
@@ -166,16 +171,18 @@ class _Tree(_Streaming):
         return TreeAggregation(z, run.steps_per_epoch, run.epochs)
 
     def spread(self, run: TrainingConfig) -> float:
-        return math.sqrt(2.0)  # on average: a new sum comes, and those that it contains go
+        # A step adds the noise of a new node and, on average, removes the noise of one older node.
+        return math.sqrt(2.0)
 
     def spread_in_sums(self, run: TrainingConfig) -> float:
+        # Kairouz et al. 2021: a prefix sum adds one tree node per binary digit of the step
         steps = np.arange(1, run.n_steps + 1)
         digits = sum(steps >> level & 1 for level in range(run.n_steps.bit_length()))
         return math.sqrt(float(np.mean(digits))) / _independent_error(run)
 
 
 def _independent_error(run: TrainingConfig) -> float:
-    """Return the root of the mean variance of running sums of independent noise, variance 1."""
+    """Return the root mean variance of running sums of independent noise of variance 1."""
     return math.sqrt((run.n_steps + 1) / 2)
 
 
@@ -190,14 +197,8 @@ NOISE: dict[str, Noise] = {
 }
 
 
-class TakingTurns:
-    """Batches of records in their order, over and over again; nothing is drawn.
-
-    Parameters
-    ----------
-    batch_size : int
-    steps_per_epoch : int
-    """
+class SequentialBatches:
+    """Sampler of consecutive batches in the order of the records, cyclically."""
 
     def __init__(self, batch_size: int, steps_per_epoch: int) -> None:
         self.batch_size = batch_size
@@ -205,7 +206,7 @@ class TakingTurns:
         self._step = 0
 
     def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the indices, out of 0 to ``n - 1``, of the records whose turn it is."""
+        """Return the indices, out of 0 to ``n - 1``, of the next batch."""
         start = self._step % self.steps_per_epoch * self.batch_size
         self._step += 1
         return np.arange(start, min(start + self.batch_size, n))

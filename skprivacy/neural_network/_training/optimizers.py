@@ -1,4 +1,4 @@
-"""What moves the weights: momentum without torch's bookkeeping, and Adam that knows the noise."""
+"""Optimizers of flat weight vectors: momentum SGD, and Adam with noise correction (DP-AdamBC)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .._gradients.arithmetic import numpy_sees
 __all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 
 
-_CACHED = 1 << 15  # numbers that are updated at a time
+_NUMBERS_PER_SLICE = 1 << 15  # numbers updated at a time, so that they stay in the cache
 
 
 class PrivateAdam(torch.optim.Optimizer):
-    """Adam with the variance of the added noise subtracted from its second moment.
+    """Adam that subtracts the noise variance from its second moment (DP-AdamBC, Tang et al. 2024).
 
-    The noise that privacy adds has a known variance. Left in, it drowns the gradient's own second
-    moment and Adam becomes plain momentum. What is left after the subtraction is known no better
-    than the noise's own estimate, so it is not let below that estimate's standard deviation.
+    The noise of DP-SGD has a known variance. Uncorrected, it dominates the second moment, and Adam
+    becomes plain momentum. The corrected moment is as uncertain as the estimate of the noise, so
+    its least value is the standard deviation of that estimate.
 
     Parameters
     ----------
     params : iterable of torch.nn.Parameter
-        What is trained.
+        Parameters to train.
     lr : float, default=1e-2
         Step size.
     betas : tuple of float, default=(0.9, 0.999)
-        How much of the first and of the second moment is kept from step to step.
+        Decay of the first and of the second moment per step.
     noise_std : float, default=0.0
         Standard deviation of the noise in each coordinate of the gradient.
     eps : float, default=1e-8
@@ -58,7 +58,7 @@ class PrivateAdam(torch.optim.Optimizer):
             raise ValueError(f"betas={betas!r} must be two numbers, such as (0.9, 0.999).")
         params = params if isinstance(params, Tensor) else sequence("params", params)
         if not len(params):
-            raise ValueError("params must hold a tensor at least.")
+            raise ValueError("params is empty; expected at least one tensor. Pass the parameters.")
         super().__init__(params, {"lr": lr, "betas": betas, "noise_std": noise_std, "eps": eps})
 
     @torch.no_grad()
@@ -84,11 +84,12 @@ class PrivateAdam(torch.optim.Optimizer):
         state["steps"] += 1
         t, (first, second) = state["steps"], group["betas"]
         noise = group["noise_std"] ** 2
+        # A squared normal number has variance 2 noise^2, and the moment averages this many.
         independent = min(t, (1 + second) / (1 - second))
         least = noise * math.sqrt(2 / independent)
         rate = group["lr"] / (1 - first**t)
-        if numpy_sees(p) and p.dtype == torch.float32 and p.numel() <= _CACHED:
-            # torch's calls take longer than so few numbers
+        if numpy_sees(p) and p.dtype == torch.float32 and p.numel() <= _NUMBERS_PER_SLICE:
+            # for short vectors, the overhead of torch's calls exceeds the arithmetic
             g, mean, own = grad.numpy(), state["mean"].numpy(), state["square"].numpy()
             with np.errstate(all="ignore"):
                 room = np.subtract(g, mean)
@@ -109,6 +110,7 @@ class PrivateAdam(torch.optim.Optimizer):
             return
         state["mean"].lerp_(grad, 1 - first)
         state["square"].mul_(second).addcmul_(grad, grad, value=1 - second)
+        # Tang et al. 2024: subtract the variance of the DP noise from the second moment, then floor
         square = (state["square"] / (1 - second**t) - noise).clamp_(min=least)
         p.addcdiv_(state["mean"], square.sqrt_().add_(group["eps"]), value=-rate)
 
@@ -116,18 +118,9 @@ class PrivateAdam(torch.optim.Optimizer):
 class MomentumSGD(torch.optim.Optimizer):
     """Gradient descent with momentum: the same numbers as :class:`torch.optim.SGD`.
 
-    torch's own groups and sorts the parameters in every step, which on the one short vector of a
-    small network takes longer than the arithmetic. A long vector is updated part by part, so that
-    it comes from main memory once and not once an operation.
-
-    Parameters
-    ----------
-    params : iterable of torch.nn.Parameter
-        Flat vectors.
-    lr : float, default=1e-2
-    momentum : float, default=0.0
-    divisor : float, default=1.0
-        What the gradients are divided by first: they may be sums.
+    torch's version groups and sorts the parameters in every step, which takes longer than the
+    arithmetic of a small network. Long vectors are updated in slices, so that each number is read
+    from main memory once. Gradients may be sums: they are divided by ``divisor`` first.
     """
 
     def __init__(
@@ -140,7 +133,7 @@ class MomentumSGD(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    update = _update_in_parts if numpy_sees(p) else _update
+                    update = _update_in_slices if numpy_sees(p) else _update
                     update(
                         p.detach(),
                         self._velocity(p),
@@ -166,15 +159,15 @@ def _update(
     p.add_(velocity.mul_(momentum).add_(grad, alpha=scale), alpha=-lr)
 
 
-def _update_in_parts(
+def _update_in_slices(
     p: Tensor, velocity: Tensor, grad: Tensor, lr: float, momentum: float, scale: float
 ) -> None:
-    """Do the same a cache's worth at a time."""
+    """Do the same with numpy, in slices that fit the cache."""
     weights, moving, towards = p.numpy(), velocity.numpy(), grad.numpy()
-    room = np.empty(min(len(weights), _CACHED), weights.dtype)
-    with np.errstate(all="ignore"):  # as torch, which says nothing of weights that overflow
-        for start in range(0, len(weights), _CACHED):
-            part = slice(start, start + _CACHED)
+    room = np.empty(min(len(weights), _NUMBERS_PER_SLICE), weights.dtype)
+    with np.errstate(all="ignore"):  # like torch, which ignores overflow of weights
+        for start in range(0, len(weights), _NUMBERS_PER_SLICE):
+            part = slice(start, start + _NUMBERS_PER_SLICE)
             w, v = weights[part], moving[part]
             change = np.multiply(towards[part], scale, out=room[: len(w)])
             v *= momentum
@@ -182,5 +175,5 @@ def _update_in_parts(
             w -= np.multiply(v, lr, out=change)
 
 
-# By the names that the estimators give them.
+# By the estimators' names for them.
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"sgd": MomentumSGD, "adam": PrivateAdam}

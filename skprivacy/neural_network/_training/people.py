@@ -1,4 +1,4 @@
-"""Whose records train: the rows of each person, of whom at most some are used."""
+"""Rows of each group in a training run, and the batches of drawn groups."""
 
 from __future__ import annotations
 
@@ -17,20 +17,12 @@ __all__ = ["People"]
 
 
 class People:
-    """The rows of each person, in which she takes part in a step or does not.
+    """Rows of each group; a group takes part in a step with all of them.
 
-    Parameters
-    ----------
-    groups : Groups
-        Of all records.
-    rows : ndarray of shape (n_rows,)
-        The positions of those that are used, one or more of each group.
-    terms : PerGroup
+    ``rows`` are the positions of the rows in use, at least one of each group of ``groups``.
 
-    Notes
-    -----
-    **Guarantees.** Every row that is used is one person's alone. :meth:`parts` gives all rows of a
-    person who is drawn to one part, and no others, so that she makes one contribution to the step.
+    **Guarantees.** Every row in use belongs to one group. :meth:`parts` puts all rows of a drawn
+    group, and no rows of other groups, into one part as one contribution to the step.
     """
 
     def __init__(self, groups: Groups, rows: NDArray[np.int64], terms: PerGroup) -> None:
@@ -50,12 +42,12 @@ class People:
     def parts(
         self, drawn: NDArray[np.int64], n_rows: int, device: torch.device
     ) -> Iterator[tuple[Tensor, Shares | None]]:
-        """Yield the rows of who is drawn, at most ``n_rows`` at a time, and whose they are.
+        """Yield the rows of drawn groups, at most ``n_rows`` at a time, and the group of each.
 
-        **Edge cases.** Who has more than ``n_rows`` is a part of her own. ``None`` stands for
-        people with a row each.
+        **Edge cases.** A group of more than ``n_rows`` rows is a separate part. ``None`` stands for
+        groups of one row each.
         """
-        places = np.sort(self._place[drawn])  # of people, who stand by size
+        places = np.sort(self._place[drawn])  # positions of groups, which are sorted by size
         sizes = self._sizes[places]
         ends = np.cumsum(sizes)
         first = self._starts[places] - (ends - sizes)

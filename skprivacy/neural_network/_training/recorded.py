@@ -1,4 +1,4 @@
-"""What is done over and over on the same memory, launched as one where that is faster."""
+"""CUDA graphs: operations on the same memory, captured once and launched as one."""
 
 from __future__ import annotations
 
@@ -11,35 +11,19 @@ from torch import Tensor
 
 __all__ = ["WARM_UPS", "Body", "close", "recorded", "room_for"]
 
-WARM_UPS = 3  # times that something is done beforehand: what is done once for all is done then
-_AGREE = 1e-4  # relative: rounding is far less, anything else far more
+WARM_UPS = 3  # calls before a capture, so that one-time initialisation is not captured
+_AGREE = 1e-4  # relative tolerance: rounding is far below, errors are far above
 Body = Callable[[], None]
 
 
 def recorded(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
-    """Return what does the same as ``body``, launched as one.
+    """Return a function that does the same as ``body`` in one launch, or ``body`` itself.
 
-    Parameters
-    ----------
-    body : callable
-        Operations on tensors that stay where they are. No number of the processor's may change
-        between calls, and no noise be drawn.
-    changes : sequence of torch.Tensor
-        All that it leaves changed, on one device. They are as before when this returns.
-
-    room : object, default=None
-        What :func:`room_for` gave for things that are recorded and are never done at once.
-
-    Returns
-    -------
-    callable
-        ``body`` itself where there is nothing to launch together.
-
-    Raises
-    ------
-    RuntimeError
-        If what was recorded does not make the numbers that ``body`` makes of what is in memory now,
-        which must be public.
+    ``body`` consists of operations on tensors that stay in place. It must read no number from the
+    CPU that changes between calls, and draw no noise. ``changes`` are all tensors that it changes,
+    on one device; they are restored. ``room`` is the memory of :func:`room_for`, shared by graphs
+    that never run at once. RuntimeError is raised if the graph does not reproduce the results of
+    ``body`` on the numbers in memory, which must be public.
     """
     record = RECORD.get(changes[0].device.type)
     if record is None:
@@ -55,13 +39,13 @@ def recorded(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
     with _undone(changes):
         again()
         if not all(map(close, [value.cpu() for value in changes], expected)):
-            raise RuntimeError("what was recorded makes other numbers")
+            raise RuntimeError("the captured operations give other numbers")
     return again
 
 
 @contextmanager
 def _undone(changes: Sequence[Tensor]) -> Iterator[None]:
-    """Let tensors be changed inside; put them back after. The copies take no room on the device."""
+    """Restore tensors after; the copies are on the CPU and take no device memory."""
     before = [value.to("cpu", copy=True) for value in changes]
     try:
         yield
@@ -71,31 +55,31 @@ def _undone(changes: Sequence[Tensor]) -> Iterator[None]:
 
 
 def close(found: Tensor, expected: Tensor) -> bool:
-    """Whether two vectors are the same to rounding."""
+    """Return True if two vectors are equal up to rounding."""
     difference, size = (found - expected).double().norm(), expected.double().norm()
     return bool(difference <= _AGREE * size)
 
 
 def room_for(device: torch.device) -> Any:
-    """Return memory that things which are recorded may share for what they compute in between."""
+    """Return a memory pool that captured graphs may share for intermediate results."""
     return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
 
 def _cuda_graph(body: Body, room: Any) -> Body:
-    """Record a CUDA graph, which keeps the memory that it works in."""
+    """Capture a CUDA graph, which keeps the memory that it works in."""
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        body()  # on the stream of a capture, too, libraries set up at first
+        body()  # libraries initialise themselves once per stream, which must not be captured
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph, room, side, capture_error_mode="thread_local"):
         body()
 
-    def launch(body: Body = body) -> None:  # keeps what the body holds: the graph works on it
+    def launch(body: Body = body) -> None:  # keeps the body's tensors alive for the graph
         graph.replay()
 
     return launch
 
 
-# How operations are recorded, by kind of device.
+# Capture function by kind of device.
 RECORD: dict[str, Callable[[Body, Any], Body]] = {"cuda": _cuda_graph}

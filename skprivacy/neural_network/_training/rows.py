@@ -1,6 +1,6 @@
-"""Records and targets as training takes them: in single precision, in memory or on disk.
+"""Records and targets in single precision, in memory or on disk.
 
-Of a memory-mapped array only some rows are read at a time.
+Rows of a memory-mapped array are read when a step needs them.
 """
 
 from __future__ import annotations
@@ -24,42 +24,32 @@ __all__ = [
     "as_targets",
     "chunks",
     "is_mapped",
+    "make_huge_infinite",
     "single_precision",
     "that_fit",
-    "without_huge",
 ]
 
-# How much of a file may be in memory on behalf of the mapping, before it is given back.
+# Bytes of a file that reading may keep in memory before they are released.
 _HELD_BYTES = 1 << 25
-# Beyond this, products overflow: the order in which a sum is taken, which depends on how many other
-# records there are, would decide whether a record's gradient is finite.
-_LARGEST = 1e15
-_AT_A_TIME = 1 << 14  # rows that are compared together
-# How much memory is free on a device that has its own.
+# Beyond this, products overflow. Then the order of a sum, which depends on the number of other
+# records, would decide whether a record's gradient is finite.
+_LARGEST_VALUE = 1e15
+_AT_A_TIME = 1 << 14  # rows compared at a time
+# Free memory of devices with their own memory.
 _FREE: dict[str, Callable[[str], int]] = {"cuda": lambda device: torch.cuda.mem_get_info(device)[0]}
-# What one access to a mapping may bring in: Linux maps up to this much around it.
-_AROUND = 1 << 16
+# Bytes that one access to a mapping may load: Linux maps up to this many around it.
+_BYTES_PER_ACCESS = 1 << 16
 
 
 class MappedRows:
-    """The rows of a memory-mapped matrix, to a training step like a tensor in single precision.
+    """Rows of a memory-mapped matrix, or of one too large for the device, read in single precision.
 
-    So are those of a matrix in main memory that is too large for the device.
+    It stands in for a tensor in a training step: selected rows are converted and go to ``device``.
 
-    Parameters
-    ----------
-    matrix : numpy.memmap of shape (n_samples, ...)
-    device : str, default="cpu"
-        Where the selected rows go.
-    dtype : numpy type, default=numpy.float32
-        What the selected rows are.
+    **Guarantees.** Only the rows of one selection are in memory, plus a constant amount of the
+    file. The system may cache the rest, and frees its cache when memory is needed.
 
-    Notes
-    -----
-    **Guarantees.** No more than the rows of one selection are in memory, plus a constant amount of
-    the file. The system may keep the rest in its cache, which it empties when memory is needed.
-
-    **Edge cases.** Numbers beyond 1e15 become infinite, as they do for training in memory.
+    **Edge cases.** Numbers beyond 1e15 become infinite, as in training from memory.
     """
 
     def __init__(self, matrix: NDArray, device: str = "cpu", dtype: Any = np.float32) -> None:
@@ -75,26 +65,26 @@ class MappedRows:
         return MappedRows(self.matrix, device, self.dtype)
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """Return a copy of the rows with these numbers; ``dim`` is 0."""
+        """Return a copy of the rows with these indices; ``dim`` is 0."""
         assert dim == 0
-        rows = _read(self.matrix, index.cpu().numpy(), self.dtype)
-        return sent(without_huge(torch.from_numpy(rows)).numpy(), self.device)
+        rows = _read_rows(self.matrix, index.cpu().numpy(), self.dtype)
+        return sent(make_huge_infinite(torch.from_numpy(rows)).numpy(), self.device)
 
 
 def that_fit(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
-    """Return rows as they are, or what sends those of a step if a device has no room for all."""
+    """Return the rows, or MappedRows that send each step's rows to a device with little memory."""
     free = _FREE.get(torch.device(device).type)
-    # The number of records chooses where they lie; a step gets the same numbers either way.
+    # The number of records decides where they are stored; a step gets the same numbers either way.
     if isinstance(X, MappedRows) or free is None or 2 * X.nbytes <= free(device):
         return X
     return MappedRows(X.numpy(), device, X.numpy().dtype)
 
 
 def is_mapped(X: Any) -> TypeGuard[NDArray]:
-    """Whether an array of numbers, with a row for each record, lies in a file.
+    """Return True if an array of numbers, with a row for each record, is stored in a file.
 
-    Rows picked out of a memory map by their numbers are a copy in memory, although numpy still
-    calls it a ``memmap``; a slice of it is not. What lies below decides.
+    Rows selected from a memory map by index are a copy in memory, although numpy still calls it a
+    ``memmap``; a slice is not. The underlying buffer decides.
     """
     return (
         isinstance(X, np.ndarray)
@@ -107,7 +97,7 @@ def is_mapped(X: Any) -> TypeGuard[NDArray]:
 def chunks(X: NDArray, size: int) -> Iterator[NDArray[np.float32]]:
     """Yield all rows of a memory-mapped matrix in order, ``size`` at a time."""
     for start in range(0, len(X), size):
-        yield _read(X, np.arange(start, min(start + size, len(X))))
+        yield _read_rows(X, np.arange(start, min(start + size, len(X))))
 
 
 def _mapping(X: NDArray) -> mmap.mmap | None:
@@ -117,106 +107,108 @@ def _mapping(X: NDArray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def _read(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> NDArray:
+def _read_rows(X: NDArray, indices: NDArray[np.int64], dtype: Any = np.float32) -> NDArray:
     out = np.empty((len(indices), *X.shape[1:]), dtype)
     between = np.float64 if np.dtype(dtype).kind == "f" else dtype
     step = _rows_at_a_time(X)
     with np.errstate(over="ignore"):
         for start in range(0, len(indices), step):
             part = indices[start : start + step]
-            # By way of double precision, as a matrix in memory goes: the same numbers come out.
+            # Through double precision, as for a matrix in memory, for equal results.
             out[start : start + step] = np.asarray(X)[part].astype(between)
-            _give_back(X)
+            _release_pages(X)
     return out
 
 
-def without_huge(rows: Tensor) -> Tensor:
-    """Make numbers infinite, in place, that are too large to compute with."""
+def make_huge_infinite(rows: Tensor) -> Tensor:
+    """Make numbers that are too large to compute with infinite, in place."""
     if not rows.is_floating_point():
         return rows
     for part in rows.split(_AT_A_TIME):  # views
-        if not part.numel() or part.abs().max() <= _LARGEST:  # false where there is NaN
+        if not part.numel() or part.abs().max() <= _LARGEST_VALUE:  # false where there is NaN
             continue
-        part.masked_fill_((part > _LARGEST) | (part < -_LARGEST), math.inf)
+        part.masked_fill_((part > _LARGEST_VALUE) | (part < -_LARGEST_VALUE), math.inf)
     return rows
 
 
 def _rows_at_a_time(X: NDArray) -> int:
-    """Return how many rows, wherever they lie, may be read before memory is given back."""
+    """Return how many rows, wherever they are, may be read before memory is released."""
     numbers = math.prod(X.shape[1:])
-    touched = _AROUND + numbers * (X.itemsize if X[:1].flags.c_contiguous else _AROUND)
+    touched = _BYTES_PER_ACCESS + numbers * (
+        X.itemsize if X[:1].flags.c_contiguous else _BYTES_PER_ACCESS
+    )
     return max(1, _HELD_BYTES // touched)
 
 
-def _give_back(X: NDArray) -> None:
-    """Let go of the part of the file that reading brought into memory."""
+def _release_pages(X: NDArray) -> None:
+    """Release the part of the file that reading has loaded into memory."""
     mapping = _mapping(X)
-    # A mapping of mode "c" holds changes that are nowhere else: those must stay.
+    # A copy-on-write mapping (mode "c") holds changes that exist nowhere else.
     if mapping is not None and hasattr(mapping, "madvise") and getattr(X, "mode", "c") != "c":
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def single_precision(rows: NDArray | MappedRows | Tensor) -> Tensor | MappedRows:
-    """Return rows in single precision; what is too large is infinite, hence adds nothing.
+    """Return rows in single precision; huge numbers become infinite, hence add nothing.
 
-    **Guarantees.** What is given is not changed. If it is as training takes it, no copy is made:
-    then the result is the same memory, which training reads alone.
+    **Guarantees.** The argument is not changed. If it has the right form already, the result shares
+    its memory, which training only reads.
     """
     if isinstance(rows, MappedRows):
         return rows
     if not isinstance(rows, Tensor):
         with np.errstate(over="ignore"):
             rows = _as_tensor(np.ascontiguousarray(rows, dtype=np.float32))
-    return without_huge(rows.clone()) if _has_huge(rows) else rows
+    return make_huge_infinite(rows.clone()) if _has_huge(rows) else rows
 
 
 def _as_tensor(array: NDArray) -> Tensor:
-    """Return a tensor on the memory of an array, also on memory that may be read only."""
+    """Return a tensor that shares the memory of an array, also of a read-only one."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)
 
 
 def _has_huge(rows: Tensor) -> bool:
-    """Whether there are numbers that are too large to compute with; part by part."""
+    """Return True if any number is too large to compute with."""
     if not rows.is_floating_point():
         return False
-    return any(map(_holds_huge, rows.split(_AT_A_TIME)))
+    return any(map(_contains_huge, rows.split(_AT_A_TIME)))
 
 
-def _holds_huge(rows: Tensor) -> bool:
-    """Look at the extremes first: numpy finds them in one pass, without threads to wait for."""
+def _contains_huge(rows: Tensor) -> bool:
+    """Check the extremes first: numpy finds them in one pass without waiting for threads."""
     values = rows.numpy()
     with np.errstate(invalid="ignore"):
-        if values.min(initial=0) >= -_LARGEST and values.max(initial=0) <= _LARGEST:
+        if values.min(initial=0) >= -_LARGEST_VALUE and values.max(initial=0) <= _LARGEST_VALUE:
             return False
-    return bool((rows.abs() > _LARGEST).any())  # false where there is only NaN
+    return bool((rows.abs() > _LARGEST_VALUE).any())  # comparisons with NaN are False
 
 
 def as_rows(X: Any) -> Tensor | MappedRows:
     """Return a tensor in single precision or of integers; a memory-mapped array stays on disk.
 
-    **Edge cases.** It may be the caller's own memory: it is only read.
+    **Edge cases.** The result may share the caller's memory: it is only read.
     """
     if is_mapped(X):
         return MappedRows(X, dtype=np.float32 if X.dtype.kind == "f" else np.int64)
-    array = _numbers(X, "X")
+    array = _as_numeric_array(X, "X")
     if array.ndim < 2:
-        raise ValueError(f"X has shape {array.shape}; it must have a row for each record.")
+        raise ValueError(f"X has shape {array.shape}; expected one row per record. Reshape X.")
     return _as_tensor(np.ascontiguousarray(array))
 
 
 def as_targets(y: Any, n: int) -> NDArray:
-    """Return targets in single precision or as integers, one for each of ``n`` records."""
+    """Return targets in single precision or as integers, one per record."""
     if y is None:
-        raise ValueError("y=None: targets are required; data sets with both are not supported.")
-    array = _numbers(y, "y")
+        raise ValueError("y=None: targets are required. Pass X and y separately, not a data set.")
+    array = _as_numeric_array(y, "y")
     if len(array) != n:
         raise ValueError(f"X has {n} records and y has {len(array)}.")
     return array.copy()
 
 
-def _numbers(values: Any, name: str) -> NDArray:
+def _as_numeric_array(values: Any, name: str) -> NDArray:
     if isinstance(values, Tensor):
         if values.is_meta:
             raise TypeError(f"{name} is a tensor on the device 'meta', which holds no values.")
@@ -224,7 +216,7 @@ def _numbers(values: Any, name: str) -> NDArray:
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     try:
         array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    except ValueError:  # a data set, a list of arrays of different lengths, Arrow's with gaps
+    except ValueError:  # a data set, arrays of different lengths, or Arrow data with missing values
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         raise ValueError(
@@ -232,6 +224,6 @@ def _numbers(values: Any, name: str) -> NDArray:
             f"{type(values).__name__} of type {array.dtype}."
         )
     if len(array) == 0:
-        raise ValueError(f"{name} has 0 records: at least one is needed.")
-    with np.errstate(over="ignore"):  # infinite, hence ignored
+        raise ValueError(f"{name} has 0 records; expected at least one.")
+    with np.errstate(over="ignore"):  # overflow becomes infinite, and the record is ignored
         return np.asarray(array, dtype=np.int64 if array.dtype.kind in "iu" else np.float32)

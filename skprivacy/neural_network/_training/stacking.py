@@ -1,7 +1,7 @@
-"""A private run written out in arrays, so that many can be carried out side by side elsewhere.
+"""StackedFit: a private run written out as arrays, for training many networks at once.
 
-Shadow models of an attacker, who pays no privacy, are trained in that way: by a trainer that knows
-a part of what :class:`~.config.TrainingConfig` can say, without torch.
+It serves the shadow models of an attacker, who pays no privacy. The stacked trainer knows some of
+the options of :class:`~.config.TrainingConfig`, and needs no torch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Float32Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class StackedFit:
-    """One fit: what is to be done, and the records and the weights as they are trained on."""
+    """One fit: its plan, and its records and initial weights in the form that training uses."""
 
     config: TrainingConfig
     inputs: Float32Array  # (n_records, n_features)
-    targets: NDArray[np.intp]  # columns of classes
+    targets: NDArray[np.intp]  # class indices
     classes: NDArray[Any]
     layers: list[tuple[Float32Array, Float32Array]]  # initial weights (n_in, n_out) and biases
     activation: str  # of the hidden layers
@@ -36,23 +36,22 @@ class StackedFit:
 
 
 def fits_the_stack(estimator: Any) -> bool:
-    """Whether the stacked trainer does all that the parameters of a classifier ask for."""
+    """Return True if the stacked trainer supports all parameters of a classifier."""
     try:
         estimator._validate_params()
-        config = estimator._plan(
-            1, estimator._recipe(1, 1, 2)
-        )  # what is looked at depends on no fact
+        # The options that are compared below do not depend on these public facts.
+        config = estimator._plan(1, estimator._recipe(1, 1, 2))
     except ValueError:
-        return False  # fit says why
+        return False  # fit raises the error
     built_in = estimator.module is None and not estimator._module_params()
-    return built_in and estimator.distributed is None and _understood(config) == config
+    return built_in and estimator.distributed is None and _as_supported(config) == config
 
 
-def _understood(config: TrainingConfig) -> TrainingConfig:
-    """Return what the stacked trainer makes of a configuration.
+def _as_supported(config: TrainingConfig) -> TrainingConfig:
+    """Return the configuration as the stacked trainer would carry it out.
 
-    Whatever is not named here stays at its default, which does nothing: a parameter that is new to
-    the configuration is trained one by one until the stacked trainer knows it too.
+    Fields that are not named here get their defaults. A configuration that uses an unknown field
+    then differs, and its network is trained without the stack.
     """
     known: dict[str, Any] = {}
     if config.clipping != "adaptive":
@@ -77,7 +76,7 @@ def _understood(config: TrainingConfig) -> TrainingConfig:
 
 
 def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) -> StackedFit:
-    """Write the fit of a checked classifier to checked rows and columns of its classes out."""
+    """Return the fit of a checked classifier to checked rows and class indices, as arrays."""
     recipe = estimator._recipe(len(rows), rows.shape[1], len(estimator.classes_))
     config = estimator._plan(len(rows), recipe).with_noise_for(
         estimator.epsilon, estimator.delta, estimator.noise_multiplier
@@ -86,7 +85,7 @@ def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) ->
     plain = nn.CrossEntropyLoss(reduction="none")
     weight = loss.pop("criterion__weight", None)
     if loss != {"criterion": nn.CrossEntropyLoss} or not PerceptronBackward.fits(module, plain):
-        raise NotImplementedError(f"No stacked training of {module} by {loss}.")
+        raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
     n_classes = len(estimator.classes_)
     inputs = single_precision(rows)
     assert isinstance(inputs, Tensor)

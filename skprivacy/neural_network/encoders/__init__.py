@@ -1,4 +1,4 @@
-"""Encoders that learn from public records without labels."""
+"""Contrastive encoders, trained on public records without labels."""
 
 from .scarf import SCARFEncoder
 from .simclr import SimCLREncoder

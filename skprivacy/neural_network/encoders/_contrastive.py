@@ -1,4 +1,4 @@
-"""Contrastive learning: two views of a record shall be closer than views of different records."""
+"""ContrastiveEncoder: the loss and training loop of contrastive encoders (Chen et al. 2020)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
 
 Self = TypeVar("Self", bound="ContrastiveEncoder")
 Views = Callable[[Tensor], tuple[Tensor, Tensor]]
-_PROJECTED = 64  # numbers of the projection that the loss compares
-_WARM_UP = 0.1  # share of the steps in which the step size rises
+_PROJECTION_SIZE = 64  # outputs of the projection head, which the loss compares
+_WARM_UP = 0.1  # share of the steps with a rising step size
 
 CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
     "temperature": [Interval(Real, 0, None, closed="neither")],
     "batch_size": [Interval(Integral, 2, None, closed="left")],
     "epochs": [Interval(Integral, 1, None, closed="left")],
-    "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # of single precision
+    "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # fits single precision
     "device": [str],
     "random_state": ["random_state"],
     "verbose": VERBOSE,
@@ -44,17 +44,15 @@ CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """What encoders share: the training loop, and the features of a record.
+    """Training loop and features of contrastive encoders.
 
     A subclass has the parameters of ``CONSTRAINTS``, makes a module of ``n_components`` outputs,
-    and says what two views of a record are.
+    and defines two views of a record.
 
-    Notes
-    -----
-    **Guarantees.** None: the weights are a function of the records that ``fit`` was given. A
+    **Guarantees.** None for the records that ``fit`` sees: the weights are a function of them. A
     record's features depend on that record and the weights alone, to the last bit.
 
-    **Edge cases.** Rows that are left over after the last full batch of an epoch wait for the next.
+    **Edge cases.** Rows after the last full batch of an epoch are skipped until the next epoch.
     """
 
     _parameter_constraints: dict[str, list[Any]] = CONSTRAINTS
@@ -70,19 +68,19 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     verbose: int
 
     def _make_module(self, rows: NDArray[np.float32]) -> nn.Module:
-        """Return an untrained module; of ``rows`` it may keep the shape and public statistics."""
+        """Return an untrained module; of ``rows`` it may store shape and public statistics."""
         raise NotImplementedError
 
     def _make_views(self, rows: Tensor) -> Views:
-        """Return what makes two views of some of the ``rows``."""
+        """Return a function that maps a batch to two views of it."""
         raise NotImplementedError
 
     def _saved(self) -> dict[str, Any]:
-        """Return what a file holds of a fitted encoder besides parameters and weights."""
+        """Return the fitted state that a file needs besides parameters and weights."""
         raise NotImplementedError
 
     def _restore(self, saved: dict[str, Any]) -> nn.Module:
-        """Take what :meth:`_saved` returned; return a module of the same make as the saved one."""
+        """Load the state of :meth:`_saved`; return a module of the saved architecture."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -97,25 +95,25 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Parameters
         ----------
         X_public : array-like of shape (n_samples, n_features)
-            Records that everybody may see. No guarantee covers what is learned from them.
+            Public records. No guarantee covers what is learned from them.
         y : None
             Ignored.
 
         Returns
         -------
         object
-            Fitted.
+            The fitted encoder.
 
         Raises
         ------
         ValueError
-            If there are fewer than two records, or a parameter does not fit to them.
+            If there are fewer than two records, or a parameter does not fit them.
         """
         self._validate_params()
         device = usable_device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = validate_data(self, X_public, dtype=np.float32, ensure_min_samples=2)
-        with ordinary_torch(device), _seeded(seed, device):
+        with ordinary_torch(device), _seed_generators(seed, device):
             module = self._make_module(rows).to(device)
             on_device = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
             self._train(module, on_device, self._make_views(on_device))
@@ -129,7 +127,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Private records too: each is transformed in a call of the module of its own.
+            Records, which may be private: the module sees each in its own call.
 
         Returns
         -------
@@ -151,14 +149,16 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _train(self, module: nn.Module, rows: Tensor, views: Views) -> None:
         projection = nn.Sequential(
-            nn.ReLU(), nn.Linear(self.n_components, 2 * _PROJECTED),
-            nn.ReLU(), nn.Linear(2 * _PROJECTED, _PROJECTED),
+            nn.ReLU(), nn.Linear(self.n_components, 2 * _PROJECTION_SIZE),
+            nn.ReLU(), nn.Linear(2 * _PROJECTION_SIZE, _PROJECTION_SIZE),
         ).to(rows.device)  # fmt: skip
         weights = [*module.parameters(), *projection.parameters()]
         optimizer = torch.optim.Adam(weights, lr=self.learning_rate)
-        size = min(int(self.batch_size), len(rows))  # torch takes no integer of numpy's
+        size = min(int(self.batch_size), len(rows))  # torch refuses numpy's integers
         total = self.epochs * (len(rows) // size)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _pace(step, total))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: _step_size_factor(step, total)
+        )
         module.train()
         kind = type(self).__name__
         few = threads_for(module, 2 * size)
@@ -179,11 +179,12 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 
 def contrastive_loss(projected: Tensor, temperature: float) -> Tensor:
-    """Return the normalised cross-entropy of finding each record's other view among all others.
+    """Return the NT-Xent loss: cross-entropy of finding each record's other view among all others.
 
-    The first half of the rows are the first views, the second half the second views of the same
-    records (NT-Xent, Chen et al. 2020, equation 1).
+    The first half of the rows are first views; the second half are second views of the same
+    records.
     """
+    # Chen et al. 2020, eq. (1): similarities over the temperature, without the view itself
     unit = F.normalize(projected, dim=1)
     similarity = (unit @ unit.T / temperature).fill_diagonal_(-torch.inf)
     n = len(unit) // 2
@@ -191,8 +192,8 @@ def contrastive_loss(projected: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(similarity, partners)
 
 
-def _pace(step: int, total: int) -> float:
-    """Return the share of the step size: it rises along a line, and falls along a cosine."""
+def _step_size_factor(step: int, total: int) -> float:
+    """Return the factor of the step size: a linear rise, then a cosine decay."""
     rising = max(1, round(_WARM_UP * total))
     if step < rising:
         return (step + 1) / rising
@@ -200,8 +201,8 @@ def _pace(step: int, total: int) -> float:
 
 
 @contextmanager
-def _seeded(seed: int, device: str) -> Iterator[None]:
-    """Let torch's generators start at a seed inside; put them back after."""
+def _seed_generators(seed: int, device: str) -> Iterator[None]:
+    """Seed torch's generators inside, and restore them after."""
     index = torch.device(device).index
     gpu = [] if torch.device(device).type != "cuda" else [torch.cuda.current_device()]
     with torch.random.fork_rng(devices=gpu if index is None else [index]):

@@ -1,4 +1,4 @@
-"""SCARF: an encoder of tables that learns from public records without labels."""
+"""SCARFEncoder: contrastive features of tables (Bahri et al. 2022)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from ..._docs import fill_docs
 from ..._validation import Interval
 from ._contrastive import CONSTRAINTS, ContrastiveEncoder, Views
 
 __all__ = ["SCARFEncoder"]
 
-_REACH = 5.0  # standard deviations: rare categories would otherwise be far away
+_MAX_DEVIATIONS = (
+    5.0  # standard deviations at which columns are clipped: rare categories are outliers
+)
 
 
+@fill_docs
 class SCARFEncoder(ContrastiveEncoder):
-    """Features of tables, learned from public records without labels.
+    """Encoder of tables trained by SCARF on public records without labels.
 
-    A perceptron learns to tell which record is the same as another in which most columns were
-    replaced by those of other records.
+    A perceptron learns to match each record with a copy in which most columns come from other
+    records.
 
     Parameters
     ----------
@@ -32,46 +36,34 @@ class SCARFEncoder(ContrastiveEncoder):
     hidden_layer_sizes : sequence of int, default=(256, 256)
         Units of the hidden layers.
     corruption : float, default=0.6
-        The share of the columns that is replaced.
+        Share of the columns that are replaced.
     groups : array-like of shape (n_features,), default=None
-        A number for each column: columns of equal number, such as those of one category, are
-        replaced together. ``None`` replaces each by itself.
+        A number for each column. Columns of equal number, such as the indicators of one category,
+        are replaced together. ``None`` replaces each column by itself.
     temperature : float, default=1.0
-        What similarities are divided by before the softmax of the loss.
+        Divisor of similarities before the softmax of the loss.
     batch_size : int, default=128
-        Records that are told apart at a time.
+        Records that the loss compares with each other.
     epochs : int, default=30
         Passes over the public records.
     learning_rate : float, default=0.001
         The largest step size of Adam.
-    device : str, default="auto"
-        "auto" takes a GPU if there is one; "cpu", "cuda" or a device of torch.
-    random_state : int, RandomState instance or None, default=None
-        Initial weights, batches and replacements.
-    verbose : int, default=0
-        Whether to show progress.
+    %(contrastive_training)s
 
     Attributes
     ----------
     module_ : torch.nn.Module
-        From rows to features.
-    needs_public_records_ : bool
-        True: no guarantee covers what ``fit`` was given.
-    n_features_in_ : int
-        Columns.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns, if ``fit`` was given a DataFrame with string names.
+        Maps rows to features.
+    %(encoder_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
-    **Guarantees.** None for the records that ``fit`` is given: they MUST BE PUBLIC. Inside a
-    pipeline ``fit`` would be given the private ones, and ``claim_of`` says that no guarantee covers
-    them. Fit the encoder first, and hand on ``FrozenEstimator(encoder)``. ``transform`` treats each
-    record by itself, so that a guarantee on features is one on records.
+    %(public_encoder)s
 
-    **Edge cases.** Columns are standardised by the public records' means and deviations; what is
-    more than five deviations away counts as five. Constant columns are centred. NaN and infinity
-    are refused. On a GPU, equal ``random_state`` may give slightly different weights.
+    **Edge cases.** Columns are standardised by the public records' means and deviations, and
+    clipped at five deviations. Constant columns are centred. NaN and infinity are refused. On a
+    GPU, equal ``random_state`` may give slightly different weights.
 
     References
     ----------
@@ -132,10 +124,11 @@ class SCARFEncoder(ContrastiveEncoder):
         )
 
     def _make_views(self, rows: Tensor) -> Views:
-        groups = _groups(self.groups, rows.shape[1]).to(rows.device)
+        groups = _column_groups(self.groups, rows.shape[1]).to(rows.device)
         n_groups = int(groups.max()) + 1
         n_replaced = max(1, round(self.corruption * n_groups))
 
+        # Bahri et al. 2022, Algorithm 1: replace random features by draws from their marginals
         def corrupted(batch: Tensor) -> Tensor:
             n = len(batch)
             rank = torch.rand(n, n_groups, device=rows.device).argsort(1).argsort(1)
@@ -152,7 +145,7 @@ class SCARFEncoder(ContrastiveEncoder):
         return self._perceptron(torch.zeros(self.n_features_in_), torch.ones(self.n_features_in_))
 
     def _perceptron(self, mean: Tensor, scale: Tensor) -> nn.Module:
-        layers: list[nn.Module] = [_Standardised(mean, scale)]
+        layers: list[nn.Module] = [_StandardizedColumns(mean, scale)]
         width = len(mean)
         for wanted in np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist():
             if type(wanted) is not int or wanted < 1:
@@ -165,7 +158,7 @@ class SCARFEncoder(ContrastiveEncoder):
         return nn.Sequential(*layers, nn.Linear(width, self.n_components))
 
 
-class _Standardised(nn.Module):
+class _StandardizedColumns(nn.Module):
     """Columns of mean 0 and deviation 1 among the public records."""
 
     def __init__(self, mean: Tensor, scale: Tensor) -> None:
@@ -176,17 +169,17 @@ class _Standardised(nn.Module):
         self.scale: Tensor
 
     def forward(self, rows: Tensor) -> Tensor:
-        return ((rows - self.mean) / self.scale).clamp(-_REACH, _REACH)
+        return ((rows - self.mean) / self.scale).clamp(-_MAX_DEVIATIONS, _MAX_DEVIATIONS)
 
 
-def _groups(given: Any, n_features: int) -> Tensor:
-    """Return the group of each column, counted from 0."""
+def _column_groups(given: Any, n_features: int) -> Tensor:
+    """Return the group index of each column, from 0."""
     if given is None:
         return torch.arange(n_features)
     found = np.asarray(given)
     if found.shape != (n_features,):
         raise ValueError(
-            f"groups has shape {found.shape}; expected one number for each of the {n_features} "
-            "columns of X."
+            f"groups has shape {found.shape}; expected ({n_features},). Pass one number per "
+            "column of X."
         )
     return torch.from_numpy(np.unique(found, return_inverse=True)[1].reshape(-1))
