@@ -27,7 +27,7 @@ from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit
 from skprivacy.metrics import bound_from_guesses, epsilon_lower_bound, multi_split_bound
-from skprivacy.metrics._one_run import guessed, usual_guesses
+from skprivacy.metrics._one_run import default_n_guesses, guess_top_scores
 
 ALPHA, DELTA = 0.05, 1e-5
 SIZES = (200, 1000, 5000)
@@ -41,7 +41,7 @@ def tightness() -> None:
     rows = []
     for mu in (1.0, 2.0):
         for n in SIZES:
-            few, draw = usual_guesses(2 * n), _gaussian(mu)
+            few, draw = default_n_guesses(2 * n), _gaussian(mu)
             row = {"mechanism": f"Gaussian, mu={mu:g}", "n": n, "truth": _gaussian_epsilon(mu)}
             row["split and area"] = _median_of_scores(draw, n)
             for bound, guesses in (
@@ -194,7 +194,7 @@ def _by_guesses(rng: np.random.Generator, draw: Draw, n: int, guesses: int, boun
     """Throw ``2 n`` coins, draw a score for each, and guess."""
     coins = rng.random(2 * n) < 0.5
     members, others = draw(rng, 2 * n)
-    chosen, guess = guessed(np.where(coins, members, others), guesses, rng)
+    chosen, guess = guess_top_scores(np.where(coins, members, others), guesses, rng)
     return _bound(int((guess == coins[chosen]).sum()), guesses, 2 * n, bound)
 
 

@@ -31,7 +31,7 @@ from torch import nn
 from skprivacy._blas import one_blas_thread
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network._training.config import TrainingConfig
-from skprivacy.neural_network._training.engine import Alone, Training
+from skprivacy.neural_network._training.engine import SingleProcess, Training
 from skprivacy.neural_network._training.net import make_mlp
 
 SHAPES = {
@@ -98,7 +98,7 @@ def private_step(module, X, y, batch, probe=None) -> Step:
         averaging=0.0,
     )
     training = Training(config, module, nn.CrossEntropyLoss(reduction="none"), probe)
-    sampler, random, alone = PoissonSampler(batch / len(X)), SecureRandom(), Alone()
+    sampler, random, alone = PoissonSampler(batch / len(X)), SecureRandom(), SingleProcess()
 
     def step() -> None:
         drawn = torch.from_numpy(sampler.draw(len(X), random))

@@ -28,16 +28,16 @@ import torch
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor, nn
 
-from skprivacy._stacked import train_apart, train_stacked
+from skprivacy._stacked import train_isolated_networks, train_stacked
 from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine, recorded
 from skprivacy.neural_network._training.config import TrainingConfig
-from skprivacy.neural_network._training.engine import Alone, Training
+from skprivacy.neural_network._training.engine import SingleProcess, Training
 from skprivacy.neural_network._training.environment import ordinary_torch
-from skprivacy.neural_network._training.fixed_step import FixedStep
+from skprivacy.neural_network._training.fixed_step import GraphStep
 from skprivacy.neural_network._training.net import make_mlp
 
 Step = Callable[[], object]
@@ -108,7 +108,7 @@ def fixed(launched: bool) -> Callable[..., Step]:
                 stack.enter_context(mock.patch.dict(recorded.RECORD, clear=True))
             probe = training._clipped.probe
             assert probe is not None
-            take = FixedStep(training, X, y, probe)
+            take = GraphStep(training, X, y, probe)
         sampler, random, n = PoissonSampler(batch / len(X)), SecureRandom(), len(X)
         return lambda: take(sampler.draw(n, random))
 
@@ -117,7 +117,12 @@ def fixed(launched: bool) -> Callable[..., Step]:
 
 def other(shape: str, X: Tensor, y: Tensor, batch: int) -> Step:
     training = training_on(shape, X, batch)
-    sampler, random, n, alone = PoissonSampler(batch / len(X)), SecureRandom(), len(X), Alone()
+    sampler, random, n, alone = (
+        PoissonSampler(batch / len(X)),
+        SecureRandom(),
+        len(X),
+        SingleProcess(),
+    )
     return lambda: training.step(X, y, torch.from_numpy(sampler.draw(n, random)), alone)
 
 
@@ -277,7 +282,7 @@ def compare_shadows(options: argparse.Namespace) -> None:
     teacher = MLPClassifier((256,), batch_size=100, max_iter=epochs, n_iter_no_change=999)
     report(
         f"{models} teachers 784-256-10",
-        partial(train_apart, teacher, parts, 784, np.arange(10), range(models), there),
+        partial(train_isolated_networks, teacher, parts, 784, np.arange(10), range(models), there),
     )
     X, y = data(n, *(SHAPES["adult"][i] for i in (1, 3)))
     target = MLPClassifier((64, 32), "tanh", batch_size=256, max_iter=epochs, n_iter_no_change=99)

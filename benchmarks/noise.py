@@ -38,7 +38,7 @@ from skprivacy.mechanisms import (
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._training import noise
 from skprivacy.neural_network._training.config import TrainingConfig
-from skprivacy.neural_network._training.engine import Alone, Training, WeightAverage
+from skprivacy.neural_network._training.engine import SingleProcess, Training, WeightAverage
 from skprivacy.preprocessing import SchemaTransformer
 
 SEEDS = 3
@@ -183,7 +183,7 @@ def step(kind: str, sizes: tuple[int, ...], batch: int) -> Callable[[], None]:
     loss = nn.CrossEntropyLoss(reduction="none")
     training = Training(config, nn.Sequential(*layers), loss)
     X, y = torch.randn(batch, sizes[0]), torch.randint(sizes[-1], (batch,))
-    return lambda: training.step(X, y, torch.arange(batch), Alone())
+    return lambda: training.step(X, y, torch.arange(batch), SingleProcess())
 
 
 def main() -> None:

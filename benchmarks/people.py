@@ -27,7 +27,7 @@ from skprivacy.datasets import fetch_adult
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._training.config import PerGroup, TrainingConfig
-from skprivacy.neural_network._training.engine import Alone, Training
+from skprivacy.neural_network._training.engine import SingleProcess, Training
 from skprivacy.neural_network._training.net import make_mlp
 from skprivacy.preprocessing import SchemaTransformer
 
@@ -167,8 +167,8 @@ def step_of(groups: Groups | None, X, y, batch: int, most: int | None = None) ->
     module = make_mlp(X.shape[1], (64,), 2, "tanh", np.random.RandomState(0))
     training = Training(config, module, nn.CrossEntropyLoss(reduction="none"))
     if groups is not None:
-        training._people = training._draw_group_rows(groups, Alone())
-    sampler, random, alone = PoissonSampler(batch / n), SecureRandom(), Alone()
+        training._people = training._draw_group_rows(groups, SingleProcess())
+    sampler, random, alone = PoissonSampler(batch / n), SecureRandom(), SingleProcess()
 
     def step() -> None:
         training.step(X, y, torch.from_numpy(sampler.draw(n, random)), alone)

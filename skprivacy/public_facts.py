@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._data_validation import check_classification_targets
 from ._validation import check_one_type
 from .base import PrivateFit
-from .mechanisms.bounds import checked_bounds
+from .mechanisms.bounds import check_bounds
 
 __all__ = ["public_bounds", "public_classes", "public_target_bounds"]
 
@@ -99,7 +99,7 @@ def public_bounds(
         If ``given`` is not a pair of bounds for this number of features.
     """
     if given is not None:
-        lower, upper = checked_bounds("bounds", given, X.shape[1])
+        lower, upper = check_bounds("bounds", given, X.shape[1])
         return np.array(lower), np.array(upper)
     fit.read_off_data(
         "bounds=None: the bounds of the features are read off X. Pass bounds=(lower, upper), "
@@ -145,7 +145,7 @@ def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float
         )
         low, high = float(y.min()), float(y.max())
         return (low, high) if low < high else (low - 1.0, high + 1.0)
-    lower, upper = checked_bounds("target_bounds", given, 1)
+    lower, upper = check_bounds("target_bounds", given, 1)
     if lower[0] == upper[0]:
         raise ValueError(
             f"target_bounds={given!r} must be a lower bound below an upper one; they are equal, so "

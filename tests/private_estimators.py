@@ -544,11 +544,11 @@ class SettledRandom(SecureRandom):
 
     def __init__(self):
         super().__init__()
-        self._settled, self._left = SecureRandom(31), 3
+        self._terms_with_defaults, self._left = SecureRandom(31), 3
 
     def _next(self) -> SecureRandom:
         self._left -= 1
-        return self._settled if self._left >= 0 else super()
+        return self._terms_with_defaults if self._left >= 0 else super()
 
     def uniform(self, size):
         drawn = self._next().uniform(size)

@@ -13,7 +13,7 @@ import torch
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import chacha
-from skprivacy.mechanisms.ahead import DrawnAhead
+from skprivacy.mechanisms.ahead import PrefetchedNoise
 from skprivacy.neural_network import DPNeuralNet
 from skprivacy.neural_network._gradients.perceptron_sum import PerceptronSum
 from skprivacy.neural_network._training import engine
@@ -122,7 +122,9 @@ def noise_drawn_ahead():
     with (
         mock.patch.object(engine, "MUCH_NOISE", 1),
         mock.patch.object(torch, "get_num_threads", return_value=2),
-        mock.patch.object(DrawnAhead, "_draw", autospec=True, side_effect=DrawnAhead._draw) as drew,
+        mock.patch.object(
+            PrefetchedNoise, "_draw", autospec=True, side_effect=PrefetchedNoise._draw
+        ) as drew,
     ):
         yield
     assert drew.called
@@ -144,7 +146,7 @@ def test_planted_noise_of_an_earlier_step_or_run_is_caught(check, monkeypatch):
             kept[size] = self.normal(size)
         self._drawn.append(kept[size].copy())
 
-    monkeypatch.setattr(DrawnAhead, "_draw", again)
+    monkeypatch.setattr(PrefetchedNoise, "_draw", again)
     with noise_drawn_ahead(), pytest.raises(AssertionError):
         check(CASES["DPSGDClassifier"])
 

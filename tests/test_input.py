@@ -16,7 +16,7 @@ import skprivacy
 from skprivacy import PrivacyBudget, Schema, certificate, load_model, save_model, verify_certificate
 from skprivacy._input import MAX_TEXT_BYTES, open_file, parse_json, read_file
 from skprivacy.accounting import ApproxDP, Event, LaplaceEvent, LedgerError
-from skprivacy.accounting.budget.exported import lines_of, statement_of
+from skprivacy.accounting.budget.exported import export_lines, open_exported_ledger
 from skprivacy.accounting.budget.log import _digest
 from skprivacy.attacks._pool_folder import open_folder
 from skprivacy.certificates import create_key
@@ -117,9 +117,9 @@ def test_a_ledger_with_a_repeated_key_is_refused(tmp_path):
     """With digests that fit: its owner wrote it."""
     budget = PrivacyBudget(1.0, path=tmp_path / "ledger")
     budget.reserve(ApproxDP(0.5))
-    scope, lines = lines_of(budget)
+    scope, lines = export_lines(budget)
     for line in lines:
-        assert statement_of("a copy", scope, lines).spent() == pytest.approx(0.5)
+        assert open_exported_ledger("a copy", scope, lines).spent() == pytest.approx(0.5)
         changed, previous = [], ""
         for other in lines:
             body = repeated(other[6], "epsilon", "0.01") if other is line else other[6]
@@ -129,7 +129,7 @@ def test_a_ledger_with_a_repeated_key_is_refused(tmp_path):
         if changed == lines:
             continue  # a line without epsilon
         with pytest.raises((LedgerError, ValueError)):
-            statement_of("a copy", scope, changed).verify()
+            open_exported_ledger("a copy", scope, changed).verify()
 
 
 def test_kept_results_and_pools_with_a_repeated_key_are_refused(tmp_path):

@@ -27,7 +27,7 @@ from skprivacy.neural_network import (
 from skprivacy.neural_network._gradients import clipping, perceptron_sum, trial
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
-from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
 from skprivacy.neural_network._gradients.perceptron_sum import PerceptronSum
 from skprivacy.neural_network._training import noise, rows
 from skprivacy.neural_network._training.config import TrainingConfig
@@ -527,7 +527,7 @@ def test_a_trial_that_notices_no_mixing_is_caught():
 @pytest.mark.parametrize("name", ["DPSGDClassifier-layers", "DPSGDClassifier-torch.func"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_nan_in_the_rows_is_caught(name):
-    with patched(Rows, "without", passes_all), pytest.raises(AssertionError):
+    with patched(DenseGradients, "without", passes_all), pytest.raises(AssertionError):
         contracts.check_replay(CASES[name])
 
 

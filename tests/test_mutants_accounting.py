@@ -26,7 +26,7 @@ from skprivacy.accounting import (
 from skprivacy.accounting._renyi import binomial_rdp
 from skprivacy.accounting.events import gaussian, sampled_group, sampling, streams
 from skprivacy.accounting.pld import argmax
-from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, both
+from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, symmetric_pairs
 
 from .accounting import (
     rounding,
@@ -46,7 +46,7 @@ def forget():
 
 
 def pair_of(sensitivity):
-    return lambda self, relation: both(GaussianPair(self.noise_multiplier / sensitivity))
+    return lambda self, relation: symmetric_pairs(GaussianPair(self.noise_multiplier / sensitivity))
 
 
 def replace_one_alone(relation):

@@ -21,7 +21,7 @@ from skprivacy.accounting.budget import (
 )
 from skprivacy.accounting.budget.filters import Account
 from skprivacy.accounting.budget.ledger import Ledger, ledger_at
-from skprivacy.accounting.budget.rules import Cost, added_up
+from skprivacy.accounting.budget.rules import Cost, sum_epsilons_and_deltas
 
 from .accounting import (
     test_filters,
@@ -99,7 +99,7 @@ def no_delta_spent(account):
 
 def the_better_of_two(account):
     """Admit what addition does, and what Renyi orders do, each with all of delta."""
-    yield added_up(account.added + account.counts, account.relation)
+    yield sum_epsilons_and_deltas(account.added + account.counts, account.relation)
     everything = Account(account.cap, "renyi", account.relation, account.added + account.counts)
     yield from filters._renyi_costs(everything)
 

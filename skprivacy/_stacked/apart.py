@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
-from ..mechanisms.chacha import sent
+from ..mechanisms.chacha import copy_to_device
 from .mlp import MLPTask, _batches, _hidden, _initial, _Patience
 from .perceptrons import Float32Array, Layers, count_numbers
-from .tensors import TensorStack, gathered, logistic_error, softmax_error
+from .tensors import TensorStack, gather_records, logistic_error, softmax_error
 
-__all__ = ["train_apart"]
+__all__ = ["train_isolated"]
 
 _MAX_NUMBERS = 1 << 30  # numbers on a device at once: a public constant, not the free memory
 
@@ -52,7 +52,7 @@ class _NetworkSlot:
                 yield chosen, step == last
 
 
-def train_apart(
+def train_isolated(
     net: MLPClassifier,
     records: Sequence[Float32Array | None],
     n_features: int,
@@ -92,7 +92,7 @@ def _train(
     net: MLPClassifier, tasks: list[MLPTask | None], sizes: list[int], length: int, device: str
 ) -> list[Layers | None]:
     nothing = np.zeros((0, sizes[0] + 2), np.float32)
-    table, first = gathered([nothing if t is None else t.records for t in tasks], device)
+    table, first = gather_records([nothing if t is None else t.records for t in tasks], device)
     places = [_NetworkSlot(net, task, at) for task, at in zip(tasks, first, strict=True)]
     stack = TensorStack([place.start(sizes) for place in places], net.activation, device)
     adam = _Adam(stack, net)
@@ -104,11 +104,13 @@ def _train(
     active = {i for i, task in enumerate(tasks) if task is not None}
     while active:
         rows, sizes_of, ended = _next(steps, active, length)
-        on = sent(sizes_of > 0, device)
-        losses += adam.step(table[sent(rows, device)], sent(sizes_of, device), on, may_stop)
+        on = copy_to_device(sizes_of > 0, device)
+        losses += adam.step(
+            table[copy_to_device(rows, device)], copy_to_device(sizes_of, device), on, may_stop
+        )
         if may_stop and ended:
             found = np.array(losses.tolist())
-            losses.masked_fill_(sent(np.isin(np.arange(len(places)), ended), device), 0.0)
+            losses.masked_fill_(copy_to_device(np.isin(np.arange(len(places)), ended), device), 0.0)
             for i in ended:
                 if patience[i].run_out(found[i : i + 1] / lengths[i]):
                     active.discard(i)

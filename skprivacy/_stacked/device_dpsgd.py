@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..mechanisms.chacha import sent
+from ..mechanisms.chacha import copy_to_device
 from . import dpsgd
-from .dpsgd import PrivateTask, _noise_std, _step_sizes, _with_facts
+from .dpsgd import PrivateTask, _append_step_columns, _noise_std, _step_sizes
 from .perceptrons import Layers
-from .tensors import TensorStack, gathered, softmax_error
+from .tensors import TensorStack, gather_records, softmax_error
 
 if TYPE_CHECKING:
     from ..neural_network._gradients.clipping import Clip
@@ -34,7 +34,7 @@ def train_private(tasks: list[PrivateTask], device: str) -> list[Layers]:
     configs = [fit.config for fit in fits]
     first = configs[0]
     stack = TensorStack([fit.layers for fit in fits], fits[0].activation, device)
-    table, begin = gathered([_with_facts(fit) for fit in fits], device)
+    table, begin = gather_records([_append_step_columns(fit) for fit in fits], device)
     size = stack.weights.shape[1]
     draws = [DeviceDraws(task.fit, size, task.seed) for task in tasks]
     update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
@@ -64,7 +64,7 @@ def _rows(
         for i, (network, first) in enumerate(zip(drawn, begin, strict=True)):
             for step, rows in enumerate(network):
                 table[step, i, : len(rows)] = rows + first
-        yield from sent(table, device)
+        yield from copy_to_device(table, device)
 
 
 def _noise(draws: list[DeviceDraws], n_steps: int, like: Tensor) -> Iterator[Tensor]:

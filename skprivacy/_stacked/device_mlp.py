@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
-from ..mechanisms.chacha import sent
+from ..mechanisms.chacha import copy_to_device
 from .mlp import MLPTask, _initial, _Patience
 from .perceptrons import Layers
-from .tensors import TensorStack, gathered, logistic_error, softmax_error
+from .tensors import TensorStack, gather_records, logistic_error, softmax_error
 
 __all__ = ["train_mlps"]
 
@@ -23,7 +23,7 @@ def train_mlps(tasks: list[MLPTask], device: str) -> list[Layers]:
     rngs = [np.random.default_rng(task.seed) for task in tasks]
     start = [_initial(net, sizes, rng) for rng in rngs]
     stack = TensorStack(start, net.activation, device)
-    table, first = gathered([task.records for task in tasks], device)
+    table, first = gather_records([task.records for task in tasks], device)
     rows = [task.rows + begin for task, begin in zip(tasks, first, strict=True)]
     batches = _Batches(counts, min(task.batch for task in tasks), device)
     adam = _Adam(stack, net)
@@ -68,7 +68,7 @@ class _Batches:
         filled = np.zeros((len(orders), self._longest), np.int64)
         for row, order in zip(filled, orders, strict=True):
             row[: len(order)] = order
-        return sent(filled, self.device)
+        return copy_to_device(filled, self.device)
 
     def rows(self, orders: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """Return each network's rows, shape (n_networks, size), and a mask of real records."""

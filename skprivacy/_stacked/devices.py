@@ -21,7 +21,7 @@ from .perceptrons import Float32Array
 if TYPE_CHECKING:
     from .training import Prepared, StackedMember
 
-__all__ = ["train_apart", "trained_on", "usable"]
+__all__ = ["resolve_device", "train_isolated_networks", "train_on_device"]
 
 # Devices on which ``dpsgd`` and ``mlp`` train, and the numbers that a device of unknown memory may
 # hold.
@@ -29,7 +29,7 @@ _PROCESSORS = {"cpu"}
 _DEFAULT_FREE_NUMBERS = 1 << 28
 
 
-def usable(device: str) -> str | None:
+def resolve_device(device: str) -> str | None:
     """Return the torch device to train on; None for the CPU, ValueError if it is not usable."""
     if device in _PROCESSORS:
         return None
@@ -39,7 +39,9 @@ def usable(device: str) -> str | None:
     return None if device in _PROCESSORS else device
 
 
-def trained_on(prepared: Iterator[Prepared], device: str) -> Iterator[tuple[int, StackedMember]]:
+def train_on_device(
+    prepared: Iterator[Prepared], device: str
+) -> Iterator[tuple[int, StackedMember]]:
     """Yield models with their indices, trained on a device in groups that fit its memory."""
     import torch
 
@@ -82,7 +84,7 @@ def _numbers(group: list[Prepared]) -> int:
     return sum(model.task.numbers for model in group) + sum(sources.values())
 
 
-def train_apart(
+def train_isolated_networks(
     estimator: MLPClassifier,
     parts: Sequence[tuple[Any, NDArray[Any]]],
     n_features: int,
@@ -108,7 +110,7 @@ def train_apart(
     net._validate_params()
     records = [_records_of(X, y, n_features, classes) for X, y in parts]
     with ordinary_torch(device), torch.no_grad(), np.errstate(all="ignore"):
-        trained = apart.train_apart(net, records, n_features, classes, seeds, device)
+        trained = apart.train_isolated(net, records, n_features, classes, seeds, device)
     return [
         StackedMember(classes, layers, net.activation)
         if layers is not None and all(np.isfinite(v).all() for layer in layers for v in layer)
@@ -121,12 +123,12 @@ def _records_of(
     X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
 ) -> Float32Array | None:
     """Return records in the form of the networks, or None if they are invalid."""
-    from .training import dense
+    from .training import as_dense_records
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            records = dense(X, y, label_columns(y, classes))
+            records = as_dense_records(X, y, label_columns(y, classes))
     except ValueError:  # caused by a private record, so the error must not be shown
         return None
     return records if records.shape[1] == n_features + 2 else None

@@ -22,10 +22,10 @@ from .perceptrons import (
     Float32Array,
     Layers,
     PerceptronStack,
+    append_columns,
     count_multiplications,
     count_numbers,
     softmax_error,
-    with_facts,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     configs = [fit.config for fit in fits]
     first = configs[0]
     stack = PerceptronStack([fit.layers for fit in fits], fits[0].activation, _N_FACTS)
-    records = [_with_facts(fit) for fit in fits]
+    records = [_append_step_columns(fit) for fit in fits]
     size = stack.weights.shape[1]
     draws = [Draws(task.fit, size, task.seed) for task in tasks]
     update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
@@ -160,10 +160,10 @@ def _noise_std(config: TrainingConfig) -> float:
     return config.noise_std * config.max_grad_norm / config.batch_size
 
 
-def _with_facts(fit: StackedFit) -> Float32Array:
+def _append_step_columns(fit: StackedFit) -> Float32Array:
     """Return the records with their label, its weight, and their squared norm plus one."""
     square = np.einsum("nk,nk->n", fit.inputs, fit.inputs)
-    return with_facts(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
+    return append_columns(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
 
 
 def _average_clipped(

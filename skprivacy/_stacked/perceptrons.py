@@ -16,11 +16,11 @@ __all__ = [
     "Float32Array",
     "Layers",
     "PerceptronStack",
+    "append_columns",
     "count_multiplications",
     "count_numbers",
     "logistic_error",
     "softmax_error",
-    "with_facts",
 ]
 
 Float32Array = NDArray[np.float32]
@@ -78,7 +78,7 @@ class PerceptronStack:
     layers, gradients : list of float32 ndarray of shape (n_networks, n_in + 1, n_out)
         Views of ``weights`` and ``gradient``, for each layer.
     facts : float32 ndarray of shape (n_networks, size, n_facts)
-        Columns that :func:`with_facts` has added, for the batch; zeros for padding.
+        Columns that :func:`append_columns` has added, for the batch; zeros for padding.
     real : float32 ndarray of shape (n_networks, size)
         One for records and zero for padding.
     """
@@ -160,7 +160,7 @@ class PerceptronStack:
         return [(both[index, :-1].copy(), both[index, -1].copy()) for both in views]
 
 
-def with_facts(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
+def append_columns(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
     """Return records followed by a one and by columns of further facts, to fetch in one gather.
 
     The one distinguishes a record from padding.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .perceptrons import Float32Array, Layers
 
-__all__ = ["TensorStack", "gathered", "logistic_error", "softmax_error"]
+__all__ = ["TensorStack", "gather_records", "logistic_error", "softmax_error"]
 
 _ATEN = torch.ops.aten
 # Each turns a layer's output into its activation, in place.
@@ -85,7 +85,7 @@ class TensorStack:
         ]
 
 
-def gathered(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list[int]]:
+def gather_records(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list[int]]:
     """Return records on a device after a blank row, and the first row of each network's records.
 
     The blank row, number 0, is zeros. Records that several networks share are in the table once.

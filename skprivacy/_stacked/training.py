@@ -29,10 +29,10 @@ from .._clones import shadow_clone
 from .._data_validation import check_X_y
 from .._sklearn import safe_indexing
 from .._validation import distinct, label_columns
-from .devices import trained_on, usable
+from .devices import resolve_device, train_on_device
 from .dpsgd import PrivateTask, train_private
 from .mlp import MLPTask, is_plain_mlp, train_mlps
-from .perceptrons import Float32Array, Layers, with_facts
+from .perceptrons import Float32Array, Layers, append_columns
 
 __all__ = [
     "StackedMember",
@@ -124,7 +124,9 @@ def train_stacked(
     rows. Each model has its own seed, so the distribution over processes affects rounding only.
     """
     members: dict[int, StackedMember] = {}
-    device = usable(getattr(_network(estimator), "device", "cpu") if device is None else device)
+    device = resolve_device(
+        getattr(_network(estimator), "device", "cpu") if device is None else device
+    )
     n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target model has raised the same warnings
@@ -133,7 +135,7 @@ def train_stacked(
         for index, member in (
             _train_models(prepared, len(rows), n_jobs)
             if device is None
-            else trained_on(prepared, device)
+            else train_on_device(prepared, device)
         ):
             members[index] = member
             done(index, member)
@@ -235,7 +237,7 @@ def _make_preparation(
     label = label_columns(y, classes)
     alone = _network(estimator) is estimator or len(estimator.steps) == 1
     # Without preprocessing, all networks share the same records, which stay in the cache.
-    shared = dense(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
+    shared = as_dense_records(X, y, label) if alone and is_plain_mlp(_network(estimator)) else None
 
     def prepare(i: int) -> Prepared:
         model, steps = shadow_clone(estimator, int(seeds[i])), None
@@ -251,7 +253,7 @@ def _make_preparation(
             task = PrivateTask(describe(inputs, labels), int(seeds[i]))
         else:
             net._validate_params()
-            records = dense(inputs, labels, label[rows[i]]) if shared is None else shared
+            records = as_dense_records(inputs, labels, label[rows[i]]) if shared is None else shared
             task = MLPTask(net, records, chosen, classes, int(seeds[i]))
         member = partial(
             StackedMember, task.classes, activation=task.activation, preprocessing=steps
@@ -261,9 +263,9 @@ def _make_preparation(
     return prepare
 
 
-def dense(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
+def as_dense_records(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
     checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
-    return with_facts(checked.toarray() if hasattr(checked, "toarray") else checked, label)
+    return append_columns(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
 def _group_by_kind(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ._event import Event
 from ._proved import privacy_curve
 
-__all__ = ["chained_epsilon"]
+__all__ = ["group_epsilon"]
 
 Floats = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ _GRID_POINTS = 1000
 _MAX_CHAINED_STEPS = 100  # largest number of steps that are chained one by one
 
 
-def chained_epsilon(event: Event, steps: int, delta: float, relation: str) -> float:
+def group_epsilon(event: Event, steps: int, delta: float, relation: str) -> float:
     """Return epsilon at ``delta`` > 0 between data sets that are ``steps`` neighbours apart.
 
     Notes

@@ -11,6 +11,8 @@ from .._validation import is_number, not_negative, number, positive, probability
 __all__ = [
     "ARITHMETICS",
     "RELATIONS",
+    "allows_replacement",
+    "cached_answer",
     "check_arithmetic",
     "check_delta",
     "check_relation",
@@ -19,8 +21,6 @@ __all__ = [
     "numbers",
     "positive",
     "probability",
-    "remembered",
-    "replaces",
     "sequence",
     "whole",
 ]
@@ -32,7 +32,7 @@ ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, strongest 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def remembered(most: int) -> Callable[[Function], Function]:
+def cached_answer(most: int) -> Callable[[Function], Function]:
     """Cache the ``most`` latest answers of a function; unhashable arguments are not cached."""
 
     def decorate(function: Function) -> Function:
@@ -68,7 +68,7 @@ def check_arithmetic(arithmetic: Any) -> str:
     return arithmetic
 
 
-def replaces(relation: str) -> bool:
+def allows_replacement(relation: str) -> bool:
     """Return True if a record may change, which moves its contribution by up to twice its norm.
 
     Under ``label`` the record keeps its features and gets another label: a kind of replacement.

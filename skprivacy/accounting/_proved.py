@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import not_negative
-from ._checks import check_delta, check_relation, remembered
+from ._checks import cached_answer, check_delta, check_relation
 from ._event import Event, NoLossDistributionError, check_event, check_known, flatten
 from ._work import check_work
 from .events import NonPrivate
@@ -20,7 +20,7 @@ from .rdp import best_epsilon, rdp_delta, rdp_deltas, rdp_epsilon
 __all__ = ["delta_of", "epsilon_of", "privacy_curve"]
 
 
-@remembered(1024)
+@cached_answer(1024)
 def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
 
@@ -75,7 +75,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
         return rdp_epsilon(event, delta, relation)
 
 
-@remembered(1024)
+@cached_answer(1024)
 def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> float:
     """Return the smallest delta that can be proved for ``event`` at ``epsilon``.
 

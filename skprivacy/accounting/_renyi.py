@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
-from ._checks import check_relation, replaces
+from ._checks import allows_replacement, check_relation
 from ._event import Event, Orders, check_event, check_known
 from ._work import check_work
 
@@ -107,7 +107,7 @@ def sampled_gaussian_rdp(noise: float, rate: float, orders: Orders, relation: st
     """
     values = [
         binomial_rdp(int(a), rate, noise)
-        if a == int(a) and not replaces(relation)
+        if a == int(a) and not allows_replacement(relation)
         else _quadrature(a, rate, noise, relation)
         for a in orders
     ]
@@ -142,14 +142,14 @@ def _quadrature(a: float, q: float, z: float, relation: str) -> float:
     reach = 12 * z
     # Where P/Q is large, the integrand is about N(1)^a N(0)^(1-a), with its peak at a. For two
     # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), with its peak at 2a - 1.
-    peak = 2 * a - 1 if replaces(relation) else a
+    peak = 2 * a - 1 if allows_replacement(relation) else a
     if (peak + 1 + 2 * reach) / step > _MAX_NODES:
         return _bound_small_noise(a, q, z, relation)
     x = np.arange(-1 - reach, peak + reach, step)
     up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
     u = q * np.expm1((2 * x - 1) / (2 * z * z))
     log_q = -(x**2) / (2 * z * z) - math.log(z * math.sqrt(2 * math.pi) / step)
-    if replaces(relation):
+    if allows_replacement(relation):
         down = np.logaddexp(np.log1p(-q), math.log(q) - (2 * x + 1) / (2 * z * z))
         u = (u - q * np.expm1(-(2 * x + 1) / (2 * z * z))) * np.exp(-down)
         log_q += down
@@ -195,7 +195,7 @@ def _bound_small_noise(a: float, q: float, z: float, relation: str) -> float:
     The divergence grows with the order, so fractional orders are rounded up. By joint convexity the
     divergence without sampling is a bound for two mixtures.
     """
-    return 2 * a / z**2 if replaces(relation) else binomial_rdp(math.ceil(a), q, z)
+    return 2 * a / z**2 if allows_replacement(relation) else binomial_rdp(math.ceil(a), q, z)
 
 
 def _log_excess(a: float, u: Orders, log_ratio: Orders) -> Orders:

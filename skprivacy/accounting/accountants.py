@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ._checks import check_delta, check_relation, replaces
+from ._checks import allows_replacement, check_delta, check_relation
 from ._event import Event, NoLossDistributionError, check_event, check_known, flatten
 from ._proved import epsilon_of
 from ._work import check_work
@@ -112,7 +112,7 @@ def _zcdp_epsilon(event: Event, delta: float, relation: str) -> float:
 
 
 def _gdp_epsilon(event: Event, delta: float, relation: str) -> float:
-    if replaces(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
+    if allows_replacement(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
         return math.inf  # the central limit is for added or removed records
     mu = gdp_mu(event)[0]
     # Dong, Roth and Su 2022: mu-GDP has the privacy curve of Gaussian noise 1 / mu

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._config import leak
 from .._output import displayable
-from ._chained import chained_epsilon
+from ._chained import group_epsilon
 from ._checks import (
     check_arithmetic,
     check_delta,
@@ -305,7 +305,7 @@ assuming no patient has more than 3 records)
         if delta == 0:
             epsilon = k * self.epsilon(0.0)
         else:
-            epsilon = chained_epsilon(self.event, k, delta, self.relation)
+            epsilon = group_epsilon(self.event, k, delta, self.relation)
         return ApproxDP(epsilon, delta) if math.isfinite(epsilon) else NonPrivate()
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import positive, whole
-from ._checks import remembered
+from ._checks import cached_answer
 
 __all__ = [
     "banded_sensitivity",
-    "last_step_spread",
+    "last_step_deviation",
     "running_sum_error",
     "square_root_band",
-    "step_spread",
+    "step_deviation",
     "tree_sensitivity",
 ]
 
@@ -51,7 +51,7 @@ def tree_sensitivity(steps_per_epoch: int, epochs: int) -> float:
     return math.sqrt(squared.max())
 
 
-@remembered(64)
+@cached_answer(64)
 def square_root_band(steps_per_epoch: int, epochs: int, most: int = 64) -> tuple[float, ...]:
     """Return the coefficients of the band with the smallest error of running sums.
 
@@ -108,12 +108,12 @@ def running_sum_error(coefficients: NDArray[np.float64], n_steps: int) -> float:
     return _root_mean_variance(coefficients, np.ones(n_steps))
 
 
-def step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
+def step_deviation(coefficients: NDArray[np.float64], n_steps: int) -> float:
     """Return the root mean variance of single steps of C^-1 z, for z of variance 1."""
     return _root_mean_variance(coefficients, np.eye(1, n_steps)[0])
 
 
-def last_step_spread(coefficients: NDArray[np.float64], n_steps: int) -> float:
+def last_step_deviation(coefficients: NDArray[np.float64], n_steps: int) -> float:
     """Return the standard deviation of C^-1 z at the last step, where it is largest."""
     from scipy.signal import lfilter
 

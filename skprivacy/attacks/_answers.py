@@ -1,7 +1,7 @@
 """Signal of a record under any kind of model: one number for how well the model's answer fits it.
 
 Attacks compare these numbers between the target and shadow models, so an attack that works on one
-kind of model works on all. Start with :func:`answers_of`, which chooses the model's method.
+kind of model works on all. Start with :func:`choose_answers`, which chooses the model's method.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = [
     "KINDS",
     "PROBABILITIES",
     "Answers",
-    "answers_of",
+    "choose_answers",
+    "labels_as_text",
     "learns_classes",
-    "one_label",
-    "targets_of",
+    "targets_as_array",
 ]
 
 Float64Array = NDArray[np.float64]
@@ -63,7 +63,7 @@ class Answers(NamedTuple):
         return self.minus_loss(self.ask(model, X, classes), y, model, classes)
 
 
-def answers_of(model: Any, y: NDArray[Any]) -> Answers:
+def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
     """Choose the kind of answer of a fitted model; TypeError if it cannot score single records."""
     if hasattr(model, "classes_"):
         if hasattr(model, "predict_proba"):
@@ -100,7 +100,7 @@ def learns_classes(estimator: Any) -> bool:
     return kind == "classifier"
 
 
-def targets_of(y: Any, n_records: int) -> NDArray[Any]:
+def targets_as_array(y: Any, n_records: int) -> NDArray[Any]:
     """Return y as an array; zeros if it is None, for models that are fitted without y."""
     if sparse.issparse(y):
         y = y.toarray()
@@ -110,7 +110,7 @@ def targets_of(y: Any, n_records: int) -> NDArray[Any]:
     return values
 
 
-def one_label(y: NDArray[Any]) -> NDArray[Any]:
+def labels_as_text(y: NDArray[Any]) -> NDArray[Any]:
     """Return one label per record: several labels of a record are joined as text."""
     return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
 

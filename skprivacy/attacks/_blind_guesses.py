@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._row_layout import RowLayout
+from ._row_layout import ColumnLayout
 
-__all__ = ["blind_ceiling", "blind_guesses"]
+__all__ = ["null_model_ceiling", "null_model_rows"]
 
 Float64Array = NDArray[np.float64]
 
 
-def blind_guesses(
-    layout: RowLayout,
+def null_model_rows(
+    layout: ColumnLayout,
     reference: Float64Array,
     of_reference: NDArray[Any],
     shape: tuple[int, ...],
@@ -37,7 +37,7 @@ def blind_guesses(
         pool = reference if labels is None else reference[of_reference == label]
         pool = pool if len(pool) else reference
         here = known == label
-        mode[here] = layout.commonest(pool)
+        mode[here] = layout.most_frequent_row(pool)
         drawn[here] = pool[rng.integers(len(pool), size=int(here.sum()))]
     return {
         "middle": np.broadcast_to(middle, mode.shape),
@@ -46,8 +46,8 @@ def blind_guesses(
     }
 
 
-def blind_ceiling(
-    layout: RowLayout, truth: Float64Array, labels: NDArray[Any] | None
+def null_model_ceiling(
+    layout: ColumnLayout, truth: Float64Array, labels: NDArray[Any] | None
 ) -> Float64Array:
     """Bound, for each column, the share that guesses without a gradient recover.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ._coordinates import parts
+from ._coordinates import split_columns
 from ._records import as_table, numeric_columns
 
 __all__ = ["Cells", "Counts"]
@@ -25,14 +25,14 @@ class Cells:
     """
 
     def __init__(self, X: Any, n_bins: int) -> None:
-        numbers, texts = parts(X)
+        numbers, texts = split_columns(X)
         self._bin_edges = [_bin_edges(column, n_bins) for column in numbers.T]
         self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
         self.names = _column_names(X)
 
     def encode(self, X: Any, name: str) -> Codes:
         """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
-        numbers, texts = parts(X)
+        numbers, texts = split_columns(X)
         if (numbers.shape[1], texts.shape[1]) != (len(self._bin_edges), len(self._values)):
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "

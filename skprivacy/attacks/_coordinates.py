@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from ._records import as_table, numeric_columns
 
-__all__ = ["Coordinates", "as_texts", "parts"]
+__all__ = ["Coordinates", "as_texts", "split_columns"]
 
 
 _FAR = 1e100  # deviations; beyond, squares of distances would overflow
@@ -28,7 +28,7 @@ class Coordinates:
     """
 
     def __init__(self, X: Any) -> None:
-        numbers, texts = parts(X)
+        numbers, texts = split_columns(X)
         known = pd.DataFrame(_finite(numbers))
         self._mean = np.nan_to_num(known.mean().to_numpy(dtype=np.float64))
         std = np.nan_to_num(known.std(ddof=0).to_numpy(dtype=np.float64))
@@ -40,7 +40,7 @@ class Coordinates:
 
     def encode(self, X: Any, name: str = "X") -> NDArray[np.float64]:
         """Return the points of records, shape (n, n_dimensions)."""
-        numbers, texts = parts(X)
+        numbers, texts = split_columns(X)
         if (numbers.shape[1], texts.shape[1]) != self._width:
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
@@ -55,7 +55,7 @@ class Coordinates:
         return np.hstack(points)
 
 
-def parts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def split_columns(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return the numeric columns of records, and the other columns as text."""
     if sparse.issparse(X):
         X = X.toarray()

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 from ._loss_gradients import LossGradients
 
-__all__ = ["first_layer", "rows_of_neurons"]
+__all__ = ["name_first_layer", "reconstruct_from_neurons"]
 
 _TOLERANCE = 1e-3  # relative error in single precision, where gradients nearly cancel
 _SAME = 1e-3  # relative distance below which two rows are the same record
 _ZERO = 1e-5  # relative to the largest gradient; smaller ones are rounding errors
 
 
-def first_layer(gradients: LossGradients, n_features: int) -> tuple[str, str]:
+def name_first_layer(gradients: LossGradients, n_features: int) -> tuple[str, str]:
     """Return the names of the first layer's weight and bias; ValueError if it is not suitable."""
     trained = gradients.weights
     for name, layer in gradients.module.named_modules():
@@ -40,7 +40,7 @@ def first_layer(gradients: LossGradients, n_features: int) -> tuple[str, str]:
     raise ValueError("The target has no layer with weights.")
 
 
-def rows_of_neurons(
+def reconstruct_from_neurons(
     gradients: LossGradients, observed: Tensor, n_records: int, n_features: int, labels: Tensor
 ) -> Tensor:
     """Return the distinct records that alone activate some neuron, (n_found, n_features).
@@ -55,7 +55,7 @@ def rows_of_neurons(
 
     **Edge cases.** Neurons without a gradient are skipped. With noise, no record is returned.
     """
-    layer = first_layer(gradients, n_features)
+    layer = name_first_layer(gradients, n_features)
     rest, found = observed.clone(), observed.new_empty((0, n_features))
     floor = _ZERO * gradients.parts(observed)[layer[1]].abs().max()
     while len(found) < n_records:

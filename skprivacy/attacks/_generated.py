@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from ._records import as_records, num_samples, some_records
+from ._records import as_nonempty_records, as_records, num_samples
 from .result import AttackResult
 
-__all__ = ["GeneratorAttack", "checked", "unpaid"]
+__all__ = ["GeneratorAttack", "check_generated", "clone_without_budget"]
 
 
 class GeneratorAttack(BaseEstimator):
@@ -23,7 +23,7 @@ class GeneratorAttack(BaseEstimator):
     """
 
     @abstractmethod
-    def _scored(self, name: str, X: Any) -> NDArray[np.float64]: ...
+    def _score_records(self, name: str, X: Any) -> NDArray[np.float64]: ...
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return a membership score for each record; higher means member.
@@ -38,7 +38,7 @@ class GeneratorAttack(BaseEstimator):
         ndarray of shape (n_records,)
             The scores.
         """
-        return self._scored("X", X)
+        return self._score_records("X", X)
 
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack members and non-members of the generator's training set.
@@ -55,12 +55,12 @@ class GeneratorAttack(BaseEstimator):
         AttackResult
             The scores of both samples.
         """
-        scores_in = self._scored("X_in", some_records(X_in, "X_in"))
-        scores_out = self._scored("X_out", some_records(X_out, "X_out"))
+        scores_in = self._score_records("X_in", as_nonempty_records(X_in, "X_in"))
+        scores_out = self._score_records("X_out", as_nonempty_records(X_out, "X_out"))
         return AttackResult(scores_in, scores_out, type(self).__name__)
 
 
-def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
+def check_generated(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
     """Check that both hold at least two records; ``otherwise`` is the advice if one is missing."""
     generated = as_records(generated, "generated")
     if num_samples(generated) < 2:
@@ -83,7 +83,7 @@ def checked(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, A
     return generated, reference
 
 
-def unpaid(estimator: Any) -> Any:
+def clone_without_budget(estimator: Any) -> Any:
     """Return a clone whose budgets, nested ones included, are None: attackers charge nothing."""
     fresh = clone(estimator)
     budgets = [name for name in fresh.get_params() if name.split("__")[-1] == "budget"]

@@ -23,15 +23,15 @@ from .._validation import (
     whole,
 )
 from ..base import undone_on_error
-from ._blind_guesses import blind_ceiling, blind_guesses
-from ._row_layout import RowLayout
+from ._blind_guesses import null_model_ceiling, null_model_rows
+from ._row_layout import ColumnLayout
 from .inversion_result import InversionResult
 from .membership import SHARED_BY_CLONES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["InversionAttack", "Reconstruction", "checked_rows"]
+__all__ = ["InversionAttack", "Reconstruction", "check_labelled_rows"]
 
 Float64Array = NDArray[np.float64]
 _REFERENCE = 512  # records used to infer labels
@@ -99,11 +99,11 @@ class InversionAttack(ABC, BaseEstimator):
         with torch_is_named():
             from ._loss_gradients import LossGradients
         with undone_on_error(self):
-            rows, labels = checked_rows(X, y, "X")
+            rows, labels = check_labelled_rows(X, y, "X")
             self.n_features_in_ = rows.shape[1]
             self._gradients = LossGradients(self.target, self.loss, self.max_grad_norm)
             self._encoded = self._gradients.targets(labels)
-            self.layout_ = RowLayout.from_columns(rows, self.columns)
+            self.layout_ = ColumnLayout.from_columns(rows, self.columns)
             self.reference_ = rows
             self._learn()
         return self
@@ -135,8 +135,8 @@ class InversionAttack(ABC, BaseEstimator):
         ValueError
             If the gradient has wrong shapes, NaN or infinity.
         """
-        observed, known = self._observed(gradient, n_records, labels)
-        found = self._reconstructed(observed, int(n_records), known)[0]
+        observed, known = self._check_gradient(gradient, n_records, labels)
+        found = self._reconstruct_batches(observed, int(n_records), known)[0]
         return found.rows, found.confidence
 
     def evaluate(
@@ -173,23 +173,26 @@ class InversionAttack(ABC, BaseEstimator):
         import torch
 
         observed = torch.stack(
-            [self._gradients.flat(g, f"gradients[{b}]") for b, g in enumerate(gradients)]
+            [
+                self._gradients.flatten_gradient(g, f"gradients[{b}]")
+                for b, g in enumerate(gradients)
+            ]
         )
-        found = self._reconstructed(observed, n, labels if labels_known else None)
+        found = self._reconstruct_batches(observed, n, labels if labels_known else None)
         rng = check_random_state(self.random_state)
         seed = np.random.default_rng(rng.randint(2**31 - 1))
         told = labels.numpy() if labels_known else None
         layout = self.layout_
-        blind = blind_guesses(
+        blind = null_model_rows(
             layout, self.reference_, self._encoded.numpy(), truth.shape[:2], told, seed
         )
-        judged = [layout.matched(f.rows, rows) for f, rows in zip(found, truth, strict=True)]
+        judged = [layout.match_rows(f.rows, rows) for f, rows in zip(found, truth, strict=True)]
         exact = [layout.exact(f.rows, rows) for f, rows in zip(found, truth, strict=True)]
         return InversionResult(
             recovered=np.concatenate([equal for equal, _ in judged]),
             nulls={
                 name: np.concatenate(
-                    [layout.matched(g, t)[0] for g, t in zip(guesses, truth, strict=True)]
+                    [layout.match_rows(g, t)[0] for g, t in zip(guesses, truth, strict=True)]
                 )
                 for name, guesses in blind.items()
             },
@@ -198,25 +201,25 @@ class InversionAttack(ABC, BaseEstimator):
                 [f.confidence[guess] for f, (_, guess) in zip(found, judged, strict=True)]
             ),
             batch=np.repeat(np.arange(len(truth)), n),
-            blind=blind_ceiling(layout, truth, told),
+            blind=null_model_ceiling(layout, truth, told),
             names=layout.names,
             attack=type(self).__name__,
             alpha=alpha,
         )
 
     @abstractmethod
-    def _reconstructed(
+    def _reconstruct_batches(
         self, observed: Tensor, n_records: int, labels: Tensor | None
     ) -> list[Reconstruction]:
         """Reconstruct the records of each of several gradients, (batches, size)."""
 
-    def _observed(
+    def _check_gradient(
         self, gradient: Any, n_records: int, labels: ArrayLike | None
     ) -> tuple[Tensor, Tensor | None]:
         """Return one gradient and its labels as a batch of size 1."""
         check_is_fitted(self, "layout_")
         whole("n_records", n_records)
-        observed = self._gradients.flat(gradient)[None]
+        observed = self._gradients.flatten_gradient(gradient)[None]
         if labels is None:
             return observed, None
         given = as_array("labels", labels)
@@ -262,7 +265,7 @@ class InversionAttack(ABC, BaseEstimator):
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 raise TypeError(f"batches[{b}] must be a pair (X, y) of records and labels.")
             X, y = batch
-            checked, label = checked_rows(X, y, f"batches[{b}]")
+            checked, label = check_labelled_rows(X, y, f"batches[{b}]")
             expected = len(rows[0] if rows else checked), self.n_features_in_
             if checked.shape != expected:
                 raise ValueError(
@@ -281,7 +284,7 @@ class InversionAttack(ABC, BaseEstimator):
         )
 
 
-def checked_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
+def check_labelled_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
     """Check rows (finite numbers) and labels, equally many."""
     rows = check_array(X, dtype=np.float64, order="C", input_name=name)
     labels = column_or_1d(y)

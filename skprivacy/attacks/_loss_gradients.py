@@ -117,7 +117,7 @@ class LossGradients:
             return _concatenate(vmap(self._batch_gradient)(X, y), 1)
         return self._per_record(X.flatten(0, 1), y.flatten()).unflatten(0, y.shape).mean(1)
 
-    def held(self, n_records: int) -> int:
+    def count_floats(self, n_records: int) -> int:
         """Return how many numbers ``mean`` keeps in memory for each batch."""
         one_by_one = self._trace is None and self.max_grad_norm is not None
         return self.size * (n_records if one_by_one else 1)
@@ -168,7 +168,7 @@ class LossGradients:
 
         return grad(loss)(self.weights)
 
-    def flat(self, gradient: Any, name: str = "gradient") -> Tensor:
+    def flatten_gradient(self, gradient: Any, name: str = "gradient") -> Tensor:
         """Check a gradient against the weights' names and shapes, and return it as one vector."""
         if isinstance(gradient, Mapping):
             if set(gradient) != set(self.shapes):

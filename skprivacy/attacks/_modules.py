@@ -12,12 +12,12 @@ from scipy.special import expit, softmax
 
 from ._records import num_samples, safe_indexing
 
-__all__ = ["ModuleClassifier", "askable"]
+__all__ = ["ModuleClassifier", "as_classifier"]
 
 _BATCH = 1024
 
 
-def askable(model: Any, X: Any) -> Any:
+def as_classifier(model: Any, X: Any) -> Any:
     """Wrap a bare torch module as a classifier; the outputs for ``X`` show the number of classes.
 
     Other models are returned unchanged.

@@ -11,13 +11,13 @@ from scipy.sparse.csgraph import connected_components
 
 from .._groups import Groups, as_text, check_groups
 
-__all__ = ["JOINS", "hanging_together", "join", "parted"]
+__all__ = ["JOINS", "connected_units", "join_group_scores", "separate_groups"]
 
 JOINS = ("sum", "max")
 Float64Array = NDArray[np.float64]
 
 
-def hanging_together(rows: NDArray[np.intp], people: Groups) -> NDArray[np.intp]:
+def connected_units(rows: NDArray[np.intp], people: Groups) -> NDArray[np.intp]:
     """Return the unit of each record that must stay in one half: its connected component.
 
     Groups that share an equal row are connected, directly or through others. In different halves, a
@@ -39,7 +39,7 @@ def hanging_together(rows: NDArray[np.intp], people: Groups) -> NDArray[np.intp]
     return units
 
 
-def parted(groups_in: Any, groups_out: Any) -> tuple[Groups, Groups]:
+def separate_groups(groups_in: Any, groups_out: Any) -> tuple[Groups, Groups]:
     """Return the groups of members and of non-members; ValueError if a group is in both."""
     inside, outside = (check_groups(g, np.arange(len(g))) for g in (groups_in, groups_out))
     if inside.unit != outside.unit:
@@ -57,7 +57,9 @@ def parted(groups_in: Any, groups_out: Any) -> tuple[Groups, Groups]:
     return inside, outside
 
 
-def join(scores: Float64Array, groups: Groups, how: str, centre: float) -> Float64Array:
+def join_group_scores(
+    scores: Float64Array, groups: Groups, how: str, centre: float
+) -> Float64Array:
     """Return one score per group: the sum of ``scores - centre``, or the maximum.
 
     For log-likelihood ratios of independent records, the sum is the ratio of the group. ``centre``

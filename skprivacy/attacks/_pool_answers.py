@@ -16,8 +16,8 @@ from . import scores
 from ._answers import Answers
 from ._predictions import class_list, predict_aligned
 from ._records import fingerprints, num_samples, safe_indexing
-from ._shared_steps import inside
-from ._tables import Listed
+from ._shared_steps import remove_shared_steps
+from ._tables import RecordIndex
 
 __all__ = ["PoolAnswers"]
 
@@ -30,7 +30,9 @@ class PoolAnswers:
     """The models of a pool, and the kind of their answers."""
 
     models: list[Any]  # models of records without preprocessing
-    shared: Pipeline | Listed | None  # first steps, or look-up of records, that all models share
+    shared: (
+        Pipeline | RecordIndex | None
+    )  # first steps, or look-up of records, that all models share
     asks: Answers
     classes: Any  # ndarray of shape (n_classes,), or None if models do not predict one class
     scale: tuple[float, float] = (0.0, 1.0)  # location and scale of answers that are not log-odds
@@ -82,10 +84,10 @@ class PoolAnswers:
         """Return the models without their shared first steps, and the output of these for ``X``."""
         if self.shared is None:
             return self.models, X
-        if isinstance(self.shared, Listed):
+        if isinstance(self.shared, RecordIndex):
             places = self.shared.find_rows(fingerprints(X) if prints is None else prints)
             return [table.by_place for table in self.models], places
-        models = [inside(self.shared, model) for model in self.models]
+        models = [remove_shared_steps(self.shared, model) for model in self.models]
         return models, self.shared.transform(X)
 
     def as_log_odds(self, signal: Float64Array) -> Float64Array:

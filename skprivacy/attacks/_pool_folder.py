@@ -14,7 +14,7 @@ import joblib
 from .._input import parse_json, read_file
 from .._output import create_file, write_file
 
-__all__ = ["ModelFile", "files_of", "open_folder"]
+__all__ = ["ModelFile", "list_model_files", "open_folder"]
 
 _PLAN = "pool.json"
 _SIZE = 32  # of a digest, in bytes
@@ -65,7 +65,7 @@ class ModelFile(NamedTuple):
         return found.digest()
 
 
-def files_of(folder: Path | None, n_shadows: int, pool: str) -> list[ModelFile | None]:
+def list_model_files(folder: Path | None, n_shadows: int, pool: str) -> list[ModelFile | None]:
     """Return the file of each model; None without a folder."""
     if folder is None:
         return [None] * n_shadows

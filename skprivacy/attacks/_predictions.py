@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._clones import named_failure
 from .._config import warn_caller
 from .._validation import check_one_type, distinct
-from ._records import by_parts
+from ._records import apply_in_parts
 
 __all__ = ["check_known", "class_list", "predict_aligned"]
 
@@ -65,7 +65,7 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
             "LabelOnlyAttack, which needs only predicted labels."
         )
     with named_failure(model, "asked about X"):
-        proba = by_parts(model.predict_proba, X).astype(float, copy=False)
+        proba = apply_in_parts(model.predict_proba, X).astype(float, copy=False)
     if proba.ndim != 2 or proba.shape[1] != len(model.classes_):
         raise ValueError(
             f"{type(model).__name__}.predict_proba returned shape {proba.shape}; expected one "

@@ -48,7 +48,7 @@ class RecordGradients:
         sizes = (np.sum(b.left**2, axis=1) * np.sum(b.right**2, axis=1) for b in self.blocks)
         return np.sum(list(sizes), axis=0)
 
-    def clipped(self, norm: float) -> RecordGradients:
+    def clip_to(self, norm: float) -> RecordGradients:
         """Return the gradients clipped to ``norm``, as a party does before summing them."""
         # Abadi et al. 2016, DP-SGD: clip each gradient
         factor = np.minimum(1, norm / np.maximum(np.sqrt(self.squared_norms()), 1e-300))
@@ -60,7 +60,7 @@ class RecordGradients:
         pairs = zip(self.blocks, other.blocks, strict=True)
         return np.sum([(a.left @ b.left.T) * (a.right @ b.right.T) for a, b in pairs], axis=0)
 
-    def along(self, vector: Float64Array) -> Float64Array:
+    def project_on(self, vector: Float64Array) -> Float64Array:
         """Return the inner product of each gradient with a vector of weights."""
         parts = [np.sum((b.left @ vector[b.where]) * b.right, axis=1) for b in self.blocks]
         return np.sum(parts, axis=0)

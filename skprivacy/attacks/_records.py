@@ -18,18 +18,18 @@ from .._validation import as_array, as_frame
 Float64Array = NDArray[np.float64]
 
 __all__ = [
+    "apply_in_parts",
+    "as_nonempty_records",
     "as_records",
     "as_table",
-    "by_parts",
     "check_alike",
     "concat",
     "encode",
     "fingerprints",
     "num_samples",
     "numeric_columns",
-    "parts_of",
     "safe_indexing",
-    "some_records",
+    "split_rows",
 ]
 
 
@@ -63,7 +63,7 @@ def as_table(X: Any) -> pd.DataFrame:
     return pd.DataFrame(X)
 
 
-def some_records(X: Any, name: str) -> Any:
+def as_nonempty_records(X: Any, name: str) -> Any:
     """Return X as :func:`as_records`; ValueError if it holds no record."""
     records = as_records(X, name)
     if not num_samples(records):
@@ -74,15 +74,15 @@ def some_records(X: Any, name: str) -> Any:
 _PART = 1 << 15  # rows per call, which bounds the memory of models and hashes on large tables
 
 
-def by_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
+def apply_in_parts(of_rows: Callable[[Any], Any], X: Any) -> NDArray[Any]:
     """Return a function's values for all rows, from calls on at most ``_PART`` rows each."""
     if num_samples(X) <= _PART:
         return np.asarray(of_rows(X))
-    parts = (safe_indexing(X, rows) for rows in parts_of(num_samples(X)))
+    parts = (safe_indexing(X, rows) for rows in split_rows(num_samples(X)))
     return np.concatenate([np.asarray(of_rows(part)) for part in parts])
 
 
-def parts_of(n: int) -> list[slice]:
+def split_rows(n: int) -> list[slice]:
     """Split ``n`` rows into slices of at most ``_PART`` rows; one empty slice if ``n`` is 0."""
     return [slice(start, start + _PART) for start in range(0, max(n, 1), _PART)]
 
@@ -96,7 +96,7 @@ def fingerprints(X: Any) -> NDArray[np.uint64]:
     """
     if sparse.issparse(X):
         return _sparse_fingerprints(X)
-    return by_parts(
+    return apply_in_parts(
         _fingerprints, X if isinstance(X, pd.DataFrame) else _flatten_rows(np.asarray(X))
     )
 

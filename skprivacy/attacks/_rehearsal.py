@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import metrics
 
-__all__ = ["N_RECORDS", "Rehearsal", "Variant", "found_members", "trials"]
+__all__ = ["N_RECORDS", "AttackSetting", "SelfAttack", "iter_self_attacks", "mean_tpr"]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -27,7 +27,7 @@ N_RECORDS = 4000
 RATES = np.geomspace(0.01, 1, 25)
 
 
-class Variant(NamedTuple):
+class AttackSetting(NamedTuple):
     """Settings of an attack that share one view of the log-odds.
 
     ``compare(view(target), view(shadow), out)`` yields the scores of each setting.
@@ -39,7 +39,7 @@ class Variant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class SelfAttack:
     """Self-attack of shadow models on records of the pool.
 
     **Guarantees.** It uses only the shadow models' predictions for the pool's records, and not the
@@ -51,14 +51,14 @@ class Rehearsal:
     trials: tuple[tuple[int, list[int]], ...]  # attacked model, and the models that attack it
 
     @classmethod
-    def from_pool(cls, shadow: Float64Array, trained: Mask) -> Rehearsal:
+    def from_pool(cls, shadow: Float64Array, trained: Mask) -> SelfAttack:
         """Draw a sample of the pool's records."""
         # sorted by content first, so that the sample does not depend on the order of the records
         order = np.lexsort((*trained, *shadow))
         rows = order[np.random.default_rng(0).permutation(len(order))[:N_RECORDS]]
-        return cls(shadow[:, rows], trained[:, rows], tuple(trials(trained[:, rows])))
+        return cls(shadow[:, rows], trained[:, rows], tuple(iter_self_attacks(trained[:, rows])))
 
-    def powers(self, variants: Iterable[Variant]) -> dict[Setting, float]:
+    def score_settings(self, variants: Iterable[AttackSetting]) -> dict[Setting, float]:
         """Return the mean share of shadow models' members that each setting finds.
 
         **Edge cases.** All 0 if no shadow model can be attacked: in a pool of two, or for records
@@ -71,13 +71,11 @@ class Rehearsal:
             for attacked, others in self.trials:
                 scores = compare(values[attacked], values[others], ~self.trained[others])
                 for setting, score in zip(settings, scores, strict=True):
-                    found[setting] += found_members(score, self.trained[attacked]) / len(
-                        self.trials
-                    )
+                    found[setting] += mean_tpr(score, self.trained[attacked]) / len(self.trials)
         return found
 
 
-def trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
+def iter_self_attacks(trained: Mask) -> Iterator[tuple[int, list[int]]]:
     """Yield each model to attack, with the models that attack it.
 
     The model trained on the complementary half is left out, because its members are exactly the
@@ -90,7 +88,7 @@ def trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
             yield k, others
 
 
-def found_members(score: Float64Array, member: Mask) -> float:
+def mean_tpr(score: Float64Array, member: Mask) -> float:
     """Return the mean true positive rate over the false positive rates ``RATES``."""
     fpr, tpr, _ = metrics.roc(score[member], score[~member])
     return float(np.interp(RATES, fpr, tpr).mean())

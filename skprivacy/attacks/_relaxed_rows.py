@@ -12,9 +12,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from ._loss_gradients import LossGradients
-from ._row_layout import RowLayout
+from ._row_layout import ColumnLayout
 
-__all__ = ["Descent", "Relaxation", "pooled"]
+__all__ = ["Descent", "Relaxation", "combine_starts"]
 
 Float64Array = NDArray[np.float64]
 _WIDEST = 12.0  # bound on the arguments of exponentials
@@ -25,7 +25,7 @@ _ROUNDING = 1e-6  # smallest distance that counts as different from 0
 class Relaxation:
     """Rows as smooth functions of free parameters: sigmoids for numbers, softmax for categories."""
 
-    def __init__(self, layout: RowLayout, dtype: torch.dtype) -> None:
+    def __init__(self, layout: ColumnLayout, dtype: torch.dtype) -> None:
         d = len(layout.low)
         self.low = torch.as_tensor(layout.low, dtype=dtype)
         self.width = torch.as_tensor(layout.high - layout.low, dtype=dtype)
@@ -46,7 +46,7 @@ class Relaxation:
         # 1e-3 is the weight of "none": all features of a category may be off
         return torch.where(self.is_category, raised / (of_block + 1e-3), bounded.sigmoid())
 
-    def near(self, rows: Tensor) -> Tensor:
+    def free_parameters_near(self, rows: Tensor) -> Tensor:
         """Return free parameters near these rows, with categories far from certain."""
         share = ((rows - self.low) / self.width).clip(0.02, 0.98)
         logits = (share / (1 - share)).log()
@@ -103,7 +103,7 @@ class Descent:
         return 1 - product / (found.square().sum(1).clamp(min=1e-30) * scale).sqrt()
 
 
-def pooled(shares: Tensor, distances: Tensor, is_category: Tensor) -> tuple[Tensor, Tensor]:
+def combine_starts(shares: Tensor, distances: Tensor, is_category: Tensor) -> tuple[Tensor, Tensor]:
     """Pool the rows of several starts for one batch, matched with the best start (TabLeak).
 
     ``shares`` has shape (starts, n_records, n_features). Returns the mean of categories and the

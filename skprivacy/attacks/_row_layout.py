@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from .._validation import sequence
 from ..preprocessing import Categories, Hashed, Schema
 
-__all__ = ["TOLERANCE", "RowLayout"]
+__all__ = ["TOLERANCE", "ColumnLayout"]
 
 Float64Array = NDArray[np.float64]
 # A number counts as recovered within this distance, in standard deviations (Vero et al. 2023,
@@ -23,7 +23,7 @@ _EXACT = 1e-3  # standard deviations
 
 
 @dataclass(frozen=True)
-class RowLayout:
+class ColumnLayout:
     """Columns of features, with the range and spread of each feature in the attacker's records.
 
     **Guarantees.** The layout depends only on public facts and the attacker's own records.
@@ -39,7 +39,7 @@ class RowLayout:
     spread: Float64Array
 
     @classmethod
-    def from_columns(cls, X: Float64Array, described: Any) -> RowLayout:
+    def from_columns(cls, X: Float64Array, described: Any) -> ColumnLayout:
         """Build the layout from a schema or a list of columns; None means numbers only."""
         d = X.shape[1]
         if described is None:
@@ -95,7 +95,7 @@ class RowLayout:
         equal: NDArray[np.bool_] = off <= self.within(share)
         return equal
 
-    def matched(
+    def match_rows(
         self, guesses: Float64Array, truth: Float64Array
     ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Match each row with one guess to recover most columns, with distances breaking ties.
@@ -113,11 +113,13 @@ class RowLayout:
         """Return which rows equal some guess in all columns, up to .001 standard deviations."""
         return np.asarray(self.equal(guesses, truth, _EXACT).all(axis=2).any(axis=0))
 
-    def commonest(self, X: Float64Array) -> Float64Array:
+    def most_frequent_row(self, X: Float64Array) -> Float64Array:
         """Return the row of most frequent values; for a number, the value near most others."""
-        return self.voted(X, np.ones((1, len(X))))[0][0]
+        return self.most_voted_rows(X, np.ones((1, len(X))))[0][0]
 
-    def voted(self, X: Float64Array, votes: Float64Array) -> tuple[Float64Array, Float64Array]:
+    def most_voted_rows(
+        self, X: Float64Array, votes: Float64Array
+    ) -> tuple[Float64Array, Float64Array]:
         """Return, column by column, the value with most votes, and the mean share of votes.
 
         ``votes`` has shape (n_rows, n_candidates), for the candidates ``X``. Features outside of

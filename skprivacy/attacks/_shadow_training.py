@@ -21,14 +21,14 @@ from .._groups import Groups
 from .._jobs import several, workers
 from .._stacked import train_stacked
 from ._pool_folder import ModelFile
-from ._shared_steps import behind, inside
+from ._shared_steps import add_shared_steps, remove_shared_steps
 from ._tables import AnswerTable
 from ._threads import trains_in_threads
 
-__all__ = ["Data", "Jobs", "train_shadows"]
+__all__ = ["TrainingData", "TrainingJobs", "train_shadows"]
 
 
-class Jobs(NamedTuple):
+class TrainingJobs(NamedTuple):
     """The rows, the seed and the file (or None) of each model."""
 
     rows: list[NDArray[np.intp]]
@@ -36,7 +36,7 @@ class Jobs(NamedTuple):
     files: list[ModelFile | None]
 
 
-class Data(NamedTuple):
+class TrainingData(NamedTuple):
     """Training data of the shadow models."""
 
     X: Any  # output of the first steps that all models share
@@ -45,12 +45,12 @@ class Data(NamedTuple):
     groups: Groups | None
     asked: NDArray[np.intp] | None  # rows whose answers replace the models; None keeps the models
 
-    def left_of(self, model: Any, shared: Pipeline | None) -> Any:
+    def reduce_model(self, model: Any, shared: Pipeline | None) -> Any:
         """Return the trained model, or the table of its answers that replaces it."""
         if self.asked is None:
             return model
-        behind_steps = model if shared is None else inside(shared, model)
-        return AnswerTable.asking(behind_steps, self.X, self.y, self.asked)
+        behind_steps = model if shared is None else remove_shared_steps(shared, model)
+        return AnswerTable.from_fitted_model(behind_steps, self.X, self.y, self.asked)
 
 
 _BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
@@ -58,8 +58,8 @@ _BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
 
 def train_shadows(
     estimator: Any,
-    data: Data,
-    jobs: Jobs,
+    data: TrainingData,
+    jobs: TrainingJobs,
     shared: Pipeline | None,
     *,
     stacked: bool,
@@ -104,22 +104,22 @@ def _safe_backend() -> AbstractContextManager[Any]:
 
 def _train(
     estimator: Any,
-    data: Data,
+    data: TrainingData,
     shared: Pipeline | None,
     rows: NDArray[np.intp],
     seed: int,
     file: ModelFile | None,
 ) -> Any:
     if file is not None and file.exists():
-        return data.left_of(file.load(), shared)
+        return data.reduce_model(file.load(), shared)
     trained = train_clone(estimator, data.X, data.y, rows, seed, data.weights, data.groups)
-    return data.left_of(_save_model(behind(shared, trained), file), shared)
+    return data.reduce_model(_save_model(add_shared_steps(shared, trained), file), shared)
 
 
 def _train_stacked(
     estimator: Any,
-    data: Data,
-    jobs: Jobs,
+    data: TrainingData,
+    jobs: TrainingJobs,
     shared: Pipeline | None,
     n_jobs: int | None,
     device: str | None,
@@ -128,15 +128,15 @@ def _train_stacked(
     """Load the saved models and train the others stacked."""
     rows, seeds, files = jobs
     kept = [
-        data.left_of(file.load(), shared) if file is not None and file.exists() else None
+        data.reduce_model(file.load(), shared) if file is not None and file.exists() else None
         for file in files
     ]
     missing = [i for i, model in enumerate(kept) if model is None]
     with tqdm(total=len(missing), disable=not verbose, **_BAR) as bar:
 
         def keep(i: int, model: Any) -> None:
-            whole = _save_model(behind(shared, model), files[missing[i]])
-            kept[missing[i]] = data.left_of(whole, shared)
+            whole = _save_model(add_shared_steps(shared, model), files[missing[i]])
+            kept[missing[i]] = data.reduce_model(whole, shared)
             bar.update()
 
         train_stacked(

@@ -15,20 +15,20 @@ from sklearn.base import clone
 from .._jobs import N_JOBS
 from .._sklearn import safe_indexing
 from .._validation import Interval, label_columns
-from ._answers import answers_of
-from ._modules import askable
+from ._answers import choose_answers
+from ._modules import as_classifier
 from ._predictions import class_list
-from ._rehearsal import Rehearsal
+from ._rehearsal import SelfAttack
 from .membership import MembershipAttack
-from .shadow import NOT_LEARNING, Said, ShadowPool
+from .shadow import MODELS_DO_NOT_LEARN, PoolLogits, ShadowPool
 
-__all__ = ["Known", "ShadowedAttack"]
+__all__ = ["PoolRecords", "ShadowAttack"]
 
 View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Known:
+class PoolRecords:
     """The attacker's records that are in the pool, with their log-odds and membership."""
 
     X: Any
@@ -39,17 +39,17 @@ class Known:
     trained: NDArray[np.bool_]  # (n_shadows, n_known)
 
     @cached_property
-    def rehearsal(self) -> Rehearsal:
+    def self_attack(self) -> SelfAttack:
         """The self-attack of the shadow models on a sample of these records."""
-        return Rehearsal.from_pool(self.shadow, self.trained)
+        return SelfAttack.from_pool(self.shadow, self.trained)
 
 
-class ShadowedAttack(MembershipAttack):
+class ShadowAttack(MembershipAttack):
     """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
 
     _needs_classes = False
     # Whether the attack asks the pool only about records given to ``fit`` or scored.
-    _asks_of_given_records: ClassVar[bool] = False
+    _asks_given_records_only: ClassVar[bool] = False
 
     n_shadows: int
     pool: Any
@@ -65,7 +65,7 @@ class ShadowedAttack(MembershipAttack):
     }
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        self._take_pool(X, y)
+        self._fit_pool(X, y)
         if self.classes_ is not None and self.pool_.classes_ is not None:
             self.classes_ = class_list(self.classes_, self.pool_.classes_)
 
@@ -76,7 +76,7 @@ class ShadowedAttack(MembershipAttack):
         sure = vars(type(self)).get("_asks_of_given_records", False)
         return not sure or getattr(self, "augment", None) is not None
 
-    def _take_pool(self, X: Any, y: NDArray[Any]) -> None:
+    def _fit_pool(self, X: Any, y: NDArray[Any]) -> None:
         if self.pool is None:
             pool = ShadowPool(
                 self.target,
@@ -90,18 +90,20 @@ class ShadowedAttack(MembershipAttack):
         else:
             self.pool_ = clone(self.pool).fit(X, y)
         if not self.pool_.answers_vary(X):
-            raise ValueError(f"{type(self).__name__} cannot measure anything. {NOT_LEARNING}")
+            raise ValueError(
+                f"{type(self).__name__} cannot measure anything. {MODELS_DO_NOT_LEARN}"
+            )
 
-    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Learn from the attacker's records once the settings are chosen; nothing by default."""
 
-    def _known_to_pool(self, shadows: Said, X: Any, y: NDArray[Any]) -> Known:
+    def _select_pool_records(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> PoolRecords:
         rows = shadows.known
         records = X if rows.all() else safe_indexing(X, rows)  # avoids a copy
         logits, trained = shadows.logits[:, rows], shadows.trained[:, rows]
-        return Known(records, y[rows], rows, shadows.prints[rows], logits, trained)
+        return PoolRecords(records, y[rows], rows, shadows.prints[rows], logits, trained)
 
-    def _seen_by_shadows(
+    def _view_shadows(
         self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
         """Return views of predictions, membership and class, by pair of shadow model and record."""
@@ -119,11 +121,11 @@ class ShadowedAttack(MembershipAttack):
     def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         """Return the target's signal on the scale of the pool's log-odds."""
         # Carlini et al. 2022, Algorithm 1, line 14: query the target model
-        model = askable(self.target, X)
-        signal = answers_of(model, y).signal(model, X, y, self.classes_)
+        model = as_classifier(self.target, X)
+        signal = choose_answers(model, y).signal(model, X, y, self.classes_)
         return self.pool_.as_log_odds(signal)
 
-    def _check_known(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
+    def _check_in_models(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
         """Refuse records without IN models, which online attacks need."""
         if unknown := int(np.sum(~known)):
             raise ValueError(

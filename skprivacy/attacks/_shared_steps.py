@@ -13,13 +13,13 @@ from sklearn.pipeline import Pipeline
 from .._stacked import StackedMember
 from ._records import as_records, fingerprints, num_samples, safe_indexing
 
-__all__ = ["behind", "inside", "split"]
+__all__ = ["add_shared_steps", "remove_shared_steps", "split_stateless_steps"]
 
 _OWN = ("random_state", "noise_seed", "budget")  # parameters that differ between shadow models
 _FEW = 16  # records on which steps are checked
 
 
-def split(estimator: Any, X: Any) -> tuple[Pipeline | None, Any, Any]:
+def split_stateless_steps(estimator: Any, X: Any) -> tuple[Pipeline | None, Any, Any]:
     """Split a pipeline into its data-independent first steps, fitted, and the rest.
 
     Returns the shared steps, the rest of the pipeline, and the output of the shared steps for
@@ -73,7 +73,7 @@ def _is_independent(step: Any) -> bool:
     return declared and not any(name in step.get_params() for name in _OWN)
 
 
-def behind(shared: Pipeline | None, model: Any) -> Any:
+def add_shared_steps(shared: Pipeline | None, model: Any) -> Any:
     """Put the shared steps in front of a model."""
     if shared is None:
         return model
@@ -83,7 +83,7 @@ def behind(shared: Pipeline | None, model: Any) -> Any:
     return Pipeline([*shared.steps, *model.steps])
 
 
-def inside(shared: Pipeline, model: Any) -> Any:
+def remove_shared_steps(shared: Pipeline, model: Any) -> Any:
     """Remove the shared steps from a model."""
     n_shared = len(shared.steps)
     if isinstance(model, StackedMember):

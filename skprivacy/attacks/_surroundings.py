@@ -13,12 +13,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from ._records import as_table, fingerprints, num_samples, numeric_columns, safe_indexing
 
-__all__ = ["Surroundings"]
+__all__ = ["NearestRecords"]
 
 MOST_VALUES = 50  # indicators per non-numeric column
 
 
-class Surroundings:
+class NearestRecords:
     """Find the nearest records among at least two distinct ones.
 
     Numbers are standardised, other columns become indicators of their values, and missing numbers

@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 from .._clones import named_failure
 from .._validation import raise_alone
-from ._answers import KINDS, PROBABILITIES, Answers, answers_of
-from ._records import as_records, fingerprints, num_samples, parts_of, safe_indexing
+from ._answers import KINDS, PROBABILITIES, Answers, choose_answers
+from ._records import as_records, fingerprints, num_samples, safe_indexing, split_rows
 
-__all__ = ["AnswerTable", "Listed", "PredictionTable", "check_table", "check_trained"]
+__all__ = ["AnswerTable", "PredictionTable", "RecordIndex", "check_table", "check_trained"]
 
 Float64Array = NDArray[np.float64]
 _TOLERANCE = 0.01  # allows for probabilities printed with few digits
-LEAVE_OUT = "Leave them out."
+LEAVE_OUT_ADVICE = "Leave them out."
 
 
-class Listed:
+class RecordIndex:
     """Index from a record's fingerprint to its row in a table; of equal records, the first row."""
 
-    def __init__(self, prints: NDArray[np.uint64], advice: str = LEAVE_OUT) -> None:
+    def __init__(self, prints: NDArray[np.uint64], advice: str = LEAVE_OUT_ADVICE) -> None:
         self._prints, self.first = np.unique(prints, return_index=True)
         self._advice = advice
 
@@ -49,10 +49,12 @@ class AnswerTable:
             self.classes_ = classes
 
     @classmethod
-    def asking(cls, model: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp]) -> AnswerTable:
+    def from_fitted_model(
+        cls, model: Any, X: Any, y: NDArray[Any], rows: NDArray[np.intp]
+    ) -> AnswerTable:
         """Query a fitted model about records, in parts, and store its answers for ``rows``."""
-        asked = answers_of(model, y)
-        slices = parts_of(num_samples(X))
+        asked = choose_answers(model, y)
+        slices = split_rows(num_samples(X))
         with named_failure(model, "asked about X"):
             ask = getattr(model, asked.method)
             found = [ask(X if len(slices) == 1 else safe_indexing(X, part)) for part in slices]
@@ -74,13 +76,13 @@ class AnswerTable:
             return [part[places] for part in self._answer]
         return self._answer[places]
 
-    def with_index(self, listed: Listed) -> AnswerTable:
+    def with_index(self, listed: RecordIndex) -> AnswerTable:
         """Return the table that takes records, as the model does."""
         return _IndexedAnswers(self, listed)
 
 
 class _IndexedAnswers(AnswerTable):
-    def __init__(self, table: AnswerTable, listed: Listed) -> None:
+    def __init__(self, table: AnswerTable, listed: RecordIndex) -> None:
         super().__init__(KINDS[table.kind], table._answer, getattr(table, "classes_", None))
         self.by_place, self._listed = table, listed
 
@@ -91,7 +93,7 @@ class _IndexedAnswers(AnswerTable):
 class PredictionTable(_IndexedAnswers):
     """Stored class probabilities of records; the columns of ``proba`` may be in any order."""
 
-    def __init__(self, listed: Listed, proba: Float64Array, classes: NDArray[Any]) -> None:
+    def __init__(self, listed: RecordIndex, proba: Float64Array, classes: NDArray[Any]) -> None:
         order = np.argsort(classes)
         sorted_ = proba[listed.first][:, order]
         super().__init__(AnswerTable(PROBABILITIES, sorted_, np.asarray(classes)[order]), listed)
@@ -137,7 +139,7 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
 
 
 def check_trained(name: str, trained: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return ``trained`` as a bool array in which each record has a model not trained on it."""
+    """Return ``call_train`` as a bool array in which each record has a model not trained on it."""
     inside = np.asarray(trained)
     if inside.shape != shape or not np.isin(inside, (0, 1)).all():
         raise ValueError(

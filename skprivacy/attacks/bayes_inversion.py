@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._validation import check_random_state
 from ..metrics._samples import as_numbers
-from ._inversion_attack import InversionAttack, Reconstruction, checked_rows
+from ._inversion_attack import InversionAttack, Reconstruction, check_labelled_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -154,7 +154,7 @@ class BayesInversion(InversionAttack):
         ndarray of shape (n_records, n_candidates)
             Rows sum to 1.
         """
-        observed, known = self._observed(gradient, n_records, labels)
+        observed, known = self._check_gradient(gradient, n_records, labels)
         return self._posteriors(observed, int(n_records), known)[0]
 
     def score_samples(
@@ -180,8 +180,8 @@ class BayesInversion(InversionAttack):
             cases with ``n_records - 1`` records of the candidates' mean gradient. Without noise, a
             multiple of it.
         """
-        observed, _ = self._observed(gradient, n_records, None)
-        rows, labels = checked_rows(X, y, "X")
+        observed, _ = self._check_gradient(gradient, n_records, None)
+        rows, labels = check_labelled_rows(X, y, "X")
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.shape[1]} features; expected {self.n_features_in_}, as in fit."
@@ -206,12 +206,12 @@ class BayesInversion(InversionAttack):
         candidates = self._candidates(self.reference_, self._encoded, self.prior_)
         return candidates.posteriors(observed, n_records, known, self._noise(n_records), rng)
 
-    def _reconstructed(
+    def _reconstruct_batches(
         self, observed: Tensor, n_records: int, labels: Tensor | None
     ) -> list[Reconstruction]:
         posteriors = self._posteriors(observed, n_records, labels)
         votes = posteriors.reshape(-1, posteriors.shape[2])
-        rows, certain = self.layout_.voted(self.reference_, votes)
+        rows, certain = self.layout_.most_voted_rows(self.reference_, votes)
         shape = posteriors.shape[:2]
         return [
             Reconstruction(r, c)

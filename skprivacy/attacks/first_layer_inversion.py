@@ -83,22 +83,24 @@ class FirstLayerInversion(InversionAttack):
         self.random_state = random_state
 
     def _learn(self) -> None:
-        from ._first_layer import first_layer
+        from ._first_layer import name_first_layer
 
-        first_layer(self._gradients, self.n_features_in_)
+        name_first_layer(self._gradients, self.n_features_in_)
 
-    def _reconstructed(
+    def _reconstruct_batches(
         self, observed: Tensor, n_records: int, labels: Tensor | None
     ) -> list[Reconstruction]:
         import torch
 
-        from ._first_layer import rows_of_neurons
+        from ._first_layer import reconstruct_from_neurons
 
         known_labels = self._encoded.expand(len(observed), -1) if labels is None else labels
         found = []
         for one, own in zip(observed, known_labels, strict=True):
             tried = torch.unique(own)
-            known = rows_of_neurons(self._gradients, one, n_records, self.n_features_in_, tried)
+            known = reconstruct_from_neurons(
+                self._gradients, one, n_records, self.n_features_in_, tried
+            )
             rows = np.full((n_records, self.n_features_in_), np.nan)
             rows[: len(known)] = known.double().numpy()
             found.append(Reconstruction(rows, (np.arange(n_records) < len(known)).astype(float)))

@@ -13,13 +13,13 @@ from .._docs import fill_docs
 from .._validation import Interval
 from . import scores
 from ._records import fingerprints
-from ._shadowed import ShadowedAttack
+from ._shadowed import ShadowAttack
 
 __all__ = ["VulnerableRecordsAttack"]
 
 
 @fill_docs
-class VulnerableRecordsAttack(ShadowedAttack):
+class VulnerableRecordsAttack(ShadowAttack):
     """Call members only among records that have few neighbours (Long et al. 2018).
 
     A model that generalises well reveals little about most records, but a record unlike all others
@@ -60,7 +60,7 @@ class VulnerableRecordsAttack(ShadowedAttack):
     _needs_classes = True
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "radius": [Interval(Real, 0, 2**0.5, closed="neither")],
         "max_neighbours": [Interval(Integral, 0, None, closed="left")],
     }
@@ -100,7 +100,7 @@ class VulnerableRecordsAttack(ShadowedAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         distance = self._neighbours.kneighbors(self._coordinates(X))[0]
-        shadows = self.pool_._says_of(X, y)
+        shadows = self.pool_._ask_models(X, y)
         near = np.sum(distance < self.radius, axis=1) - np.isin(shadows.prints, self._prints)
         z = scores.lira_offline(self._target_logit(X, y), shadows.logits, shadows.out)
         rank = z / (1 + np.abs(z))  # within (-1, 1), saturating slowly

@@ -132,7 +132,7 @@ class GenerativeAttack(GeneratorAttack):
         self.models_ = models
         return self
 
-    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
+    def _score_records(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "models_")
         X = as_records(X, name)
         fold = fingerprints(X) % N_FOLDS

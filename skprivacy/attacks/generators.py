@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import whole
 from ._coordinates import Coordinates
-from ._generated import GeneratorAttack, checked
+from ._generated import GeneratorAttack, check_generated
 from ._records import as_records
 
 __all__ = ["DensityRatio", "LikelihoodRatio", "NearestGenerated"]
@@ -34,14 +34,14 @@ class _DistanceAttack(GeneratorAttack):
     """Base of attacks that compare records with generated and reference records as points."""
 
     def _points(self, generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
-        generated, reference = checked(generated, reference, otherwise)
+        generated, reference = check_generated(generated, reference, otherwise)
         coordinates = Coordinates(generated if reference is None else reference)
         points = coordinates.encode(generated, "generated")
         near = None if reference is None else coordinates.encode(reference, "reference")
         self.coordinates_ = coordinates
         return points, near
 
-    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
+    def _score_records(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "coordinates_")
         return self._scores(self.coordinates_.encode(as_records(X, name), name))
 

@@ -140,7 +140,7 @@ class GradientInversion(InversionAttack):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def _reconstructed(
+    def _reconstruct_batches(
         self, observed: Tensor, n_records: int, labels: Tensor | None
     ) -> list[Reconstruction]:
         from ._relaxed_rows import Descent, Relaxation
@@ -149,7 +149,7 @@ class GradientInversion(InversionAttack):
         relaxation = Relaxation(self.layout_, self._gradients.dtype)
         search = Descent(self.n_iter, self.learning_rate, self.distance)
         rng = check_random_state(self.random_state)
-        held = self.n_starts * self._gradients.held(n_records)
+        held = self.n_starts * self._gradients.count_floats(n_records)
         found = []
         for some, own in zip(
             *(part.split(max(1, _AT_ONCE // held)) for part in (observed, labels)), strict=True
@@ -162,7 +162,7 @@ class GradientInversion(InversionAttack):
                     relaxation,
                     some.repeat_interleave(self.n_starts, 0),
                     own.repeat_interleave(self.n_starts, 0),
-                    relaxation.near(self._gradients.records(drawn)).flatten(0, 1),
+                    relaxation.free_parameters_near(self._gradients.records(drawn)).flatten(0, 1),
                 )
             shares = relaxation.shares(free).unflatten(0, starts[:2])
             for rows, away in zip(shares, distances.unflatten(0, starts[:2]), strict=True):
@@ -172,9 +172,9 @@ class GradientInversion(InversionAttack):
     def _pool_starts(
         self, relaxation: Relaxation, shares: Tensor, distances: Tensor
     ) -> Reconstruction:
-        from ._relaxed_rows import pooled
+        from ._relaxed_rows import combine_starts
 
-        middle, apart = pooled(shares, distances, relaxation.is_category)
+        middle, apart = combine_starts(shares, distances, relaxation.is_category)
         low, width = self.layout_.low, self.layout_.high - self.layout_.low
         share, deviation = middle.double().numpy(), apart.double().numpy() * width
         rows = low + width * share

@@ -20,7 +20,7 @@ from ._predictions import class_list
 from ._records import fingerprints
 from .membership import MembershipAttack
 
-__all__ = ["GradientNormAttack", "figures", "linear_model"]
+__all__ = ["GradientNormAttack", "layer_figures", "linear_model"]
 
 Float64Array = NDArray[np.float64]
 N_FOLDS = 5
@@ -113,7 +113,7 @@ class GradientNormAttack(MembershipAttack):
         class_list(classes, y)
         column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         layers = network.trace(as_inputs(X), column, "loss")[0]
-        return figures(*self._target_proba(X, y), layers)
+        return layer_figures(*self._target_proba(X, y), layers)
 
 
 def linear_model() -> Any:
@@ -123,7 +123,9 @@ def linear_model() -> Any:
     )
 
 
-def figures(proba: Float64Array, label: NDArray[np.intp], layers: Sequence[Layer]) -> Float64Array:
+def layer_figures(
+    proba: Float64Array, label: NDArray[np.intp], layers: Sequence[Layer]
+) -> Float64Array:
     """Return four figures of each prediction and three of each layer; column 4 is a log norm."""
     # the unsupervised white-box attack relies on the position of the first gradient norm
     columns = [scores.loss(proba, label), scores.logit(proba, label)]

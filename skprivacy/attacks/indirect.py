@@ -13,7 +13,7 @@ from .._sklearn import safe_indexing
 from .._validation import Interval, label_columns
 from ._predictions import predict_aligned
 from ._records import fingerprints
-from ._shadowed import ShadowedAttack
+from ._shadowed import ShadowAttack
 
 __all__ = ["IndirectInference"]
 
@@ -27,7 +27,7 @@ SHARE_OF_MEAN = 0.2
 
 
 @fill_docs
-class IndirectInference(ShadowedAttack):
+class IndirectInference(ShadowAttack):
     """Infer membership without querying the record itself: indirect inference (Long et al. 2018).
 
     A training record also changes predictions for other records. The attacker queries the
@@ -77,7 +77,7 @@ class IndirectInference(ShadowedAttack):
     _needs_classes = True
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "n_queries": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -140,7 +140,7 @@ def _influence(
 ) -> tuple[Float64Array, Float64Array]:
     """Return each record's effect on each answer, divided by its variance, and the mean answers.
 
-    ``shadow`` has shape (n_shadows, n_queries) and ``trained`` (n_shadows, n_records), where
+    ``shadow`` has shape (n_shadows, n_queries) and ``call_train`` (n_shadows, n_records), where
     exactly half of the models trained on each record.
     """
     n_shadows = len(shadow)

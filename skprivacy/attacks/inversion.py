@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import check_random_state, label_columns
-from ..mechanisms.bounds import are_arrays, could_be_pairs, two_readings
+from ..mechanisms.bounds import ambiguous_bounds_error, are_arrays, could_be_pairs
 from ._predictions import predict_aligned
 from .result import AttackResult
 
@@ -151,7 +151,7 @@ def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Float64Array, Float64
             f"the lowest below the highest; got shape {box.shape}."
         )
     if not are_arrays(bounds) and np.ndim(bounds) == 2 and could_be_pairs(box.T, 2):
-        raise two_readings("bounds", bounds)
+        raise ambiguous_bounds_error("bounds", bounds)
     if width not in (None, len(box)):
         raise ValueError(
             f"bounds has {len(box)} pairs; expected {width}, one for each feature of the target."

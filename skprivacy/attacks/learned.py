@@ -17,12 +17,12 @@ from .._docs import fill_docs
 from .._sklearn import safe_indexing
 from .._validation import Interval
 from . import scores
-from ._answers import one_label
+from ._answers import labels_as_text
 from ._moments import Moments, column_means, log_ratio, standard_score
-from ._rehearsal import N_RECORDS, found_members, trials
-from ._shadowed import Known, ShadowedAttack
-from ._surroundings import Surroundings
-from .shadow import Said
+from ._rehearsal import N_RECORDS, iter_self_attacks, mean_tpr
+from ._shadowed import PoolRecords, ShadowAttack
+from ._surroundings import NearestRecords
+from .shadow import PoolLogits
 
 __all__ = ["LearnedRatio"]
 
@@ -39,7 +39,7 @@ MOST_DIFFERENCES = 2e10  # pairs of records times features
 
 
 @fill_docs
-class LearnedRatio(ShadowedAttack):
+class LearnedRatio(ShadowAttack):
     """Learn on shadow models to combine the scores of LiRA and RMIA and those of neighbours.
 
     Each shadow model is attacked with the others. A logistic regression learns, from the known
@@ -102,10 +102,10 @@ class LearnedRatio(ShadowedAttack):
     """
 
     online = True  # compares with models trained on the record, too
-    _asks_of_given_records = True
+    _asks_given_records_only = True
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         # a self-attack needs at least two models beside the attacked one and its complement
         "n_shadows": [Interval(Integral, 4, None, closed="left")],
     }
@@ -129,9 +129,9 @@ class LearnedRatio(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
         super()._learn(X, y, member)
-        shadows = self.pool_._says_of(X, y)
-        self._check_known(shadows.trained, shadows.known)
-        self._tune(self._known_to_pool(shadows, X, y))
+        shadows = self.pool_._ask_models(X, y)
+        self._check_in_models(shadows.trained, shadows.known)
+        self._tune(self._select_pool_records(shadows, X, y))
         if self.model_ is None:
             raise ValueError(
                 f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
@@ -139,8 +139,8 @@ class LearnedRatio(ShadowedAttack):
             )
         self._learn_population(shadows, X, y)
 
-    def _tune(self, known: Known) -> None:
-        prints, classes = known.prints, one_label(known.y)
+    def _tune(self, known: PoolRecords) -> None:
+        prints, classes = known.prints, labels_as_text(known.y)
         labels = np.unique(classes, return_inverse=True)[1]
         order = np.lexsort((labels, prints))
         shadow, out = known.shadow[:, order], ~known.trained[:, order]
@@ -151,7 +151,7 @@ class LearnedRatio(ShadowedAttack):
         if _searchable(known.X, len(first)):
             listed = safe_indexing(known.X, order[first])
             self._near = _NeighbourPool(
-                Surroundings(listed, max(NEIGHBOURS)), classes[order[first]]
+                NearestRecords(listed, max(NEIGHBOURS)), classes[order[first]]
             )
             near = self._near.find_neighbours(
                 safe_indexing(known.X, order[rows]), classes[order[rows]]
@@ -168,26 +168,26 @@ class LearnedRatio(ShadowedAttack):
             )
             return np.hstack([seen, _neighbour_excess(excess, *near)])
 
-        tried = list(trials(~out))
+        tried = list(iter_self_attacks(~out))
         seen = {attacked: view(attacked, others) for attacked, others in tried}
         member = {attacked: ~out[attacked, rows] for attacked in seen}
         self.power_ = _self_attack_power(seen, member)
         self.model_: Any = _fit_regression(seen, member) if self.power_ else None
 
-    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Compute the target's excess for the neighbours, and fix the pooled variances."""
         target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
         self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]
         self._excess_log_odds = _excess_log_odds(target, shadow, out)[self._places]
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        shadows = self.pool_._says_of(X, y)
-        self._check_known(shadows.trained, shadows.known)
+        shadows = self.pool_._ask_models(X, y)
+        self._check_in_models(shadows.trained, shadows.known)
         seen = _ratio_features(
             self._target_logit(X, y), shadows.logits, shadows.out, self._pooled_variances
         )
         if self._near is not None:
-            near = self._near.find_neighbours(X, one_label(y))
+            near = self._near.find_neighbours(X, labels_as_text(y))
             seen = np.hstack([seen, _neighbour_excess(self._excess_log_odds, *near)])
         return np.asarray(self.model_.decision_function(seen))
 
@@ -195,7 +195,7 @@ class LearnedRatio(ShadowedAttack):
 class _NeighbourPool(NamedTuple):
     """The records among which neighbours are searched, and their classes."""
 
-    surroundings: Surroundings
+    surroundings: NearestRecords
     classes: NDArray[Any]
 
     def find_neighbours(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
@@ -221,8 +221,8 @@ def _ratio_features(
 ) -> Float64Array:
     """Return the regression's inputs from each record's own log-odds.
 
-    ``pooled`` holds the pooled variances for each floor. arcsinh makes large values logarithmic,
-    since ratios have heavy tails.
+    ``combine_starts`` holds the pooled variances for each floor. arcsinh makes large values
+    logarithmic, since ratios have heavy tails.
     """
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
@@ -275,5 +275,5 @@ def _self_attack_power(seen: dict[int, Float64Array], member: dict[int, Mask]) -
         model = _fit_regression({k: seen[k] for k in others}, {k: member[k] for k in others})
         for attacked in set(seen) - set(others):
             score = model.decision_function(seen[attacked])
-            found.append(found_members(score, member[attacked]))
+            found.append(mean_tpr(score, member[attacked]))
     return float(np.mean(found)) if found else 0.0

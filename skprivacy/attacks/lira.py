@@ -17,10 +17,10 @@ from .._sklearn import StrOptions
 from .._validation import Interval, raise_alone
 from . import scores
 from ._moments import Moments, log_ratio, standard_score
-from ._records import parts_of
-from ._rehearsal import Variant
-from ._shadowed import Known, ShadowedAttack
-from .shadow import Said
+from ._records import split_rows
+from ._rehearsal import AttackSetting
+from ._shadowed import PoolRecords, ShadowAttack
+from .shadow import PoolLogits
 
 __all__ = ["LiRA"]
 
@@ -31,7 +31,7 @@ USUAL = (0.01, 16.0)  # floor and prior where none can be chosen
 
 
 @fill_docs
-class LiRA(ShadowedAttack):
+class LiRA(ShadowAttack):
     """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
 
     The offline attack compares the target's log-odds for a record with those of shadow models that
@@ -99,14 +99,14 @@ class LiRA(ShadowedAttack):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "online": ["boolean"],
         "augment": [callable, None],
         "floor": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "variance": [StrOptions({"auto", "global", "per_example"})],
     }
 
-    _asks_of_given_records = True
+    _asks_given_records_only = True
 
     def __init__(
         self,
@@ -135,22 +135,22 @@ class LiRA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        shadows = self.pool_._says_of(X, y)
-        self._tune(self._known_to_pool(shadows, X, y))
+        shadows = self.pool_._ask_models(X, y)
+        self._tune(self._select_pool_records(shadows, X, y))
         self._learn_population(shadows, X, y)
 
-    def _tune(self, known: Known) -> None:
+    def _tune(self, known: PoolRecords) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
         priors = PRIORS if self.variance == "auto" else (PRIOR_OF[self.variance],)
         variants = [
-            Variant(
+            AttackSetting(
                 [(floor, prior) for prior in priors],
                 partial(scores.smoothed, floor=floor),
                 partial(self._compared, priors=priors),
             )
             for floor in floors
         ]
-        found = known.rehearsal.powers(variants)
+        found = known.self_attack.score_settings(variants)
         # among equal powers, the setting nearest to the default
         best = max(sorted(found, key=_distance_from_default), key=found.__getitem__)
         (self.floor_, self.prior_), self.power_ = best, found[best]
@@ -173,7 +173,7 @@ class LiRA(ShadowedAttack):
             else:
                 yield log_ratio(target, without, within, prior)
 
-    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Fix the pooled variances, so that no score depends on the other records of a call."""
         shadow, out = scores.smoothed(shadows.logits, self.floor_), shadows.out
         self._pooled = scores.pooled_variance(shadow, out), scores.pooled_variance(shadow, ~out)
@@ -183,16 +183,18 @@ class LiRA(ShadowedAttack):
         return scores.lira_online if self.online else scores.lira_offline
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        shadows = self.pool_._says_of(X, y)
+        shadows = self.pool_._ask_models(X, y)
         out = shadows.out
         if self.online:
-            self._check_known(shadows.trained, shadows.known)
+            self._check_in_models(shadows.trained, shadows.known)
         total = np.zeros(len(y))
         # Section IV-C of the paper: spherical Gaussians over augmentations, so that scores add up
         for query, known in [(X, shadows.logits), *((q, None) for q in self._variants(X))]:
             target = self._target_logit(query, y)
             shadow = self.pool_.logits(query, y) if known is None else known
-            for rows in parts_of(len(y)):  # bounds the memory: each step copies all models' logits
+            for rows in split_rows(
+                len(y)
+            ):  # bounds the memory: each step copies all models' logits
                 total[rows] += self._compare(
                     scores.smoothed(target[rows], self.floor_),
                     scores.smoothed(shadow[:, rows], self.floor_),

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_random_state, whole
 from ._cells import Cells, Counts
-from ._generated import GeneratorAttack, checked, unpaid
+from ._generated import GeneratorAttack, check_generated, clone_without_budget
 from ._records import as_records, fingerprints, num_samples, safe_indexing
 
 __all__ = ["MarginalAttack"]
@@ -95,7 +95,7 @@ class MarginalAttack(GeneratorAttack):
         """
         whole("n_shadows", self.n_shadows)
         whole("n_bins", self.n_bins, 2)
-        generated, reference = checked(generated, reference, _ALONE)
+        generated, reference = check_generated(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
         made, known = cells.encode(generated, "generated"), cells.encode(reference, "reference")
         weights = self._weights(cells, reference)
@@ -103,7 +103,7 @@ class MarginalAttack(GeneratorAttack):
         queries = [tuple(places[c] for c in names) for names in weights]
         self.weights_ = weights
         self.tables_ = [(Counts(made, query), Counts(known, query)) for query in queries]
-        self._known = np.unique(fingerprints(reference))
+        self._fixed_relation_and_unit = np.unique(fingerprints(reference))
         self.cells_ = cells
         return self
 
@@ -117,15 +117,17 @@ class MarginalAttack(GeneratorAttack):
         chosen: Counter[tuple[Any, ...]] = Counter()
         for _ in range(self.n_shadows):
             half = random.permutation(n)[: max(n // 2, 2)]
-            shadow = unpaid(self.synthesizer).fit(safe_indexing(reference, half))
+            shadow = clone_without_budget(self.synthesizer).fit(safe_indexing(reference, half))
             chosen.update({*_marginal_names(shadow, cells, reference)})
         return {names: count / self.n_shadows for names, count in chosen.items()}
 
-    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
+    def _score_records(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "cells_")
         X = as_records(X, name)
         codes = self.cells_.encode(X, name)
-        itself = np.isin(fingerprints(X), self._known)  # leaves out the scored record itself
+        itself = np.isin(
+            fingerprints(X), self._fixed_relation_and_unit
+        )  # leaves out the scored record itself
         found = np.zeros(len(codes))
         # Golob et al. 2024 (MAMA-MIA): weighted ratios of counts of the record's cells, here as a
         # sum of logarithms

@@ -16,8 +16,8 @@ from .._data_validation import check_consistent_length
 from .._validation import Interval, as_array, label_columns
 from ..base import undone_on_error
 from . import scores
-from ._answers import PROBABILITIES, Answers, answers_of, targets_of
-from ._modules import askable
+from ._answers import PROBABILITIES, Answers, choose_answers, targets_as_array
+from ._modules import as_classifier
 from ._predictions import check_known, class_list, predict_aligned
 from ._records import as_records, concat, fingerprints, num_samples
 from .result import AttackResult
@@ -90,7 +90,7 @@ class MembershipAttack(ABC, BaseEstimator):
             )
         X = as_records(X)
         self._check_target(X, y)
-        y = targets_of(y, num_samples(X))
+        y = targets_as_array(y, num_samples(X))
         check_consistent_length(X, y)
         known = None if member is None else _check_member(member, num_samples(X))
         with undone_on_error(self):
@@ -116,7 +116,7 @@ class MembershipAttack(ABC, BaseEstimator):
         """
         check_is_fitted(self, "threshold_")
         X = as_records(X)
-        y = targets_of(y, num_samples(X))
+        y = targets_as_array(y, num_samples(X))
         check_consistent_length(X, y)
         return self._score(X, y)
 
@@ -161,7 +161,7 @@ class MembershipAttack(ABC, BaseEstimator):
         check_is_fitted(self, "threshold_")
         X_in, X_out = as_records(X_in, "X_in"), as_records(X_out, "X_out")
         n_in = num_samples(X_in)
-        parts = targets_of(y_in, n_in), targets_of(y_out, num_samples(X_out))
+        parts = targets_as_array(y_in, n_in), targets_as_array(y_out, num_samples(X_out))
         if parts[0].shape[1:] != parts[1].shape[1:] or not (parts[0].ndim and parts[1].ndim):
             raise ValueError(
                 f"y_in and y_out have shapes {parts[0].shape} and {parts[1].shape}; expected the "
@@ -191,7 +191,7 @@ class MembershipAttack(ABC, BaseEstimator):
         classes = self._target_classes(X)
         if classes is not None and np.ndim(y) == 1:
             return
-        asked = self._target_answers(X, targets_of(y, num_samples(X)))
+        asked = self._target_answers(X, targets_as_array(y, num_samples(X)))
         kind = type(self.target).__name__
         if y is None and asked.needs_y:
             raise ValueError(
@@ -209,7 +209,7 @@ class MembershipAttack(ABC, BaseEstimator):
 
     def _target_classes(self, X: Any) -> Any:
         """Return the target's classes, or None if it has none or several lists."""
-        classes = getattr(askable(self.target, X), "classes_", None)
+        classes = getattr(as_classifier(self.target, X), "classes_", None)
         return None if isinstance(classes, list) else classes
 
     def _all_classes(self, classes: Any, y: NDArray[Any]) -> Any:
@@ -220,7 +220,7 @@ class MembershipAttack(ABC, BaseEstimator):
         return union
 
     def _target_answers(self, X: Any, y: NDArray[Any]) -> Answers:
-        return answers_of(askable(self.target, X), y)
+        return choose_answers(as_classifier(self.target, X), y)
 
     def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
         return choose_threshold(self._score(X, y), member, self.fpr)
@@ -231,13 +231,13 @@ class MembershipAttack(ABC, BaseEstimator):
 
     def _target_proba(self, X: Any, y: NDArray[Any]) -> tuple[Float64Array, NDArray[np.intp]]:
         """Return the target's probabilities over ``classes_`` and the column of each label."""
-        proba = predict_aligned(askable(self.target, X), X, self.classes_)
+        proba = predict_aligned(as_classifier(self.target, X), X, self.classes_)
         return proba, label_columns(y, self.classes_)
 
     def _target_minus_loss(self, X: Any, y: NDArray[Any]) -> Float64Array:
         """Return minus the target's loss on each record, for any kind of answer."""
-        model = askable(self.target, X)
-        return answers_of(model, y).minus_losses(model, X, y, self.classes_)
+        model = as_classifier(self.target, X)
+        return choose_answers(model, y).minus_losses(model, X, y, self.classes_)
 
     def __sklearn_clone__(self) -> MembershipAttack:
         params = self.get_params(deep=False)

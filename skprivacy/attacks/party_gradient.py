@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._torch import torch_is_named
 from .._validation import generator, not_negative, positive
-from ._inversion_attack import checked_rows
+from ._inversion_attack import check_labelled_rows
 
 __all__ = ["gradient_of_step", "party_gradient"]
 
@@ -71,7 +71,7 @@ def party_gradient(
         )
     with torch_is_named():
         from ._loss_gradients import LossGradients
-    rows, labels = checked_rows(X, y, "X")
+    rows, labels = check_labelled_rows(X, y, "X")
     gradients = LossGradients(target, loss, max_grad_norm)
     each = gradients.per_record(gradients.records(rows), gradients.targets(labels))
     mean = each.mean(0)

@@ -18,15 +18,15 @@ from ..metrics import OperatingPoint
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import benjamini_hochberg, holm
 from ..metrics._samples import Interval, check_scores
-from ._people import JOINS, join, parted
+from ._people import JOINS, join_group_scores, separate_groups
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FEWEST", "AttackResult"]
+__all__ = ["MIN_GROUP_SIZE", "AttackResult"]
 
 REPORTED_FPRS = (0.1, 0.01, 0.001)
-FEWEST = 5  # members and non-members of a group, below which it is not tested
+MIN_GROUP_SIZE = 5  # members and non-members of a group, below which it is not tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,7 @@ class AttackResult:
                 part = AttackResult(scores_in, scores_out, alpha=self.alpha / len(names))
                 row |= {"auc": part.auc, "auc_low": part.auc_interval[0]}
                 row |= {"auc_high": part.auc_interval[1], "epsilon": part.epsilon_lower_bound()}
-                if min(len(scores_in), len(scores_out)) >= FEWEST:
+                if min(len(scores_in), len(scores_out)) >= MIN_GROUP_SIZE:
                     row["p_value"] = auc_p_value(scores_in, scores_out)
                 point = part.tpr_at_fpr(0.01)
                 row |= {"tpr_at_0.01": point.tpr, "tpr_at_0.01_low": point.interval[0]}
@@ -296,9 +296,9 @@ class AttackResult:
             raise ValueError(f"how={how!r} must be one of {JOINS}.")
         self._check_groups(as_array("groups_in", groups_in), as_array("groups_out", groups_out))
         centre = float(np.median(np.r_[self.scores_in, self.scores_out]))
-        people = parted(groups_in, groups_out)
+        people = separate_groups(groups_in, groups_out)
         inside, outside = (
-            join(values, groups, how, centre)
+            join_group_scores(values, groups, how, centre)
             for values, groups in zip((self.scores_in, self.scores_out), people, strict=True)
         )
         what = "all records together" if how == "sum" else "the best record"

@@ -16,9 +16,9 @@ from .._sklearn import StrOptions
 from .._validation import Interval
 from . import scores
 from ._moments import column_means
-from ._rehearsal import Variant
-from ._shadowed import Known, ShadowedAttack
-from .shadow import Said
+from ._rehearsal import AttackSetting
+from ._shadowed import PoolRecords, ShadowAttack
+from .shadow import PoolLogits
 
 __all__ = ["RMIA"]
 
@@ -28,7 +28,7 @@ SHARES: tuple[float, ...] = (USUAL, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
 
 
 @fill_docs
-class RMIA(ShadowedAttack):
+class RMIA(ShadowAttack):
     """Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
 
     A record is called a member if the target raises its probability, relative to the mean over
@@ -85,13 +85,13 @@ class RMIA(ShadowedAttack):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "online": ["boolean"],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "offline_a": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
     }
 
-    _asks_of_given_records = True
+    _asks_given_records_only = True
 
     def __init__(
         self,
@@ -118,32 +118,32 @@ class RMIA(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        shadows = self.pool_._says_of(X, y)
-        self._tune(self._known_to_pool(shadows, X, y))
+        shadows = self.pool_._ask_models(X, y)
+        self._tune(self._select_pool_records(shadows, X, y))
         self._learn_population(shadows, X, y)
 
-    def _tune(self, known: Known) -> None:
+    def _tune(self, known: PoolRecords) -> None:
         tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)
         if self.online:  # offline_a has no effect
             tried = tried[:1]
         # The ratio itself is compared: it orders records as the score does, for any population and
         # any gamma.
-        every = Variant(tried, expit, partial(self._compared, tried=tried))
-        found = known.rehearsal.powers([every])
+        every = AttackSetting(tried, expit, partial(self._compared, tried=tried))
+        found = known.self_attack.score_settings([every])
         self.offline_a_ = max(found, key=found.__getitem__)
         self.power_ = found[self.offline_a_]
 
-    def _learn_population(self, shadows: Said, X: Any, y: NDArray[Any]) -> None:
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         self.population_ratio_ = self._ratio(shadows, X, y)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        ratio = self._ratio(self.pool_._says_of(X, y), X, y)
+        ratio = self._ratio(self.pool_._ask_models(X, y), X, y)
         beaten = scores.rmia(ratio, self.population_ratio_, gamma=self.gamma)
         return scores.break_ties(beaten, np.log(ratio), len(self.population_ratio_))
 
-    def _ratio(self, shadows: Said, X: Any, y: NDArray[Any]) -> Float64Array:
+    def _ratio(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> Float64Array:
         if self.online:
-            self._check_known(shadows.trained, shadows.known)
+            self._check_in_models(shadows.trained, shadows.known)
         target, shadow = expit(self._target_logit(X, y)), expit(shadows.logits)
         (ratio,) = self._compared(target, shadow, shadows.out, [self.offline_a_])
         return ratio

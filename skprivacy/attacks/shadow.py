@@ -25,29 +25,29 @@ from .._sklearn import StrOptions
 from .._stacked import is_stackable
 from .._validation import VERBOSE, Interval, check_random_state, distinct
 from ..base import undone_if_refused
-from ._answers import KINDS, PROBABILITIES, answers_of, learns_classes, targets_of
+from ._answers import KINDS, PROBABILITIES, choose_answers, learns_classes, targets_as_array
 from ._halves import complementary_halves
-from ._people import hanging_together
+from ._people import connected_units
 from ._pool_answers import PoolAnswers
-from ._pool_folder import files_of, open_folder
+from ._pool_folder import list_model_files, open_folder
 from ._predictions import class_list
 from ._records import as_records, fingerprints, num_samples
-from ._shadow_training import Data, Jobs, train_shadows
-from ._shared_steps import split
-from ._tables import Listed, PredictionTable, check_table, check_trained
+from ._shadow_training import TrainingData, TrainingJobs, train_shadows
+from ._shared_steps import split_stateless_steps
+from ._tables import PredictionTable, RecordIndex, check_table, check_trained
 
-__all__ = ["Said", "ShadowPool"]
+__all__ = ["PoolLogits", "ShadowPool"]
 
 Mask = NDArray[np.bool_]
 ASK_MODELS = "Pass records of the pool, or train it with keep_models=True."
-NOT_LEARNING = (
+MODELS_DO_NOT_LEARN = (
     "All shadow models return the same answers, so they do not depend on the training records (a "
     "table of probabilities or a frozen model, for example). For a table, use LossThreshold or "
     "SignalThreshold, or pass a pool of models trained like the one that made the table."
 )
 
 
-class Said(NamedTuple):
+class PoolLogits(NamedTuple):
     """Log-odds of records under all models of a pool, and the membership of each record."""
 
     prints: NDArray[np.uint64]  # fingerprints of the records, (n_records,)
@@ -213,7 +213,7 @@ class ShadowPool(BaseEstimator):
         if not hasattr(self.estimator, "fit"):
             raise TypeError(f"estimator={self.estimator!r} must be a model with a fit method.")
         X = as_records(X)
-        y = targets_of(y, num_samples(X))
+        y = targets_as_array(y, num_samples(X))
         check_consistent_length(X, y)
         weights = check_weights(self.estimator, sample_weight, num_samples(X))
         people = None if groups is None else check_groups(groups, X)
@@ -224,7 +224,7 @@ class ShadowPool(BaseEstimator):
             check_classification_targets(y)
         all_prints = fingerprints(X)
         prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
-        units = rows if people is None else hanging_together(rows, people)
+        units = rows if people is None else connected_units(rows, people)
         if classes is not None and len(distinct(y)) < 2:
             raise ValueError(
                 "y has only one class, so shadow models cannot be trained. Pass records of every "
@@ -246,15 +246,17 @@ class ShadowPool(BaseEstimator):
         # Carlini et al. 2022, Algorithm 1, line 4: sample the shadow datasets; each record is in
         # half of them (Section IV-C)
         masks = complementary_halves(units, classes, self.n_shadows, np.random.default_rng(seed))
-        jobs = Jobs(
+        jobs = TrainingJobs(
             [np.flatnonzero(mask[units]) for mask in masks],
             np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
-            files_of(folder, self.n_shadows, f"{content} {seed}"),
+            list_model_files(folder, self.n_shadows, f"{content} {seed}"),
         )
         alike = weights is None and passed_on is None
-        shared, rest, seen = split(self.estimator, X) if alike else (None, self.estimator, X)
-        listed = None if self.keep_models else Listed(all_prints, ASK_MODELS)
-        data = Data(seen, y, weights, passed_on, None if listed is None else listed.first)
+        shared, rest, seen = (
+            split_stateless_steps(self.estimator, X) if alike else (None, self.estimator, X)
+        )
+        listed = None if self.keep_models else RecordIndex(all_prints, ASK_MODELS)
+        data = TrainingData(seen, y, weights, passed_on, None if listed is None else listed.first)
         # Carlini et al. 2022, Algorithm 1, lines 5 and 7: train the IN and the OUT models
         trained = train_shadows(
             rest,
@@ -271,7 +273,7 @@ class ShadowPool(BaseEstimator):
         )
         self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
         first_model = trained[0]
-        asks = answers_of(first_model, y) if listed is None else KINDS[first_model.kind]
+        asks = choose_answers(first_model, y) if listed is None else KINDS[first_model.kind]
         self.classes_ = None
         if asks.by_class:
             self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
@@ -331,7 +333,7 @@ class ShadowPool(BaseEstimator):
             )
         all_prints = fingerprints(X)
         prints, groups = np.unique(all_prints, return_inverse=True)
-        listed = Listed(all_prints)
+        listed = RecordIndex(all_prints)
         pool = cls(None, n_shadows=len(tables))
         pool.estimators_ = [PredictionTable(listed, table, columns) for table in tables]
         pool.fingerprints_ = prints
@@ -465,7 +467,7 @@ class ShadowPool(BaseEstimator):
         return self._logits(X, y, fingerprints(X))
 
     def _logits(self, X: Any, y: Any, prints: NDArray[np.uint64]) -> NDArray[np.float64]:
-        y = targets_of(y, num_samples(X))
+        y = targets_as_array(y, num_samples(X))
         check_consistent_length(X, as_records(y, "y"))
         key = joblib.hash((prints, fingerprints(y)))
         if self._cached is None or self._cached[0] != key:
@@ -473,13 +475,13 @@ class ShadowPool(BaseEstimator):
             self._cached = key, self.as_log_odds(self._answers.signals(X, y, prints))
         return self._cached[1]
 
-    def _says_of(self, X: Any, y: Any) -> Said:
+    def _ask_models(self, X: Any, y: Any) -> PoolLogits:
         """Return log-odds and membership of records, with one look-up of each record."""
         check_is_fitted(self)
         X = as_records(X)
         prints = fingerprints(X)
         columns, known = self._columns(prints)
-        return Said(
+        return PoolLogits(
             prints,
             self._logits(X, y, prints),
             self.masks_[:, columns] & known,

@@ -17,7 +17,7 @@ from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval
 from . import scores
 from ._predictions import predict_aligned
-from ._shadowed import ShadowedAttack
+from ._shadowed import ShadowAttack
 from .membership import choose_threshold
 
 __all__ = ["MLLeaksAttack", "ShokriAttack"]
@@ -27,7 +27,7 @@ ALL_CLASSES = -1
 
 
 @fill_docs
-class ShokriAttack(ShadowedAttack):
+class ShokriAttack(ShadowAttack):
     """Train an attack model per class on shadow models' predictions (Shokri et al. 2017).
 
     Parameters
@@ -78,7 +78,7 @@ class ShokriAttack(ShadowedAttack):
     _needs_classes = True
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "view": [StrOptions({"confidence", "signals"})],
         "per_class": ["boolean"],
@@ -111,7 +111,7 @@ class ShokriAttack(ShadowedAttack):
         super()._learn(X, y, member)
         # Shokri et al. 2017: the attack training set, of shadow models' predictions labelled "in"
         # and "out"
-        features, trained, label = self._seen_by_shadows(X, y, self.classes_, self._view)
+        features, trained, label = self._view_shadows(X, y, self.classes_, self._view)
         # The model for all classes serves the classes that have no model of their own.
         self._models: dict[int, Any] = {
             ALL_CLASSES: self._train(self._append_class(features, label), trained)
@@ -214,7 +214,7 @@ class MLLeaksAttack(ShokriAttack):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
         "top": [Interval(Integral, 1, None, closed="left")],
     }
@@ -244,9 +244,9 @@ class MLLeaksAttack(ShokriAttack):
         return np.asarray(classes)
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        self._take_pool(X, y)
+        self._fit_pool(X, y)
         self._n_seen = min(self.top, len(self.classes_), len(self.pool_.classes_))
-        features, trained, _ = self._seen_by_shadows(X, y, self.pool_.classes_, self._view)
+        features, trained, _ = self._view_shadows(X, y, self.pool_.classes_, self._view)
         self._model = self._train(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
 

@@ -12,11 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_random_state, whole
 from ._cells import Cells, Counts
-from ._generated import GeneratorAttack, checked, unpaid
-from ._records import as_records, concat, fingerprints, num_samples, safe_indexing, some_records
+from ._generated import GeneratorAttack, check_generated, clone_without_budget
+from ._records import (
+    as_nonempty_records,
+    as_records,
+    concat,
+    fingerprints,
+    num_samples,
+    safe_indexing,
+)
 from .result import AttackResult
 
-__all__ = ["ShadowGenerators", "refitted"]
+__all__ = ["ShadowGenerators", "refit_and_sample"]
 
 _ALONE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
@@ -98,13 +105,13 @@ class ShadowGenerators(GeneratorAttack):
             )
         whole("n_shadows", self.n_shadows, 2)
         whole("n_bins", self.n_bins, 2)
-        generated, reference = checked(generated, reference, _ALONE)
+        generated, reference = check_generated(generated, reference, _ALONE)
         cells = Cells(reference, self.n_bins)
         self._target, self._n = cells.encode(generated, "generated"), num_samples(generated)
         self.cells_, self.reference_ = cells, reference
         return self
 
-    def _scored(self, name: str, X: Any) -> NDArray[np.float64]:
+    def _score_records(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "cells_")
         X = as_records(X, name)
         codes, random = self.cells_.encode(X, name), check_random_state(self.random_state)
@@ -134,8 +141,8 @@ class ShadowGenerators(GeneratorAttack):
         AttackResult
             The scores of both samples.
         """
-        X_in, X_out = some_records(X_in, "X_in"), some_records(X_out, "X_out")
-        found = self._scored("X_in and X_out", concat(X_in, X_out))
+        X_in, X_out = as_nonempty_records(X_in, "X_in"), as_nonempty_records(X_out, "X_out")
+        found = self._score_records("X_in and X_out", concat(X_in, X_out))
         n = num_samples(X_in)
         return AttackResult(found[:n], found[n:], type(self).__name__)
 
@@ -146,7 +153,9 @@ class ShadowGenerators(GeneratorAttack):
         others = half[~np.isin(fingerprints(self.reference_)[half], fingerprints(X))]
         own = safe_indexing(self.reference_, others)
         trained = concat(own, safe_indexing(X, np.flatnonzero(coins)), "reference and X")
-        return self.cells_.encode(refitted(self.generator, trained, self._n, random), "shadows")
+        return self.cells_.encode(
+            refit_and_sample(self.generator, trained, self._n, random), "shadows"
+        )
 
     def _log_counts(
         self, generated: NDArray[np.int64], codes: NDArray[np.int64]
@@ -158,9 +167,9 @@ class ShadowGenerators(GeneratorAttack):
         return np.log(np.column_stack(counts) + 0.5)
 
 
-def refitted(generator: Any, X: Any, n: int, random: np.random.RandomState) -> Any:
+def refit_and_sample(generator: Any, X: Any, n: int, random: np.random.RandomState) -> Any:
     """Fit a clone of a generator to X and return ``n`` records that it generates."""
-    fresh = unpaid(generator).fit(X)
+    fresh = clone_without_budget(generator).fit(X)
     seed = int(random.randint(2**31))
     try:
         drawn = fresh.sample(n, random_state=seed)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._docs import fill_docs
 from .._sklearn import StrOptions
 from . import scores
-from ._shadowed import ShadowedAttack
+from ._shadowed import ShadowAttack
 from .membership import choose_threshold
 from .threshold import rank_among
 
@@ -18,7 +18,7 @@ __all__ = ["ShadowThreshold"]
 
 
 @fill_docs
-class ShadowThreshold(ShadowedAttack):
+class ShadowThreshold(ShadowAttack):
     """Call a record a member if its signal exceeds the best threshold on shadow models.
 
     With the defaults this is the modified entropy attack of Song & Mittal 2021.
@@ -59,7 +59,7 @@ class ShadowThreshold(ShadowedAttack):
     _needs_classes = True
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "signal": [StrOptions(set(scores.SIGNALS))],
         "per_class": ["boolean"],
     }
@@ -86,7 +86,7 @@ class ShadowThreshold(ShadowedAttack):
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
         view = scores.SIGNALS[self.signal]
-        signal, trained, label = self._seen_by_shadows(X, y, self.classes_, view)
+        signal, trained, label = self._view_shadows(X, y, self.classes_, view)
         self._threshold = _Threshold(signal, trained)
         self._class_thresholds = {}
         if not self.per_class:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._docs import fill_docs
-from ._shadowed import ShadowedAttack
+from ._shadowed import ShadowAttack
 from .learned import LearnedRatio
 from .lira import LiRA
 from .rmia import RMIA
@@ -17,7 +17,7 @@ __all__ = ["StrongestAttack"]
 
 
 @fill_docs
-class StrongestAttack(ShadowedAttack):
+class StrongestAttack(ShadowAttack):
     """Choose the attack that finds most members of shadow models; the default of ``audit``.
 
     No attack is the strongest on every model, but the choice needs no access to the target. Every
@@ -71,12 +71,12 @@ class StrongestAttack(ShadowedAttack):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowedAttack._parameter_constraints,
+        **ShadowAttack._parameter_constraints,
         "online": ["boolean"],
     }
 
     fpr: float
-    _asks_of_given_records = True
+    _asks_given_records_only = True
 
     def __init__(
         self,
@@ -99,10 +99,10 @@ class StrongestAttack(ShadowedAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
-        shadows = self.pool_._says_of(X, y)
+        shadows = self.pool_._ask_models(X, y)
         if self.online:
-            self._check_known(shadows.trained, shadows.known)
-        tried, known = self._candidates(), self._known_to_pool(shadows, X, y)
+            self._check_in_models(shadows.trained, shadows.known)
+        tried, known = self._candidates(), self._select_pool_records(shadows, X, y)
         for attack in tried:
             attack.pool_, attack.classes_ = self.pool_, self.classes_
             attack._tune(known)
@@ -122,7 +122,7 @@ class StrongestAttack(ShadowedAttack):
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         # the accepted records must not depend on which attack was chosen
         if self.online and not self.attack_.online:
-            self._check_known(*self.pool_.membership(X))
+            self._check_in_models(*self.pool_.membership(X))
         return self.attack_._score(X, y)
 
     @property

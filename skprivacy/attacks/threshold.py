@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._docs import fill_docs
 from .._sklearn import StrOptions
 from . import scores
-from ._shadowed import ShadowedAttack
+from ._shadowed import ShadowAttack
 from .membership import MembershipAttack
 
 __all__ = ["ReferenceThreshold", "SignalThreshold"]
@@ -94,7 +94,7 @@ class SignalThreshold(MembershipAttack):
 
 
 @fill_docs
-class ReferenceThreshold(ShadowedAttack):
+class ReferenceThreshold(ShadowAttack):
     """Rank the target's signal among models not trained on the record: Attack-R (Ye et al. 2022).
 
     Parameters
@@ -123,7 +123,7 @@ class ReferenceThreshold(ShadowedAttack):
     True
     """
 
-    _asks_of_given_records = True
+    _asks_given_records_only = True
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ReferenceThreshold(ShadowedAttack):
         self.fpr = fpr
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        shadows = self.pool_._says_of(X, y)
+        shadows = self.pool_._ask_models(X, y)
         signal, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
         # Ye et al. 2022, Attack-R: percentile of the target's loss among reference models
         lower = (np.sign(signal - shadow) + 1) / 2

@@ -14,7 +14,7 @@ from .._blas import one_blas_thread
 from .._docs import fill_docs
 from .._sklearn import HasMethods
 from .._validation import Interval
-from ._modules import askable
+from ._modules import as_classifier
 from ._record_gradients import RecordGradients
 from ._records import fingerprints, safe_indexing
 from .gradient_norm import linear_model
@@ -118,7 +118,7 @@ class UpdatesAttack(MembershipAttack):
             )
 
     def _target_classes(self, X: Any) -> Any:
-        return getattr(askable(self.target.model, X), "classes_", None)
+        return getattr(as_classifier(self.target.model, X), "classes_", None)
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         others = np.arange(len(y)) if member is None else np.flatnonzero(~member)
@@ -198,7 +198,10 @@ class _Round:
         self.among = reference.products(reference)
         self.across = records.products(reference)
         self.sizes = records.squared_norms()
-        self.shown, self.shown_reference = records.along(descent), reference.along(descent)
+        self.shown, self.shown_reference = (
+            records.project_on(descent),
+            reference.project_on(descent),
+        )
 
     def ratios(
         self, rows: NDArray[np.intp], others: NDArray[np.intp], n_records: int, noise: float

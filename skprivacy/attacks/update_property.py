@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._records import safe_indexing
 from .property import PropertyAttack
-from .updates import Updates, labels_as_columns, trained
+from .updates import Updates, call_train, labels_as_columns
 
 __all__ = ["UpdatesPropertyInference"]
 
@@ -156,7 +156,7 @@ class UpdatesPropertyInference(PropertyAttack):
     def _shadow_view(self, X: Any, y: NDArray[Any], seed: int) -> Float64Array:
         """Return the updates that a party with these records would send."""
         if self.train is not None:
-            return np.array([trained(self.train, w, X, y, seed) - w for w in self.target.before])
+            return np.array([call_train(self.train, w, X, y, seed) - w for w in self.target.before])
         seen, label = self.target, labels_as_columns(self.target.model, y)
         random, n_weights = np.random.default_rng(seed), self.target.before.shape[1]
         return np.array(

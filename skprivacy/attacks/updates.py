@@ -14,15 +14,15 @@ from .._validation import is_number, label_columns, positive, sequence, whole
 from ..metrics._samples import as_numbers
 from ._networks import Network, open_network
 from ._record_gradients import RecordGradients, network_at, record_gradients, weights_of
-from ._records import num_samples, some_records
+from ._records import as_nonempty_records, num_samples
 
 __all__ = [
     "Updates",
     "as_weights",
+    "call_train",
     "gradient_ascent",
     "labels_as_columns",
     "nearest_columns",
-    "trained",
 ]
 
 Float64Array = NDArray[np.float64]
@@ -197,7 +197,7 @@ class Updates:
         """Return the records' gradients at the weights before round ``t``, clipped if required."""
         inputs = self._as_inputs(X)
         found = record_gradients(self._network_at(self.before[t]), inputs, label)
-        return found if self.max_grad_norm is None else found.clipped(self.max_grad_norm)
+        return found if self.max_grad_norm is None else found.clip_to(self.max_grad_norm)
 
     def _descent(self, t: int) -> Float64Array:
         """Return the mean gradient implied by the update of round ``t``."""
@@ -283,7 +283,7 @@ def gradient_ascent(
         raise ValueError(f"ascent={ascent!r} must be a finite number of 0 or more.")
     whole("n_rounds", n_rounds)
     network, as_inputs = open_network(model)
-    X = some_records(X, "X")
+    X = as_nonempty_records(X, "X")
     inputs, label = as_inputs(X), labels_as_columns(model, y)
     if len(label) != num_samples(X):
         raise ValueError(f"y has {len(label)} labels; expected {num_samples(X)}, one per record.")
@@ -294,12 +294,12 @@ def gradient_ascent(
         # Nasr et al. 2019, active attack: gradient ascent on the target records
         weights = weights + ascent * num_samples(X) * found.mean(len(weights))
         before.append(weights)
-        weights = trained(train, weights)
+        weights = call_train(train, weights)
         after.append(weights)
     return Updates(model, before, after, step, n_records, max_grad_norm, noise)
 
 
-def trained(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
+def call_train(train: Callable[..., Any], weights: Float64Array, *given: Any) -> Float64Array:
     """Call ``train`` on a copy of the weights and return the resulting vector of weights."""
     try:
         return as_weights(train(weights.copy(), *given))

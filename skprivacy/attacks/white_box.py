@@ -14,7 +14,7 @@ from .._torch import torch_is_named
 from .._validation import Interval, check_random_state
 from ._networks import Layer, open_network
 from ._records import fingerprints
-from .gradient_norm import figures
+from .gradient_norm import layer_figures
 from .membership import MembershipAttack
 
 if TYPE_CHECKING:
@@ -144,11 +144,13 @@ class WhiteBoxAttack(MembershipAttack):
             gradients=[layer.at_output for layer in layers],
             loss=loss,
             label=np.eye(len(self.classes_))[label],
-            signals=np.column_stack([figures(proba, label, layers), alignments(layers)]),
+            signals=np.column_stack(
+                [layer_figures(proba, label, layers), gradient_alignments(layers)]
+            ),
         )
 
 
-def alignments(layers: Sequence[Layer]) -> Float64Array:
+def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
     """Return the projection of each layer's weights on each record's normalised gradient.
 
     Each training step moved the weights against the gradients of its records, so the weights are

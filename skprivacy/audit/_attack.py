@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from .._global_chance import seeded_globally
 from ..metrics._fresh_runs import Counts, Curve
-from ._neighbours import Pair
-from ._tells import N_COUNTS, Event, matrix, plan, separation
+from ._neighbours import NeighbourPair
+from ._tells import N_COUNTS, ThresholdTest, choose_thresholds, runs_to_matrix, separation
 
-__all__ = ["Attack", "Effort", "Release", "Runs", "copies_repeat"]
+__all__ = ["CountedAttack", "Effort", "Release", "ReleaseRuns", "copies_repeat"]
 
 Release = Callable[[Any], Any]
 Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # one list per side
@@ -37,7 +37,7 @@ _COPIED = 64  # runs in which two copies of a release do not agree by chance
 
 
 @dataclass
-class Runs:
+class ReleaseRuns:
     """Runs of a release on two neighbours, made on demand; no two calls return the same run.
 
     The sides take turns in random order. In a fixed order, a release that depends on a clock, a
@@ -45,7 +45,7 @@ class Runs:
     """
 
     release: Release
-    pair: Pair
+    pair: NeighbourPair
     n_jobs: int
     made: Batch = field(default_factory=lambda: ([], []))
 
@@ -78,7 +78,9 @@ class Runs:
         return sides
 
 
-def _batch(release: Release, pair: Pair, turns: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
+def _batch(
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_]
+) -> list[NDArray[np.float64]]:
     data = (pair.other, pair.data)
     return [np.asarray(release(data[inside]), dtype=float).ravel() for inside in turns.astype(int)]
 
@@ -90,14 +92,15 @@ def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
     """
     turns = np.zeros(_COPIED, bool)
     first, second = Parallel(n_jobs=n_jobs)(
-        delayed(_run_in_worker)(release, Pair("", data, data), turns, os.getpid()) for _ in range(2)
+        delayed(_run_in_worker)(release, NeighbourPair("", data, data), turns, os.getpid())
+        for _ in range(2)
     )
     drawn = {run.tobytes() for run in first}
     return len(drawn) > 1 and all(map(np.array_equal, first, second))
 
 
 def _run_in_worker(
-    release: Release, pair: Pair, turns: NDArray[np.bool_], parent: int
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_], parent: int
 ) -> list[NDArray[np.float64]]:
     """Run a batch; reseed global generators, which a forked process shares with its parent."""
     with nullcontext() if os.getpid() == parent else seeded_globally(secrets.randbelow(2**32)):
@@ -135,7 +138,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Attack:
+class CountedAttack:
     """Counts of threshold tests in fresh runs.
 
     Attributes
@@ -150,7 +153,7 @@ class Attack:
         Neighbours on which the release failed.
     """
 
-    pair: Pair
+    pair: NeighbourPair
     counts: tuple[Counts, ...]
     n_pilot: int
     left_out: tuple[str, ...]
@@ -159,20 +162,20 @@ class Attack:
     def run(
         cls,
         release: Release,
-        pairs: Iterable[Pair],
+        pairs: Iterable[NeighbourPair],
         curve: Curve,
         delta: float,
         alpha: float,
         effort: Effort,
         steps: Sequence[slice] = (),
-    ) -> Attack:
+    ) -> CountedAttack:
         """Choose neighbours and tests by pilot runs, then count the tests in fresh runs.
 
         ``steps`` are the positions of the numbers that each of several steps released. Choices, and
         the number of fresh runs, do not depend on the fresh runs. Raises ValueError if the release
         returns no numbers on any pair.
         """
-        tried = [Runs(release, pair, effort.n_jobs) for pair in pairs]
+        tried = [ReleaseRuns(release, pair, effort.n_jobs) for pair in pairs]
         works = [runs for runs in tried if all(side[0].size for side in runs.pilot_runs(1))]
         left_out = tuple(runs.pair.name for runs in tried if all(runs is not w for w in works))
         if not works:
@@ -186,7 +189,7 @@ class Attack:
         a_run = max((time.perf_counter() - started) / (2 * len(works)), 1e-6)
         runs = _best_pair(works, effort.trial(a_run, len(works)))
         events, width, n = _choose_tests(runs, curve, delta, alpha, effort, a_run, steps)
-        inside, outside = (matrix(side, width) for side in runs.fresh(n))
+        inside, outside = (runs_to_matrix(side, width) for side in runs.fresh(n))
         return cls(
             runs.pair,
             tuple(event.count(inside, outside) for event in events),
@@ -195,7 +198,7 @@ class Attack:
         )
 
 
-def _best_pair(works: list[Runs], n: int) -> Runs:
+def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
     """Return the neighbours that runs separate best, by successive halving.
 
     A pair that is separated beyond all noise is returned at once: none can be better.
@@ -213,14 +216,14 @@ def _best_pair(works: list[Runs], n: int) -> Runs:
 
 def _separation(both: Batch) -> float:
     width = max(len(run) for side in both for run in side)
-    runs, others = (matrix(side, width) for side in both)
+    runs, others = (runs_to_matrix(side, width) for side in both)
     return separation(runs, others)
 
 
 def _choose_tests(
-    runs: Runs, curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float,
+    runs: ReleaseRuns, curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float,
     steps: Sequence[slice],
-) -> tuple[tuple[Event, ...], int, int]:  # fmt: skip
+) -> tuple[tuple[ThresholdTest, ...], int, int]:  # fmt: skip
     """Return the tests to count, how many numbers of a run they use, and the number of runs."""
     most, enough = effort.fresh(a_run), effort.pilot(a_run)
     n = min(_PILOT, enough)
@@ -228,8 +231,10 @@ def _choose_tests(
     while True:
         both = runs.pilot_runs(n)
         width = max(len(run) for side in both for run in side)
-        learn, check = ([matrix(side[i::2], width) for side in both] for i in (0, 1))
-        found = plan((learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns)
+        learn, check = ([runs_to_matrix(side[i::2], width) for side in both] for i in (0, 1))
+        found = choose_thresholds(
+            (learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns
+        )
         if found.surprise < _PLAIN or n >= enough:
             break
         n = min(2 * n, enough)

@@ -11,25 +11,25 @@ from tqdm.auto import tqdm
 
 from .._sklearn import num_samples, safe_indexing
 from ..attacks import AttackResult, MembershipAttack
-from ..attacks._answers import targets_of
-from ..attacks._people import hanging_together
+from ..attacks._answers import targets_as_array
+from ..attacks._people import connected_units
 from ..attacks._records import as_records, concat, fingerprints
-from ._people import People
+from ._people import MemberGroups
 from .claims import Claim
 from .finding import AttackFinding
 
-__all__ = ["Records", "findings_of", "together"]
+__all__ = ["Records", "concat_records", "run_attacks"]
 
 Records = tuple[Any, Any, Any, Any]  # X_train, y_train, X_test, y_test
 
 
-def findings_of(
+def run_attacks(
     attacks: Sequence[MembershipAttack],
     records: Records,
     claim: Claim,
     alpha: float,
     *,
-    people: People | None = None,
+    people: MemberGroups | None = None,
     verbose: int = 0,
 ) -> tuple[AttackFinding, ...]:
     """Run attacks that have a target, and a pool if they need one; on groups, if there are any.
@@ -45,22 +45,25 @@ def findings_of(
     return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
 
 
-def together(records: Records) -> tuple[Any, NDArray[Any]]:
+def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
     """Return members and non-members as one sample, with their targets."""
     X_train, y_train, X_test, y_test = records
-    targets = targets_of(y_train, num_samples(X_train)), targets_of(y_test, num_samples(X_test))
+    targets = (
+        targets_as_array(y_train, num_samples(X_train)),
+        targets_as_array(y_test, num_samples(X_test)),
+    )
     return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
 
 
 def _of_unknown_members(
-    attack: MembershipAttack, records: Records, people: People | None
+    attack: MembershipAttack, records: Records, people: MemberGroups | None
 ) -> list[AttackResult]:
-    result = attack.fit(*together(records)).evaluate(*records)
+    result = attack.fit(*concat_records(records)).evaluate(*records)
     return [result] if people is None else people.join_results(result)
 
 
 def _of_known_members(
-    attack: MembershipAttack, records: Records, people: People | None
+    attack: MembershipAttack, records: Records, people: MemberGroups | None
 ) -> list[AttackResult]:
     """Train an attack on one half of the members and non-members, and evaluate it on the other.
 
@@ -69,14 +72,14 @@ def _of_known_members(
     independent records would be too narrow. Equal records, and records of one group, are kept in
     one half.
     """
-    X, y = together(records)
+    X, y = concat_records(records)
     n_in = num_samples(records[0])
     member = np.arange(len(y)) < n_in
     prints = fingerprints(X)
     known = prints % np.uint64(2) == 0
     if people is not None:
         rows = np.unique(prints, return_inverse=True)[1]
-        known = hanging_together(rows, people.all_groups) % 2 == 0
+        known = connected_units(rows, people.all_groups) % 2 == 0
     parts = [
         np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
     ]

@@ -16,7 +16,14 @@ from ..attacks import LabelCanaries
 from ..attacks._records import as_records, concat
 from ._private import holds_private
 
-__all__ = ["CanaryRun", "coin_entropy", "coin_for", "draw_canaries", "mixed", "placed"]
+__all__ = [
+    "CanaryRun",
+    "coin_entropy",
+    "coin_for",
+    "draw_canaries",
+    "insert_canaries",
+    "training_rows",
+]
 
 
 @dataclass(frozen=True)
@@ -68,16 +75,16 @@ def draw_canaries(
     return drawn.rows, safe_indexing(X, drawn.rows), drawn.other
 
 
-def mixed(
+def insert_canaries(
     X: Any, y: NDArray[Any], rows: NDArray[np.intp], crafted: Any, labels: NDArray[Any],
     trained: NDArray[np.bool_], coin: str,
 ) -> tuple[Any, NDArray[Any]]:  # fmt: skip
     """Return the training data: canaries whose coin says so replace a record."""
-    place = placed(len(y), rows, trained, coin)
+    place = training_rows(len(y), rows, trained, coin)
     return safe_indexing(concat(X, crafted), place), np.concatenate([y, labels])[place]
 
 
-def placed(
+def training_rows(
     n: int, rows: NDArray[np.intp], trained: NDArray[np.bool_], coin: str
 ) -> NDArray[np.intp]:
     """Return the rows to train on, of ``n`` records and the canaries appended to them."""

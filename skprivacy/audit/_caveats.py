@@ -8,7 +8,7 @@ from typing import Any
 from ..accounting import LedgerError, PrivacyBudget
 from .claims import NO_CLAIM
 
-__all__ = ["caveats_of", "ledger_caveats"]
+__all__ = ["ledger_caveats", "list_caveats"]
 
 
 def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def caveats_of(report: Any) -> list[str]:
+def list_caveats(report: Any) -> list[str]:
     """Return the caveats as sentences; doubts about the samples come first."""
     found = [report.doubt] if report.doubt else []
     if report.guarantee is not None or report.charged is not None:

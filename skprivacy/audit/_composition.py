@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from ..accounting import Composed, PrivacyGuarantee, weakest_arithmetic
 
-__all__ = ["composed"]
+__all__ = ["compose_guarantees"]
 
 
-def composed(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
+def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     """Return the joint guarantee of several releases about the same records.
 
     ``at_delta`` is the sum of the parts, so that events with a positive failure probability keep a

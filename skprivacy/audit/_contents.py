@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-__all__ = ["Contents", "contents_of"]
+__all__ = ["Contents", "collect_contents"]
 
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
 _WORKING = ("fit", "predict", "transform", "named_parameters")  # an object with one is a part
@@ -39,7 +39,7 @@ class Contents:
     complete: bool = True
 
 
-def contents_of(model: Any) -> Contents:
+def collect_contents(model: Any) -> Contents:
     """Return all arrays and parts of a model, from its attributes and from its pickle.
 
     The pickle reaches objects that attributes do not show, such as trees of compiled classes.

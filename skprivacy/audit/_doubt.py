@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..attacks import AttackResult
 from ..metrics import auc_interval, clopper_pearson
 
-__all__ = ["Accuracy", "why_copied", "why_doubtful"]
+__all__ = ["Accuracy", "explain_copies", "explain_exchange"]
 
 # Average number of copies of a record in its own sample, above which intervals for independent
 # records are too narrow (up to 1 their slack covers it); and the ratio of copies in the other
@@ -21,7 +21,7 @@ _COPIES, _RARER = 1.0, 0.1
 Accuracy = tuple[float, int]
 
 
-def why_copied(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
+def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
     """Return why one sample holds copies that the other lacks, in words; empty if it does not.
 
     ``members`` and ``others`` are fingerprints. A random split leaves a record about as many copies
@@ -51,7 +51,7 @@ def _mean_copies(
     return float(np.where(alike[place] == other, counts[place], 0).mean())
 
 
-def why_doubtful(
+def explain_exchange(
     results: Sequence[AttackResult], own: Accuracy, new: Accuracy, alpha: float
 ) -> str:
     """Return why members and non-members look exchanged, in words; empty if they do not.

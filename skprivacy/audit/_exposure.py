@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from .._data_validation import type_of_target
 from .._sklearn import num_samples, safe_indexing
 from ..attacks import AttackResult
-from ..attacks.result import FEWEST
+from ..attacks.result import MIN_GROUP_SIZE
 from ..metrics import auc, auc_interval
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import holm
 
-__all__ = ["GroupExposure", "exposed_records", "group_exposures", "partitions_of"]
+__all__ = ["GroupExposure", "exposed_records", "group_exposures", "group_partitions"]
 
 MOST_SUBGROUPS = 100
 Partition = tuple[NDArray[Any], NDArray[Any]]
@@ -59,7 +59,7 @@ class GroupExposure:
     exposed: bool
 
 
-def partitions_of(
+def group_partitions(
     subgroups: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any
 ) -> dict[str, Partition]:
     """Return the groups of members and of non-members, by the name of each grouping."""
@@ -108,7 +108,7 @@ def group_exposures(
             for group in np.intersect1d(groups_in, groups_out):
                 scores_in = result.scores_in[groups_in == group]
                 scores_out = result.scores_out[groups_out == group]
-                if min(len(scores_in), len(scores_out)) < FEWEST:
+                if min(len(scores_in), len(scores_out)) < MIN_GROUP_SIZE:
                     continue
                 found.append((by, str(group), result.attack, scores_in, scores_out))
     # Holm 1979: adjusted p-values over all groups and attacks.

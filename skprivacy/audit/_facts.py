@@ -8,15 +8,15 @@ import numpy as np
 
 from .._clones import asked
 from .._sklearn import num_samples
-from ..attacks._answers import one_label, targets_of
+from ..attacks._answers import labels_as_text, targets_as_array
 from ._caveats import ledger_caveats
-from ._people import People
+from ._people import MemberGroups
 from .claims import Claim
 
-__all__ = ["facts_of", "facts_of_people"]
+__all__ = ["group_facts", "report_facts"]
 
 
-def facts_of(
+def report_facts(
     model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
 ) -> dict[str, Any]:
     """Return the fields of a report about the model, its claim and its records."""
@@ -35,7 +35,7 @@ def facts_of(
     }
 
 
-def facts_of_people(people: People | None) -> dict[str, Any]:
+def group_facts(people: MemberGroups | None) -> dict[str, Any]:
     """Return the fields of a report about groups, if groups were attacked; else none."""
     if people is None:
         return {}
@@ -46,12 +46,12 @@ def _accuracy(model: Any, X: Any, y: Any) -> float:
     """Return the share of records with all labels right; NaN for models without classes."""
     if not hasattr(model, "classes_"):
         return float("nan")
-    right = np.asarray(asked(model, "predict", X)) == targets_of(y, num_samples(X))
+    right = np.asarray(asked(model, "predict", X)) == targets_as_array(y, num_samples(X))
     return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 
 def _majority_share(model: Any, y: Any) -> float:
     if not hasattr(model, "classes_"):
         return float("nan")
-    labels = one_label(targets_of(y, 0))
+    labels = labels_as_text(targets_as_array(y, 0))
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))

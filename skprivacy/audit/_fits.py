@@ -19,13 +19,13 @@ from sklearn.base import clone
 
 from .._global_chance import seeded_globally
 from ..accounting import ApproxDP, PrivacyGuarantee
-from ..mechanisms.base import answers
+from ..mechanisms.base import record_releases
 from ._alarms import is_alarm
 from ._private import looks_private
-from ._released import Given, adds_up_answers, given_to, numbers_of
+from ._released import GivenParameters, covers_all_answers, parameters_before_fit, released_numbers
 from .claims import claim_of
 
-__all__ = ["Fits"]
+__all__ = ["IndependentFits"]
 
 # Sources of noise in other libraries, besides random_state. A clone copies its generator, which
 # would draw the same noise in every run.
@@ -36,7 +36,7 @@ _FOREIGN = "epsilon and delta are the estimator's parameters, taken for replaced
 
 
 @dataclass(frozen=True)
-class Fits:
+class IndependentFits:
     """Fits of clones of an estimator to a data set ``(X, y)``; each fit is a release of numbers.
 
     Runs are independent: a ``noise_seed`` is removed. An estimator that has one claims that nothing
@@ -71,7 +71,7 @@ class Fits:
 
         An error raised by a signal, such as an alarm, reaches the caller.
         """
-        with answers() as recorded:
+        with record_releases() as recorded:
             try:
                 model = self.fitted(data)
             except Exception as error:
@@ -80,21 +80,21 @@ class Fits:
                 return np.zeros(0)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            learned = numbers_of(model, self.probes, self._given_params)
+            learned = released_numbers(model, self.probes, self._given_params)
         return np.concatenate(
             [*(np.ravel(one) for _, one in recorded), learned] if self.answers else [learned]
         )
 
     def with_answers(
         self, guarantee: PrivacyGuarantee, data: tuple[Any, Any]
-    ) -> tuple[Fits, tuple[slice, ...]]:
+    ) -> tuple[IndependentFits, tuple[slice, ...]]:
         """Return the fits with the answers of mechanisms, if the claim is for all of them.
 
         The second result is the position of each answer in a release, from one fit to ``data``.
         """
-        with answers() as recorded:
+        with record_releases() as recorded:
             self.fitted(data)
-        if not adds_up_answers(guarantee, [mechanism for mechanism, _ in recorded]):
+        if not covers_all_answers(guarantee, [mechanism for mechanism, _ in recorded]):
             return self, ()
         ends = np.cumsum([0, *(np.size(one) for _, one in recorded)]).tolist()
         steps = tuple(slice(start, end) for start, end in pairwise(ends) if start < end)
@@ -143,7 +143,7 @@ class Fits:
             assumptions=(_FOREIGN,),
         )
 
-    def at(self, epsilon: float) -> Fits | None:
+    def at(self, epsilon: float) -> IndependentFits | None:
         """Return the fits at another epsilon; None if no single parameter sets it."""
         name = self._epsilon_name
         if name is None or self.stated is not None:
@@ -200,8 +200,8 @@ class Fits:
         return any(_inside(owner, noisy) or _inside(noisy, owner) for noisy in self._noisy)
 
     @cached_property
-    def _given_params(self) -> Given:
-        return given_to(self._prototype)
+    def _given_params(self) -> GivenParameters:
+        return parameters_before_fit(self._prototype)
 
     @cached_property
     def _prototype(self) -> Any:

@@ -20,7 +20,7 @@ from .._validation import check_numbers
 from ..accounting import PrivacyGuarantee
 from ..attacks._records import concat
 from ..metrics import GuessBound
-from ..metrics._one_run import largest_refuted, line, refutes
+from ..metrics._one_run import inverse_line_curve, largest_refuted, refutes_curve
 from ._canaries import CanaryRun
 from ._curves import inverse_curve
 from ._noisy_sums import SCORED_NOISE, NoisySums
@@ -135,8 +135,8 @@ def bound_on_noise(
 
     def is_refuted(share: float) -> bool:  # share: ratio of claimed noise to the noise tried
         if share == 0 or share > _FARTHEST:
-            return share == 0 and refutes(*counts, line(0.0, 0.0), alpha)
-        return refutes(*counts, inverse_curve(at(share), run.coin), alpha)
+            return share == 0 and refutes_curve(*counts, inverse_line_curve(0.0, 0.0), alpha)
+        return refutes_curve(*counts, inverse_curve(at(share), run.coin), alpha)
 
     share = largest_refuted(is_refuted, tolerance=0.01)
     epsilon = at(share).epsilon() if share else 0.0

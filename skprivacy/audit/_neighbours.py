@@ -15,7 +15,7 @@ from sklearn.base import is_classifier, is_regressor
 
 from ..accounting import PrivacyGuarantee
 
-__all__ = ["Agreed", "Pair", "Public", "default_records", "neighbours"]
+__all__ = ["NeighbourPair", "PublicFeatures", "PublicRanges", "default_records", "neighbours"]
 
 _N_DEFAULT = 24
 _FAR = (2.0, 10.0, 1e3)  # distances of outliers from the middle of the bounds, in half-widths
@@ -27,7 +27,7 @@ _MANY, _FAINT = 4_000, 0.0125
 
 
 @dataclass(frozen=True)
-class Pair:
+class NeighbourPair:
     """Two neighbours: ``data`` with the record in question, ``other`` without it."""
 
     name: str
@@ -36,7 +36,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Public:
+class PublicRanges:
     """Public ranges and labels of the records, from the parameters of an estimator.
 
     ``targets`` are the labels that a record may have, as scalars or rows; for regression the ends
@@ -52,7 +52,7 @@ class Public:
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None
-    ) -> Public:
+    ) -> PublicRanges:
         """Read the parameters; facts that they lack are taken from the records, if given."""
         params = _last_named(estimator.get_params())
         low, high = _bounds(params, X)
@@ -93,7 +93,7 @@ class Public:
 
 
 @dataclass(frozen=True)
-class Agreed:
+class PublicFeatures:
     """Facts in which neighbours must agree: the claim calls them public, but a fit reads them off.
 
     ``labels``: the set of labels. ``ranges``: the ranges of features and targets.
@@ -103,7 +103,7 @@ class Agreed:
     ranges: bool = False
 
     @classmethod
-    def from_guarantee(cls, guarantee: PrivacyGuarantee) -> Agreed:
+    def from_guarantee(cls, guarantee: PrivacyGuarantee) -> PublicFeatures:
         """Read the assumptions about facts that a fit takes from the data."""
         taken = [text for text in guarantee.assumptions if "read off" in text or "reads" in text]
         return cls(
@@ -112,7 +112,7 @@ class Agreed:
         )
 
     def show_facts(
-        self, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
+        self, X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
     ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
         """Return the records with the first ones replaced, so that they show all public facts."""
         targets = public.targets if y is not None and (self.labels or public.numbers) else ()
@@ -128,7 +128,7 @@ class Agreed:
         return X, y
 
 
-_NOTHING = Agreed()
+_NOTHING = PublicFeatures()
 
 
 def _last_named(params: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _bounds(
     return np.nanmin(X, axis=0), np.nanmax(X, axis=0)
 
 
-def default_records(public: Public) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+def default_records(public: PublicRanges) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Return a small set of records within the public ranges."""
     random = np.random.default_rng(0)
     share = random.uniform(size=(_N_DEFAULT, len(public.low)))
@@ -162,9 +162,9 @@ def default_records(public: Public) -> tuple[NDArray[np.float64], NDArray[Any] |
 
 
 def neighbours(
-    relation: str, X: NDArray[np.float64], y: NDArray[Any] | None, public: Public, *,
-    erased: bool, agreed: Agreed = _NOTHING,
-) -> Iterator[Pair]:  # fmt: skip
+    relation: str, X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges, *,
+    erased: bool, agreed: PublicFeatures = _NOTHING,
+) -> Iterator[NeighbourPair]:  # fmt: skip
     """Yield pairs of data sets that differ by one step of ``relation``.
 
     The record in question replaces the last record of X; under add_remove it is appended. With
@@ -182,7 +182,7 @@ def neighbours(
             others, labels = agreed.show_facts(others, labels, public)
             here = (np.vstack([others, x]), _behind(labels, target))
             if relation == "add_remove" or (relation == "zero_out" and erased):
-                yield Pair(name, here, (others, labels))
+                yield NeighbourPair(name, here, (others, labels))
                 continue
             there, label = x, target
             if relation == "zero_out":
@@ -194,10 +194,12 @@ def neighbours(
             else:
                 there = 2 * public.middle - x
                 label = None if target is None else public.other_target(target)
-            yield Pair(name, here, (np.vstack([others, there]), _behind(labels, label)))
+            yield NeighbourPair(name, here, (np.vstack([others, there]), _behind(labels, label)))
 
 
-def _each_label(X: NDArray[np.float64], y: NDArray[Any] | None, public: Public) -> Iterator[Pair]:
+def _each_label(
+    X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
+) -> Iterator[NeighbourPair]:
     """Yield pairs that differ in one label, for each position: one may lack noise."""
     if y is None:
         return
@@ -205,7 +207,7 @@ def _each_label(X: NDArray[np.float64], y: NDArray[Any] | None, public: Public) 
         changed = y.copy()
         changed[i] = public.other_target(own)
         if not np.array_equal(changed, y):
-            yield Pair(f"the label of record {i} of the data", (X, y), (X, changed))
+            yield NeighbourPair(f"the label of record {i} of the data", (X, y), (X, changed))
 
 
 def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:
@@ -214,7 +216,7 @@ def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:
     return np.concatenate([labels, np.asarray([target], dtype=labels.dtype)])
 
 
-def _null(y: NDArray[Any] | None, public: Public) -> Any:
+def _null(y: NDArray[Any] | None, public: PublicRanges) -> Any:
     """Return the target of a record that contributes nothing: the one that reveals least."""
     if y is None:
         return None
@@ -224,7 +226,7 @@ def _null(y: NDArray[Any] | None, public: Public) -> Any:
 
 
 def _records(
-    X: NDArray[np.float64], y: NDArray[Any] | None, public: Public
+    X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
 ) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
     """Yield extreme records: a name, the features and a target."""
     first, own = X[-1], None if y is None else y[-1]
@@ -251,7 +253,7 @@ def _records(
 
 def _other_records(
     X: NDArray[np.float64], y: NDArray[Any] | None, x: NDArray[np.float64], target: Any,
-    public: Public, relation: str,
+    public: PublicRanges, relation: str,
 ) -> Iterator[tuple[str, NDArray[np.float64], NDArray[Any] | None]]:  # fmt: skip
     """Yield the other records: the data, copies with another target, or blank records."""
     n = len(X) - (relation != "add_remove")

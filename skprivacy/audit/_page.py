@@ -9,10 +9,10 @@ from ._briefing import briefing, kind_in_words, noise_in_words, relation_in_word
 from .about import About
 from .disclosure import SIGNS
 
-__all__ = ["page"]
+__all__ = ["render_page"]
 
 
-def page(report: Any, about: About, *, records: bool) -> str:
+def render_page(report: Any, about: About, *, records: bool) -> str:
     """Return the page of an audit; with ``records``, it lists the rows of exposed records."""
     exposed = report.exposed_records()
     return _html.render(

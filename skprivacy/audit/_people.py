@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from .._groups import Groups
 from ..attacks import AttackResult
-from ..attacks._people import JOINS, parted
+from ..attacks._people import JOINS, separate_groups
 from .claims import NO_CLAIM, Claim
 
-__all__ = ["People", "claim_for"]
+__all__ = ["MemberGroups", "claim_for_groups"]
 
 
 @dataclass(frozen=True)
-class People:
+class MemberGroups:
     """Groups of the members' records and of the non-members' records; no group is in both."""
 
     inside: Groups
     outside: Groups
 
     @classmethod
-    def from_pair(cls, groups: Any, n_train: int, n_test: int) -> People:
+    def from_pair(cls, groups: Any, n_train: int, n_test: int) -> MemberGroups:
         """Return the groups from a pair (groups of members, groups of non-members)."""
         lengths = (n_train, n_test)
         fits = isinstance(groups, (tuple, list)) and len(groups) == 2
@@ -34,7 +34,7 @@ class People:
                 "groups must be a pair (groups of members, groups of non-members), with one value "
                 f"for each of the {n_train} and {n_test} records."
             )
-        people = cls(*parted(*groups))
+        people = cls(*separate_groups(*groups))
         if min(people.inside.n, people.outside.n) < 2:
             raise ValueError(
                 f"groups must have at least 2 values of {people.unit} on each side; got "
@@ -68,9 +68,11 @@ class People:
             )
         return of_people[0], of_people[1]
 
-    def select(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> People:
+    def select(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> MemberGroups:
         """Return the groups of some records."""
-        return People(_select_groups(self.inside, rows_in), _select_groups(self.outside, rows_out))
+        return MemberGroups(
+            _select_groups(self.inside, rows_in), _select_groups(self.outside, rows_out)
+        )
 
     def join_results(self, result: AttackResult) -> list[AttackResult]:
         """Return the results of an attack for groups, one per way of joining scores."""
@@ -82,7 +84,7 @@ class People:
         return len(np.unique(self.outside.codes[shared]))
 
 
-def claim_for(people: People, claim: Claim) -> Claim:
+def claim_for_groups(people: MemberGroups, claim: Claim) -> Claim:
     """Return the claim for groups; none if the guarantee protects another unit."""
     guarantee = claim.guarantee
     if guarantee is None or guarantee.unit == people.unit:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["brief", "plain"]
+__all__ = ["json_safe", "shorten_text"]
 
 _LONGEST = 120  # characters; the bounds of many columns would fill pages
 
 
-def plain(value: Any) -> Any:
+def json_safe(value: Any) -> Any:
     """Return the value with None in place of numbers that JSON lacks."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: json_safe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [json_safe(item) for item in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value
 
 
-def brief(model: str) -> str:
+def shorten_text(model: str) -> str:
     """Return the text of a model, cut to the length of a line."""
     return model if len(model) <= _LONGEST else f"{model[: _LONGEST - 3]}..."

@@ -13,7 +13,7 @@ from ..metrics._evidence import Evidence
 from ._ceiling import auc_ceiling
 from ._origin import UPSIDE_DOWN
 
-__all__ = ["curve_of", "refutation"]
+__all__ = ["claimed_curve", "refutation"]
 
 Float64Array = NDArray[np.float64]
 
@@ -23,7 +23,9 @@ def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
     return guarantee is not None and math.isfinite(guarantee.epsilon())
 
 
-def curve_of(guarantee: PrivacyGuarantee | None) -> Callable[[Float64Array], Float64Array] | None:
+def claimed_curve(
+    guarantee: PrivacyGuarantee | None,
+) -> Callable[[Float64Array], Float64Array] | None:
     """Return chords of the highest true positive rates that a claim allows.
 
     They serve to choose the tests quickly. The curve is concave, so chords lie slightly below it.

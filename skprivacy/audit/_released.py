@@ -32,10 +32,10 @@ from ..accounting.events.streams import MatrixFactorization
 from ..mechanisms import Mechanism
 from ._alarms import is_alarm
 
-__all__ = ["Given", "adds_up_answers", "given_to", "numbers_of"]
+__all__ = ["GivenParameters", "covers_all_answers", "parameters_before_fit", "released_numbers"]
 
 # Values of each parameter before the fit, as bytes, by class and parameter name.
-Given = Mapping[tuple[type, str], frozenset[bytes]]
+GivenParameters = Mapping[tuple[type, str], frozenset[bytes]]
 
 # Events of mechanisms whose cost covers everything that the mechanism answers.
 _COVERING_ALL = (
@@ -55,7 +55,7 @@ _SKIPPED = (
 )  # fmt: skip
 
 
-def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
+def covers_all_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
     """Return whether a claim covers all answers of mechanisms, released together.
 
     It does if it sums the events of exactly the mechanisms that answered in a fit, or only events
@@ -71,7 +71,7 @@ def adds_up_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]
     return all(map(covers_all, claimed)) or claimed == Counter(m.event for m in mechanisms)
 
 
-def given_to(model: Any) -> Given:
+def parameters_before_fit(model: Any) -> GivenParameters:
     """Return the parameters of an estimator, and of those inside it, before the fit."""
     params = model.get_params() if hasattr(model, "get_params") else {}
     given: dict[tuple[type, str], set[bytes]] = {}
@@ -86,11 +86,13 @@ def _params(value: Any) -> dict[str, Any]:
     return {} if plain else value.get_params(deep=False)
 
 
-def _as_bytes(value: Any, given: Given, depth: int) -> bytes:
+def _as_bytes(value: Any, given: GivenParameters, depth: int) -> bytes:
     return b"".join(part.tobytes() for part in _walk(value, {}, depth, given))
 
 
-def numbers_of(model: Any, probes: Any, given: Given | None = None) -> NDArray[np.float64]:
+def released_numbers(
+    model: Any, probes: Any, given: GivenParameters | None = None
+) -> NDArray[np.float64]:
     """Return all numbers that a model learned, and its answers for the probe records.
 
     Parameters with the values in ``given`` are public and skipped. A fit may change a parameter, as
@@ -123,7 +125,7 @@ def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
 
 
 def _walk(
-    value: Any, seen: dict[int, Any], depth: int, given: Given
+    value: Any, seen: dict[int, Any], depth: int, given: GivenParameters
 ) -> Iterator[NDArray[np.float64]]:
     if isinstance(value, (bool, int, float, np.number, np.bool_, str, bytes)):
         yield _digits(value)
@@ -158,7 +160,7 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _components(value: Any, given: Given, depth: int) -> list[Any]:
+def _components(value: Any, given: GivenParameters, depth: int) -> list[Any]:
     """Return the components of a value; empty for values without data, or without access to it."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
@@ -186,7 +188,7 @@ def _components(value: Any, given: Given, depth: int) -> list[Any]:
     return [held[name] for name in sorted(held, key=_shape_may_vary(held)) if name not in skipped]
 
 
-def _unchanged_params(value: Any, given: Given, depth: int) -> set[str]:
+def _unchanged_params(value: Any, given: GivenParameters, depth: int) -> set[str]:
     """Return the parameters that the fit did not change, or whose earlier value is unknown."""
     places = {name: (type(value), name) for name in _params(value) if hasattr(value, "fit")}
     return {

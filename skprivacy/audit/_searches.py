@@ -15,10 +15,10 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from .._sklearn import is_search
 from ..accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated, weakest_arithmetic
 from ..accounting.noise_arithmetic import UNSPECIFIED
-from ._composition import composed
+from ._composition import compose_guarantees
 from ._private import guarantee_in, holds_private
 
-__all__ = ["charged_by"]
+__all__ = ["cost_of_search"]
 
 _REQUESTED = (
     "each fit of the search kept to the epsilon and delta that its parameters request, under no "
@@ -31,7 +31,7 @@ _STATED_BY = (
 )  # fmt: skip
 
 
-def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
+def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
     """Return the joint cost of all fits of a search: each candidate on each fold, and the refit.
 
     ``refitted`` is the guarantee of ``best_estimator_``. The result is a sum, of kind "estimate"
@@ -65,7 +65,7 @@ def charged_by(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarant
             )
         )
     try:
-        return composed(spent)
+        return compose_guarantees(spent)
     except ValueError:  # the deltas add up to 1 or more
         return None
 

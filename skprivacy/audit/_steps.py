@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["in_steps"]
+__all__ = ["participation_ratios"]
 
 Matrix = NDArray[np.float64]
 Score = Callable[[Matrix], NDArray[np.float64]]
@@ -19,7 +19,7 @@ _ENOUGH = 2_000  # runs from which both are estimated
 _MOST = 30.0  # clip of exponents
 
 
-def in_steps(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> Iterator[Score]:
+def participation_ratios(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> Iterator[Score]:
     """Yield likelihood ratios of records that take part in each step with some probability.
 
     With sampled batches, the sum over all steps drowns the few steps with the record in the noise

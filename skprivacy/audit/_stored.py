@@ -16,7 +16,7 @@ from .._sklearn import num_samples
 from ..attacks._records import fingerprints
 from ..metrics import clopper_pearson
 from ._contents import Contents
-from ._views import as_table, tables
+from ._views import as_table, iter_tables
 
 __all__ = ["StoredRecords", "stored_records"]
 
@@ -66,11 +66,11 @@ def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) ->
     are not found.
     """
     known = _RowDigests(contents.arrays)
-    new_views = iter(()) if X_new is None else tables(X_new, contents.parts)
+    new_views = iter(()) if X_new is None else iter_tables(X_new, contents.parts)
     train = np.zeros(num_samples(X_train), bool)
     places: dict[str, None] = {}
     numbers_alone = False
-    for number, view in enumerate(tables(X_train, contents.parts)):
+    for number, view in enumerate(iter_tables(X_train, contents.parts)):
         new = next(new_views, None)
         numbers_alone |= number == 0 and _is_one_whole_number(view)
         arrays = known.arrays_like(view)

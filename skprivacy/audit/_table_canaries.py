@@ -13,9 +13,9 @@ from scipy import sparse
 
 from ..preprocessing import Bounded, Categories
 from ..synthesis import PrivateSynthesizer
-from ._canaries import placed
+from ._canaries import training_rows
 
-__all__ = ["Mixture", "by_rows", "by_tables", "spread"]
+__all__ = ["Mixture", "score_from_rows", "score_from_tables", "spread_records"]
 
 Facts = dict[str, Bounded | Categories]
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _CLIPPED = 3.0
 
 
-def spread(facts: Facts, types: Any, n: int, random: np.random.Generator) -> pd.DataFrame:
+def spread_records(facts: Facts, types: Any, n: int, random: np.random.Generator) -> pd.DataFrame:
     """Return records whose values are spread evenly over public ranges and categories.
 
     Each column is shuffled separately, so that canaries share few cells of any table, and lie where
@@ -65,14 +65,14 @@ class Mixture:
     ) -> Mixture:
         """Draw canaries, the rows that they may replace, and the coins."""
         rows = np.sort(random.permutation(len(X))[:n_canaries])
-        crafted = spread(facts, X.dtypes, n_canaries, random)[list(X.columns)]
+        crafted = spread_records(facts, X.dtypes, n_canaries, random)[list(X.columns)]
         plain = {c: t for c, t in X.dtypes.items() if not isinstance(t, pd.CategoricalDtype)}
         both = pd.concat([X.astype(object), crafted.astype(object)], ignore_index=True)
         return cls(both.astype(plain), rows, random.random(n_canaries) < 0.5, coin)
 
     def training_table(self) -> pd.DataFrame:
         """Return the table to fit."""
-        place = placed(self._n, self.rows, self.trained, self.coin)
+        place = training_rows(self._n, self.rows, self.trained, self.coin)
         return self.records.iloc[place].reset_index(drop=True)
 
     @property
@@ -95,7 +95,7 @@ class Mixture:
         return counts, canaries - given_up
 
 
-def by_tables(fitted: PrivateSynthesizer, mixture: Mixture) -> Floats:
+def score_from_tables(fitted: PrivateSynthesizer, mixture: Mixture) -> Floats:
     """Return the score of each canary from the noisy tables, for an attacker with all other data.
 
     Scores depend only on the tables and on records that no coin touches.
@@ -104,7 +104,9 @@ def by_tables(fitted: PrivateSynthesizer, mixture: Mixture) -> Floats:
     return _scores(fitted, mixture, noisy, np.inf)
 
 
-def by_rows(fitted: PrivateSynthesizer, mixture: Mixture, synthetic: pd.DataFrame) -> Floats:
+def score_from_rows(
+    fitted: PrivateSynthesizer, mixture: Mixture, synthetic: pd.DataFrame
+) -> Floats:
     """Return the score of each canary from synthetic records, counted in the same tables."""
     share = mixture.expected / len(synthetic)
     drawn = [np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells(fitted, synthetic)]

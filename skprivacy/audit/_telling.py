@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..accounting import PrivacyGuarantee
-from ._fits import Fits
+from ._fits import IndependentFits
 
-__all__ = ["at_telling_epsilon"]
+__all__ = ["choose_epsilon"]
 
 # Candidate epsilons, and the target error rate of the best attack that the claim allows. At this
 # rate a wrong size of the noise shows in the fewest runs, for any noise.
@@ -18,9 +18,9 @@ _TELLING = 0.1
 _FLAT = 1.05  # error rates within this factor of the least count as equal
 
 
-def at_telling_epsilon(
-    fits: Fits, data: tuple[Any, Any], epsilon: float | None
-) -> tuple[Fits, PrivacyGuarantee]:
+def choose_epsilon(
+    fits: IndependentFits, data: tuple[Any, Any], epsilon: float | None
+) -> tuple[IndependentFits, PrivacyGuarantee]:
     """Return the fits at the requested epsilon, or at the most sensitive one, with their claim.
 
     Fits without a single parameter ``epsilon``, or with a stated claim, are returned unchanged. If

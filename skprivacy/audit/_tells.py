@@ -14,9 +14,16 @@ from .._blas import one_thread
 from ..metrics._evidence import epsilon_of_rates
 from ..metrics._fresh_runs import Counts, Curve
 from ..metrics._rates import clopper_pearson
-from ._steps import in_steps
+from ._steps import participation_ratios
 
-__all__ = ["N_COUNTS", "Event", "Plan", "matrix", "plan", "separation"]
+__all__ = [
+    "N_COUNTS",
+    "ChosenTests",
+    "ThresholdTest",
+    "choose_thresholds",
+    "runs_to_matrix",
+    "separation",
+]
 
 Matrix = NDArray[np.float64]
 Score = Callable[[Matrix], NDArray[np.float64]]
@@ -34,7 +41,7 @@ _ALIKE = 0.7  # rank correlation from which two numbers carry the same noise
 
 
 @dataclass(frozen=True)
-class Event:
+class ThresholdTest:
     """Threshold test: the score of a run reaches ``cut``. Fixed before the counted runs."""
 
     score: Score
@@ -47,14 +54,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChosenTests:
     """The tests to count in fresh runs, and the p-value of the first one in the pilot runs."""
 
-    events: tuple[Event, ...]
+    events: tuple[ThresholdTest, ...]
     surprise: float
 
 
-def matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
+def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
     """Return one row per run: its number of numbers, how many are finite, and the numbers.
 
     Numbers beyond ``width`` are dropped, missing ones are zero.
@@ -195,7 +202,7 @@ def _participation_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) 
     if len(steps) < 2:
         return []
     standard = _standard(runs, others)
-    found = in_steps(standard(runs), standard(others), steps)
+    found = participation_ratios(standard(runs), standard(others), steps)
     return [_StandardizedScore(standard, score) for score in found]
 
 
@@ -230,14 +237,14 @@ def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Sco
     yield lambda values: np.asarray(trees.predict_proba(select_features(values))[:, 1])
 
 
-def plan(
+def choose_thresholds(
     learn: tuple[Matrix, Matrix],
     check: tuple[Matrix, Matrix],
     curve: Curve,
     delta: float,
     alpha: float,
     steps: Sequence[slice] = (),
-) -> Plan:
+) -> ChosenTests:
     """Choose the test that refutes the curve best, and the one with the largest epsilon.
 
     Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. ``steps``
@@ -255,16 +262,16 @@ def plan(
     steep = max(found, key=lambda f: f.epsilon[0])
     first = beyond.beyond if beyond.beyond[0] > 0 else middle.mu
     events = (first[1],) if first[1] == steep.epsilon[1] else (first[1], steep.epsilon[1])
-    return Plan(events, first[1].count(*check).surprise(curve))
+    return ChosenTests(events, first[1].count(*check).surprise(curve))
 
 
 @dataclass(frozen=True)
 class _BestTests:
     """The best test of a score by three criteria, each with its value."""
 
-    beyond: tuple[float, Event]
-    mu: tuple[float, Event]
-    epsilon: tuple[float, Event]
+    beyond: tuple[float, ThresholdTest]
+    mu: tuple[float, ThresholdTest]
+    epsilon: tuple[float, ThresholdTest]
 
 
 def _best_tests(
@@ -290,9 +297,9 @@ def _best_tests(
 
 def _best(
     values: NDArray[np.float64], score: Score, cuts: NDArray[np.float64]
-) -> tuple[float, Event]:
+) -> tuple[float, ThresholdTest]:
     place = int(np.argmax(values))
-    return float(values[place]), Event(score, float(cuts[place]))
+    return float(values[place]), ThresholdTest(score, float(cuts[place]))
 
 
 def _quantile(rate: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ._html import bare
 
-__all__ = ["in_words"]
+__all__ = ["render_text"]
 
 
 def _charged(report: Any) -> list[str]:
@@ -25,7 +25,7 @@ def _accuracy(report: Any) -> list[str]:
     ]
 
 
-def in_words(report: Any) -> str:
+def render_text(report: Any) -> str:
     """Return the verdict, the claim, the measurements and all caveats as text."""
     shown = report.guarantee if report.claims else report.charged if report.cost_of_search else None
     assumed = () if shown is None else shown.assumptions

@@ -35,12 +35,12 @@ from .._sklearn import num_samples, safe_indexing
 from ._alarms import is_alarm
 
 __all__ = [
+    "explain_gap",
     "ignores_labels",
     "is_covered",
     "is_stateless",
     "needs_public_records",
     "try_record_by_record",
-    "why_uncovered",
 ]
 
 # They learn only the number of columns, unless they hold a user's function, such as an analyzer of
@@ -138,7 +138,7 @@ def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
     return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in together)
 
 
-def why_uncovered(step: Any) -> str:
+def explain_gap(step: Any) -> str:
     """Return why no guarantee covers a transformer that was fitted on private data."""
     kind = type(step).__name__
     if hasattr(step, "data_independent_"):

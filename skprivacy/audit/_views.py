@@ -14,14 +14,14 @@ from sklearn.pipeline import Pipeline
 from .._validation import all_numbers
 from ..attacks._records import as_records
 from ._alarms import is_alarm
-from ._contents import contents_of
+from ._contents import collect_contents
 
-__all__ = ["as_table", "tables"]
+__all__ = ["as_table", "iter_tables"]
 
 MOST_VIEWS = 200  # a bagging of columns shows each of its parts a different table
 
 
-def tables(X: Any, parts: list[Any]) -> Iterator[Any]:
+def iter_tables(X: Any, parts: list[Any]) -> Iterator[Any]:
     """Yield the records as given, and as the parts of a model pass them to each other."""
     seen: dict[int, Any] = {}
     for view in _views(as_records(X), parts):
@@ -46,9 +46,9 @@ def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
         elif hasattr(part, "transform") and not hasattr(part, "predict"):
             inside = [(view, None) for view in _try_transform(part, X)]
         if inside:
-            entered |= {id(inner) for inner in contents_of(part).parts}
+            entered |= {id(inner) for inner in collect_contents(part).parts}
         for view, inner in inside:
-            yield from _views(view, [p for p in contents_of(inner).parts if p is not part])
+            yield from _views(view, [p for p in collect_contents(inner).parts if p is not part])
 
 
 def _steps(pipeline: Any, X: Any) -> Iterator[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._version import __version__
 
-__all__ = ["About", "known"]
+__all__ = ["About", "about_or_empty"]
 
 _PACKAGES = ("numpy", "scikit-learn", "torch")
 
@@ -106,7 +106,7 @@ class About:
         }
 
 
-def known(about: About | None) -> About:
+def about_or_empty(about: About | None) -> About:
     """Return ``about``, or an empty About for None; raise TypeError for anything else."""
     if not (about is None or isinstance(about, About)):
         raise TypeError(f"about={about!r} must be an About, or None.")

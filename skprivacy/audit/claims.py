@@ -23,19 +23,19 @@ from ..defences._output import OutputDefence
 from ..preprocessing.schema import Schema
 from ..preprocessing.smoothing import SmoothedClassifier
 from ._alarms import is_alarm
-from ._composition import composed
+from ._composition import compose_guarantees
 from ._private import guarantee_in, holds_private, looks_private
-from ._searches import charged_by
+from ._searches import cost_of_search
 from ._transformers import (
+    explain_gap,
     ignores_labels,
     is_covered,
     is_stateless,
     needs_public_records,
     try_record_by_record,
-    why_uncovered,
 )
 
-__all__ = ["CHOSEN", "NO_CLAIM", "Claim", "claim_of", "total"]
+__all__ = ["CHOSEN", "NO_CLAIM", "Claim", "claim_of", "joint_claim"]
 
 NO_CLAIM = "no claim"
 CHOSEN = "no claim: chosen by unprotected scores"
@@ -167,7 +167,7 @@ def claim_of(model: Any, X: Any = None) -> Claim:
         for part in parts
         if part.name in uncovered and not part.assumption
     ]
-    whole = total(
+    whole = joint_claim(
         [
             Claim(part.guarantee, part.refusal, charged=part.charged)
             for part in parts
@@ -183,16 +183,16 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     )
 
 
-def total(claims: Sequence[Claim]) -> Claim:
+def joint_claim(claims: Sequence[Claim]) -> Claim:
     """Return the joint claim of several models, or of several parts of one model."""
     refused = [claim.reason for claim in claims if claim.guarantee is None]
     reason = refused[0] if refused else "" if claims else NO_CLAIM
     guarantee, charged = None, None
     try:
         if not reason:
-            guarantee = composed([c.guarantee for c in claims if c.guarantee is not None])
+            guarantee = compose_guarantees([c.guarantee for c in claims if c.guarantee is not None])
         if claims and all(claim.charged is not None for claim in claims):
-            charged = composed([c.charged for c in claims if c.charged is not None])
+            charged = compose_guarantees([c.charged for c in claims if c.charged is not None])
     except ValueError as error:
         reason = reason or f"{NO_CLAIM}: {error}"
     uncovered = {step: why for claim in claims for step, why in claim.uncovered.items()}
@@ -222,7 +222,7 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
     if hasattr(model, "cv_results_") and holds_private(model):
         best = getattr(model, "best_estimator_", None)
         refitted = None if best is None else claim_of(best).guarantee
-        yield _Part(name, charged=charged_by(model, refitted), refusal=CHOSEN)
+        yield _Part(name, charged=cost_of_search(model, refitted), refusal=CHOSEN)
     elif (guarantee := guarantee_in(model)) is not None:
         yield _Part(name, guarantee, guarantee)
     elif opened is not None:
@@ -266,7 +266,7 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
     return _Part(
         name,
         assumption=_schema_is_public(model),
-        gap=why_uncovered(model),
+        gap=explain_gap(model),
         ignores_labels=ignores_labels(model),
         if_frozen=public if needs_public_records(model) else "",
     )

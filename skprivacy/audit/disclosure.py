@@ -20,8 +20,8 @@ from .._validation import check_one_type
 from ..attacks._records import as_records
 from ..metrics import clopper_pearson
 from ._cells import PredictionGroups, leaf_sizes, n_parameters, prediction_groups
-from ._contents import Contents, contents_of
-from ._plain import plain
+from ._contents import Contents, collect_contents
+from ._plain import json_safe
 from ._stored import stored_records
 from .claims import claim_of
 
@@ -128,7 +128,7 @@ class DisclosureReport:
         dict
             Values for JSON.
         """
-        return plain(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
+        return json_safe(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON.
@@ -265,7 +265,7 @@ def check_disclosure(
         check_is_fitted(model)
     _check_records(X_train, y_train, X_new, y_new)
     _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
-    contents, n = contents_of(model), num_samples(X_train)
+    contents, n = collect_contents(model), num_samples(X_train)
     people = protected(groups, X_train)
     alike = prediction_groups(model, X_train, as_records(X_train))
     leaves = leaf_sizes(contents.parts)

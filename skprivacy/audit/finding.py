@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..attacks import AttackResult
-from ..metrics._evidence import Evidence, gather
+from ..metrics._evidence import Evidence, gather_evidence
 from ._origin import origin_in_words, origin_point
-from ._refutation import curve_of, refutation
+from ._refutation import claimed_curve, refutation
 
 __all__ = ["AttackFinding", "claimed_delta", "evidence_against"]
 
@@ -116,5 +116,7 @@ def claimed_delta(guarantee: Any) -> float:
 
 def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
     """Return the evidence of the scores, at the delta of the claim and against its whole curve."""
-    curve = curve_of(guarantee)
-    return gather(scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve)
+    curve = claimed_curve(guarantee)
+    return gather_evidence(
+        scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve
+    )

@@ -14,8 +14,8 @@ from .._sklearn import num_samples
 from .._validation import check_random_state
 from ..accounting import PrivacyGuarantee
 from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
-from ._facts import facts_of, facts_of_people
-from ._people import People, claim_for
+from ._facts import group_facts, report_facts
+from ._people import MemberGroups, claim_for_groups
 from .claims import Claim
 from .finding import AttackFinding
 from .report import AuditReport
@@ -24,8 +24,8 @@ __all__ = [
     "FEWEST",
     "NOT_MEMBERSHIP",
     "LabelAuditReport",
-    "audited_labels",
-    "guessed_labels",
+    "audit_labels",
+    "guess_labels",
     "label_attack",
     "protects_labels",
 ]
@@ -139,18 +139,18 @@ def label_attack(attacks: Any, random_state: Any) -> LabelInferenceAttack:
     return given[0]
 
 
-def audited_labels(
+def audit_labels(
     model: Any, claim: Claim, attack: LabelInferenceAttack,
     X_train: Any, y_train: Any, X_test: Any, y_test: Any, alpha: float,
-    people: People | None = None,
+    people: MemberGroups | None = None,
 ) -> LabelAuditReport:  # fmt: skip
     """Guess the coins of canaries among the training records; return the report."""
     records = X_train, y_train, X_test, y_test
     if people is not None:
-        claim = claim_for(people, claim)
-    result = guessed_labels(model, attack, *records, None if people is None else people.inside)
+        claim = claim_for_groups(people, claim)
+    result = guess_labels(model, attack, *records, None if people is None else people.inside)
     return LabelAuditReport(
-        **(facts_of(model, claim, *records) | facts_of_people(people)),
+        **(report_facts(model, claim, *records) | group_facts(people)),
         findings=(_finding(result, claim.guarantee, float(alpha)),),
         alpha=float(alpha),
         n_shadows=1,
@@ -169,7 +169,7 @@ def _finding(
     return replace(found, epsilon_lower_bound=bound, refutation="", shown_by=by, shown_at=None)
 
 
-def guessed_labels(
+def guess_labels(
     model: Any, attack: LabelInferenceAttack,
     X_train: Any, y_train: Any, X_test: Any, y_test: Any, groups: Groups | None = None,
 ) -> LabelInferenceResult:  # fmt: skip

@@ -24,21 +24,21 @@ from ..metrics import GuessBound, bound_from_guesses
 from ..metrics._guesses import BOUNDS
 from ..metrics._one_run import (
     Inverse,
-    guessed,
-    guessed_in_turn,
-    refutes,
-    refutes_apart,
-    telling_guesses,
-    usual_guesses,
+    best_n_guesses,
+    default_n_guesses,
+    guess_each,
+    guess_top_scores,
+    refutes_curve,
+    refutes_with_separate_runs,
 )
-from ._canaries import CanaryRun, coin_entropy, coin_for, draw_canaries, mixed
+from ._canaries import CanaryRun, coin_entropy, coin_for, draw_canaries, insert_canaries
 from ._curves import inverse_curve, steps_between
 from ._gradient_canaries import SEEN, bound_on_noise, run_with_gradients
 from ._one_run_checks import check_one_run
-from ._plain import brief
+from ._plain import shorten_text
 from .claims import Claim, claim_of
 
-__all__ = ["COINS", "OneRunReport", "audit_one_run", "judged"]
+__all__ = ["COINS", "OneRunReport", "audit_one_run", "guess_and_test"]
 
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 
@@ -158,7 +158,7 @@ class OneRunReport:
     def __repr__(self) -> str:
         claimed = self.claim.guarantee or self.claim.reason
         lines = [
-            f"One-run audit of {brief(self.model)}: {self.verdict}",
+            f"One-run audit of {shorten_text(self.model)}: {self.verdict}",
             f"  claim: {claimed}",
             f"  canaries: {CANARIES[self.canaries]}",
             f"  coin: {COINS[self.coin]}",
@@ -291,13 +291,13 @@ def audit_one_run(
     else:
         run = _run_with_records(estimator, X, y, n_canaries, canaries, score or _log_odds, random)
 
-    return judged(
+    return guess_and_test(
         " ".join(repr(estimator).split()), run, claim_of(run.fitted, X), alpha, random,
         n_guesses=n_guesses, independent=independent_canaries,
     )  # fmt: skip
 
 
-def judged(
+def guess_and_test(
     model: str, run: CanaryRun, claim: Claim, alpha: float, random: np.random.Generator, *,
     n_guesses: int | None = None, independent: bool = False,
 ) -> OneRunReport:  # fmt: skip
@@ -307,19 +307,19 @@ def judged(
     curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
     n_canaries = guesses = len(run.trained)
     if run.apart:
-        right = int(np.sum(guessed_in_turn(run.scores) == run.trained))
+        right = int(np.sum(guess_each(run.scores) == run.trained))
     else:
         # Steinke, Nasr and Jagielski 2023, guesses: the coins of the most extreme scores; abstain
         # on the others.
         guesses = n_guesses or _guesses(n_canaries, curve, alpha)
-        chosen, guess = guessed(run.scores, guesses, random)
+        chosen, guess = guess_top_scores(run.scores, guesses, random)
         right = int(np.sum(guess == run.trained[chosen]))
 
     # Mahloujifar, Melis and Chaudhuri 2024: test the number of right guesses against the curve.
     def refuted(count: int) -> bool:
         if curve is not None and run.apart:
-            return refutes_apart(count, n_canaries, curve, alpha)
-        return curve is not None and refutes(count, guesses, n_canaries, curve, alpha)
+            return refutes_with_separate_runs(count, n_canaries, curve, alpha)
+        return curve is not None and refutes_curve(count, guesses, n_canaries, curve, alpha)
 
     return OneRunReport(
         model=model,
@@ -349,7 +349,7 @@ def _run_with_records(
     rows, crafted, labels = draw_canaries(X, y, n_canaries, given, random)
     # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
     trained = random.random(n_canaries) < 0.5
-    fitted = clone(estimator).fit(*mixed(X, y, rows, crafted, labels, trained, coin))
+    fitted = clone(estimator).fit(*insert_canaries(X, y, rows, crafted, labels, trained, coin))
     return CanaryRun(
         canaries="mislabelled" if given is None else "crafted",
         coin=coin,
@@ -375,8 +375,8 @@ def _untested(claim: Claim, coin: str) -> str:
 
 def _guesses(n_canaries: int, curve: Inverse | None, alpha: float) -> int:
     if curve is None:
-        return usual_guesses(n_canaries)
-    return telling_guesses(n_canaries, curve, alpha)
+        return default_n_guesses(n_canaries)
+    return best_n_guesses(n_canaries, curve, alpha)
 
 
 def _bounds(

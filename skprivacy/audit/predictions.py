@@ -23,12 +23,12 @@ from ..attacks import (
     SupervisedAttack,
 )
 from ..attacks._records import fingerprints
-from ..attacks._tables import Listed, PredictionTable, check_table, check_trained
-from ._attacking import findings_of
+from ..attacks._tables import PredictionTable, RecordIndex, check_table, check_trained
+from ._attacking import run_attacks
 from ._error_probability import check_alpha
-from ._exposure import group_exposures, partitions_of
-from ._facts import facts_of, facts_of_people
-from ._people import People
+from ._exposure import group_exposures, group_partitions
+from ._facts import group_facts, report_facts
+from ._people import MemberGroups
 from .claims import NO_CLAIM, Claim
 from .report import AuditReport
 from .runner import check_attacks, check_verbose, wants_pool
@@ -139,9 +139,9 @@ def audit_predictions(
     everything = np.concatenate([inside, outside])
     X = np.arange(float(len(everything)))  # stand-in for the records, whose features are unknown
     records = X[:n_in], np.asarray(y_in), X[n_in:], np.asarray(y_out)
-    people = None if groups is None else People.from_pair(groups, n_in, len(outside))
+    people = None if groups is None else MemberGroups.from_pair(groups, n_in, len(outside))
     pool = _pool(X, n_in, shadow_probas, shadow_trained, names, people)
-    model = PredictionTable(Listed(fingerprints(X)), everything, names)
+    model = PredictionTable(RecordIndex(fingerprints(X)), everything, names)
     unit = "record" if people is None else people.unit
     claim = Claim(None, NO_CLAIM) if epsilon is None else Claim(_guarantee(epsilon, delta, unit))
     chosen = [
@@ -156,10 +156,10 @@ def audit_predictions(
         )
     for attack in served:
         attack.set_params(pool=pool)
-    findings = findings_of(chosen, records, claim, alpha, people=people, verbose=verbose)
-    partitions = partitions_of(None, *records) if people is None else {}
+    findings = run_attacks(chosen, records, claim, alpha, people=people, verbose=verbose)
+    partitions = group_partitions(None, *records) if people is None else {}
     return AuditReport(
-        **(facts_of(model, claim, *records) | facts_of_people(people)),
+        **(report_facts(model, claim, *records) | group_facts(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -233,7 +233,7 @@ def _guarantee(epsilon: float, delta: float, unit: str) -> PrivacyGuarantee:
 
 
 def _pool(
-    X: Any, n_in: int, probas: Any, trained: Any, classes: NDArray[Any], people: People | None
+    X: Any, n_in: int, probas: Any, trained: Any, classes: NDArray[Any], people: MemberGroups | None
 ) -> ShadowPool | None:
     if probas is None and trained is None:
         return None

@@ -13,16 +13,16 @@ import pandas as pd
 
 from .._output import displayable, output_path, write_file
 from .._validation import flag
-from ..attacks.shadow import NOT_LEARNING
+from ..attacks.shadow import MODELS_DO_NOT_LEARN
 from ..metrics._evidence import Evidence
 from . import _html, _page
-from ._caveats import caveats_of
-from ._doubt import why_doubtful
+from ._caveats import list_caveats
+from ._doubt import explain_exchange
 from ._exposure import GroupExposure, exposed_records
-from ._plain import plain
+from ._plain import json_safe
 from ._refutation import refutation
-from ._told import in_words
-from .about import About, known
+from ._told import render_text
+from .about import About, about_or_empty
 from .claims import CHOSEN, NO_CLAIM
 from .disclosure import DisclosureReport
 from .finding import AttackFinding, claimed_delta, evidence_against
@@ -96,7 +96,7 @@ class AuditReport:
     n_shadows: int
     n_shared: int
     not_measured: tuple[str, ...] = ()
-    why_not_measured: str = NOT_LEARNING
+    why_not_measured: str = MODELS_DO_NOT_LEARN
     disclosure: DisclosureReport | None = None
     exposures: tuple[GroupExposure, ...] = ()
     attacked: str = "record"
@@ -204,7 +204,7 @@ class AuditReport:
         if self.copied:
             return self.copied
         own, new = (self.train_accuracy, self.n_train), (self.test_accuracy, self.n_test)
-        return why_doubtful([finding.result for finding in self.findings], own, new, self.alpha)
+        return explain_exchange([finding.result for finding in self.findings], own, new, self.alpha)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class AuditReport:
     @property
     def caveats(self) -> list[str]:
         """Limitations of the claim or the measurement, in words."""
-        return caveats_of(self)
+        return list_caveats(self)
 
     def _suspicious(self) -> list[str]:
         """Explain attacks above the ceiling; they appear in the report but refute nothing."""
@@ -340,7 +340,7 @@ class AuditReport:
         flag("records", records)
         exposed = self.exposed_records()
         named = {"exposed_records": exposed.to_dict("records")} if records else {}
-        return plain(
+        return json_safe(
             {
                 "model": self.model,
                 "verdict": self.verdict,
@@ -396,7 +396,7 @@ class AuditReport:
             A JSON object.
         """
         target = None if path is None else output_path(path, ".json")
-        told = {"about": known(about).to_dict(), **self.to_dict(records=records)}
+        told = {"about": about_or_empty(about).to_dict(), **self.to_dict(records=records)}
         text = json.dumps(told, allow_nan=False, indent=2)
         if target is not None:
             write_file(target, text + "\n")
@@ -427,7 +427,7 @@ class AuditReport:
         """
         target = None if path is None else output_path(path, ".html", ".htm")
         flag("records", records)
-        page = _page.page(self, known(about), records=records)
+        page = _page.render_page(self, about_or_empty(about), records=records)
         if target is not None:
             write_file(target, page)
         return page
@@ -436,4 +436,4 @@ class AuditReport:
         return _html.render("audit_brief.html", report=self)
 
     def __repr__(self) -> str:
-        return displayable(in_words(self))
+        return displayable(render_text(self))

@@ -17,19 +17,19 @@ from .._identifiers import ask_whose
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_one_type, distinct, sequence
 from ..attacks import LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
-from ..attacks._answers import one_label
-from ..attacks._modules import askable
+from ..attacks._answers import labels_as_text
+from ..attacks._modules import as_classifier
 from ..attacks._records import as_records, check_alike, fingerprints
-from ..attacks.shadow import NOT_LEARNING
-from ._attacking import findings_of, together
-from ._doubt import why_copied
+from ..attacks.shadow import MODELS_DO_NOT_LEARN
+from ._attacking import concat_records, run_attacks
+from ._doubt import explain_copies
 from ._error_probability import check_alpha
-from ._exposure import group_exposures, partitions_of
-from ._facts import facts_of, facts_of_people
-from ._people import People, claim_for
+from ._exposure import group_exposures, group_partitions
+from ._facts import group_facts, report_facts
+from ._people import MemberGroups, claim_for_groups
 from .claims import NO_CLAIM, Claim, claim_of
 from .disclosure import check_disclosure
-from .labels import audited_labels, label_attack, protects_labels
+from .labels import audit_labels, label_attack, protects_labels
 from .report import AuditReport
 
 __all__ = [
@@ -159,7 +159,7 @@ def audit(
     True
     """
     X_train, X_test = as_records(X_train, "X_train"), as_records(X_test, "X_test")
-    model = askable(model, X_train)
+    model = as_classifier(model, X_train)
     trainable = hasattr(model, "fit")
     if trainable:
         check_is_fitted(model)
@@ -172,11 +172,11 @@ def audit(
     if groups is None:
         ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        people = People.from_pair(groups, num_samples(X_train), num_samples(X_test))
+        people = MemberGroups.from_pair(groups, num_samples(X_train), num_samples(X_test))
         for whose, X in zip(groups, (X_train, X_test), strict=True):
             check_order(whose, X)
         labels = (None, None)  # classes belong to records, but membership belongs to groups
-    partitions = partitions_of(subgroups, X_train, labels[0], X_test, labels[1])
+    partitions = group_partitions(subgroups, X_train, labels[0], X_test, labels[1])
     if people is not None:
         partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
     claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
@@ -187,18 +187,18 @@ def audit(
                 "subgroups out."
             )
         attack = label_attack(attacks, random_state)
-        return audited_labels(model, claim, attack, *records, alpha, people)
+        return audit_labels(model, claim, attack, *records, alpha, people)
     if people is not None:
-        claim = claim_for(people, claim)
+        claim = claim_for_groups(people, claim)
     chosen = [clone(attack).set_params(target=model) for attack in check_attacks(attacks)]
-    X, y = together(records)
+    X, y = concat_records(records)
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
     shared = shared_rows(X_train, X_test, people)
     whose = None if people is None else groups[0]
     disclosure = check_disclosure(model, *records, groups=whose) if trainable else None
 
-    pool, why = None, NOT_LEARNING
+    pool, why = None, MODELS_DO_NOT_LEARN
     served = [attack for attack in chosen if wants_pool(attack)]
     if served and not trainable:
         why, unmeasured = NOT_TRAINABLE, served
@@ -220,9 +220,9 @@ def audit(
         attack.set_params(pool=pool)
     del X, y  # each attack concatenates the records itself, and they may be large
     run = [attack for attack in chosen if attack not in unmeasured]
-    findings = findings_of(run, records, claim, alpha, people=people, verbose=verbose)
+    findings = run_attacks(run, records, claim, alpha, people=people, verbose=verbose)
     return AuditReport(
-        **(facts_of(model, claim, *records) | facts_of_people(people)),
+        **(report_facts(model, claim, *records) | group_facts(people)),
         findings=findings,
         alpha=float(alpha),
         n_shadows=0 if pool is None else pool.n_shadows,
@@ -231,7 +231,7 @@ def audit(
         why_not_measured=why,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
-        copied=why_copied(*map(fingerprints, (X_train, X_test))) if people is None else "",
+        copied=explain_copies(*map(fingerprints, (X_train, X_test))) if people is None else "",
     )
 
 
@@ -242,14 +242,14 @@ def check_verbose(verbose: Any) -> None:
 
 
 def _unordered(
-    X: Any, y: Any, sample_weight: Any, people: People | None
+    X: Any, y: Any, sample_weight: Any, people: MemberGroups | None
 ) -> tuple[Any, Any, Any, Any]:
     """Return records, weights and groups in an order that does not depend on membership.
 
     Training may depend on the order of records. The strongest attack is chosen by shadow models
     without a correction, so they must not depend on who the members of the target are.
     """
-    labels = np.unique(one_label(y), return_inverse=True)[1]
+    labels = np.unique(labels_as_text(y), return_inverse=True)[1]
     keys: tuple[Any, ...] = (labels, fingerprints(X))
     weights = None
     if sample_weight is not None:
@@ -313,7 +313,7 @@ def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
 def shared_rows(
     X_train: Any,
     X_test: Any,
-    people: People | None,
+    people: MemberGroups | None,
     names: tuple[str, str] = ("X_train", "X_test"),
 ) -> int:
     """Return the number of rows of X_test, or of its groups, that are also in X_train.

@@ -25,9 +25,9 @@ from ..preprocessing.transformer import check_columns
 from ..synthesis import PrivateSynthesizer
 from ._canaries import CanaryRun, coin_entropy, coin_for
 from ._error_probability import check_alpha
-from ._table_canaries import Mixture, by_rows, by_tables
+from ._table_canaries import Mixture, score_from_rows, score_from_tables
 from .claims import Claim, claim_of
-from .one_run import COINS, OneRunReport, judged
+from .one_run import COINS, OneRunReport, guess_and_test
 
 __all__ = ["SynthesizerAudit", "audit_synthesizer"]
 
@@ -226,13 +226,17 @@ def audit_synthesizer(
         n = max(_DRAWN * len(table), 1000)
         synthetic = fitted.sample(n, random_state=int(random.integers(2**31)))
         seen.append(
-            (by_tables(fitted, mixture), by_rows(fitted, mixture, synthetic), mixture.trained)
+            (
+                score_from_tables(fitted, mixture),
+                score_from_rows(fitted, mixture, synthetic),
+                mixture.trained,
+            )
         )
     scores = [np.concatenate(parts) for parts in zip(*seen, strict=True)]
     claim = claim_of(fitted)
     run = CanaryRun("tables", coin, fitted, scores[2], scores[0], apart=n_canaries == 1)
     reports = [
-        judged(
+        guess_and_test(
             " ".join(repr(synthesizer).split()), view, claim, alpha / 2, random, independent=True
         )
         for view in (run, replace(run, canaries="rows", scores=scores[1]))

@@ -24,11 +24,11 @@ from ..attacks import (
     ShadowGenerators,
 )
 from ..attacks._records import as_records, fingerprints
-from ..attacks.shadow_generators import refitted
+from ..attacks.shadow_generators import refit_and_sample
 from ..synthesis import PrivateSynthesizer
 from ._error_probability import check_alpha
-from ._facts import facts_of_people
-from ._people import People, claim_for
+from ._facts import group_facts
+from ._people import MemberGroups, claim_for_groups
 from .claims import NO_CLAIM, Claim
 from .finding import AttackFinding
 from .report import AuditReport
@@ -150,7 +150,7 @@ def audit_synthetic(
     people = _people(groups, X_in, X_out)
     n_shared = shared_rows(X_in, X_out, people, ("X_in", "X_out"))
     claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
-    claim = claim if people is None else claim_for(people, claim)
+    claim = claim if people is None else claim_for_groups(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
     if generator is not None and len(chosen) > 1:
         chosen = _rank_by_rehearsal(
@@ -174,7 +174,7 @@ def audit_synthetic(
         reason=claim.reason,
         uncovered={},
         charged=guarantee,
-        **(counted | facts_of_people(people)),
+        **(counted | group_facts(people)),
         train_accuracy=float("nan"),
         test_accuracy=float("nan"),
         majority_share=float("nan"),
@@ -186,11 +186,11 @@ def audit_synthetic(
     )
 
 
-def _people(groups: Any, X_in: Any, X_out: Any) -> People | None:
+def _people(groups: Any, X_in: Any, X_out: Any) -> MemberGroups | None:
     if groups is None:
         ask_whose(getattr(X_in, "columns", ()), "What an audit shows")
         return None
-    people = People.from_pair(groups, num_samples(X_in), num_samples(X_out))
+    people = MemberGroups.from_pair(groups, num_samples(X_in), num_samples(X_out))
     for whose, X in zip(groups, (X_in, X_out), strict=True):
         check_order(whose, X)
     return people
@@ -221,7 +221,7 @@ def _rank_by_rehearsal(
     order = random.permutation(num_samples(reference))
     cuts = [len(order) // 2, 3 * len(order) // 4]
     members, others, known = (safe_indexing(reference, part) for part in np.split(order, cuts))
-    made = refitted(generator, members, n, random)
+    made = refit_and_sample(generator, members, n, random)
     areas = [clone(a).fit(made, known).evaluate(members, others).auc for a in attacks]
     return [attacks[i] for i in np.argsort(-np.array(areas), kind="stable")]
 

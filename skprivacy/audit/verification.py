@@ -20,12 +20,12 @@ from ..accounting import PrivacyGuarantee
 from ..metrics import GuessBound
 from ..metrics._fresh_runs import Counts, Curve, refuted_epsilon, refuted_mu
 from ..metrics._guesses import BOUNDS, gaussian_epsilon
-from ._attack import Attack, Effort, copies_repeat
+from ._attack import CountedAttack, Effort, copies_repeat
 from ._error_probability import check_alpha
-from ._fits import Fits
-from ._neighbours import Agreed, Pair, Public, default_records, neighbours
-from ._plain import brief
-from ._telling import at_telling_epsilon
+from ._fits import IndependentFits
+from ._neighbours import NeighbourPair, PublicFeatures, PublicRanges, default_records, neighbours
+from ._plain import shorten_text
+from ._telling import choose_epsilon
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
 
@@ -108,7 +108,7 @@ class PrivacyVerification:
 
     def __repr__(self) -> str:
         lines = [
-            f"Verification of {brief(self.model)}: {self.verdict}",
+            f"Verification of {shorten_text(self.model)}: {self.verdict}",
             f"  claim: {self.guarantee!r}",
             f"  neighbours: {self.neighbours}",
             *(f"  {_count_text(counts, self.guarantee)}" for counts in self.counts),
@@ -247,12 +247,12 @@ def verify_privacy(
     effort = _effort(n_runs, seconds, alpha, n_jobs)
     started = time.perf_counter()
     X, y, public = _records(estimator, X, y)
-    fits = Fits(estimator, dict(fit_params or {}), claim, _probes(X, public))
-    fits, guarantee = at_telling_epsilon(fits, (X, y), epsilon)
+    fits = IndependentFits(estimator, dict(fit_params or {}), claim, _probes(X, public))
+    fits, guarantee = choose_epsilon(fits, (X, y), epsilon)
     fits, steps = fits.with_answers(guarantee, (X, y))
     pairs = list(neighbours(
         guarantee.relation, X, y, public,
-        erased=_partitions_by_hash(estimator), agreed=Agreed.from_guarantee(guarantee),
+        erased=_partitions_by_hash(estimator), agreed=PublicFeatures.from_guarantee(guarantee),
     ))  # fmt: skip
     return _test_claim(
         fits, pairs, guarantee, effort, alpha, started,
@@ -334,7 +334,7 @@ def verify_release(
     given = [sequence("neighbours", pair) for pair in sequence("neighbours", neighbours)]
     if not all(len(pair) == 2 for pair in given):
         raise ValueError("neighbours must be a list of pairs of neighbouring data sets.")
-    pairs = [Pair(f"neighbours {i}", data, other) for i, (data, other) in enumerate(given)]
+    pairs = [NeighbourPair(f"neighbours {i}", data, other) for i, (data, other) in enumerate(given)]
     if not pairs:
         raise ValueError("neighbours=[] must hold at least one pair of neighbouring data sets.")
     effort = _effort(n_runs, seconds, alpha, n_jobs)
@@ -348,12 +348,12 @@ def verify_release(
 
 
 def _test_claim(
-    release: Callable[[Any], Any], pairs: list[Pair], guarantee: PrivacyGuarantee,
+    release: Callable[[Any], Any], pairs: list[NeighbourPair], guarantee: PrivacyGuarantee,
     effort: Effort, alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
     steps: Sequence[slice] = (),
 ) -> PrivacyVerification:  # fmt: skip
     delta = guarantee.at_delta or 0.0
-    attack = Attack.run(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
+    attack = CountedAttack.run(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
     # Each test gets its share of alpha (Bonferroni): the verdict takes any of them.
     share = alpha / len(attack.counts)
     return PrivacyVerification(
@@ -399,9 +399,11 @@ def _chords(guarantee: PrivacyGuarantee) -> Curve:
     return lambda rates: np.interp(rates, fpr, tpr)
 
 
-def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any] | None, Public]:
+def _records(
+    estimator: Any, X: Any, y: Any
+) -> tuple[NDArray[Any], NDArray[Any] | None, PublicRanges]:
     if X is None:
-        public = Public.from_estimator(estimator, None, None)
+        public = PublicRanges.from_estimator(estimator, None, None)
         return *default_records(public), public
     rows = np.asarray(X)
     if rows.dtype.kind not in "biuf" or rows.ndim != 2:
@@ -415,10 +417,10 @@ def _records(estimator: Any, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]
             f"X and y must have the same number of records, at least two; got {len(rows)} and "
             f"{None if labels is None else len(labels)}."
         )
-    return rows.astype(float), labels, Public.from_estimator(estimator, rows, labels)
+    return rows.astype(float), labels, PublicRanges.from_estimator(estimator, rows, labels)
 
 
-def _probes(X: NDArray[Any], public: Public) -> NDArray[Any]:
+def _probes(X: NDArray[Any], public: PublicRanges) -> NDArray[Any]:
     return np.vstack([public.high, public.low, public.middle, X[:1], X[-1:]])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from .._output import write_file
 from .._validation import as_path
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
-from ..accounting.budget.exported import lines_of, statement_of
+from ..accounting.budget.exported import export_lines, open_exported_ledger
 from ..accounting.events import flatten
 from ..audit import AuditReport, Claim, claim_of
 from ..preprocessing import Schema
@@ -159,8 +159,8 @@ def _events(model: Any, claim: Claim) -> list[Event]:
 
 def _ledger(budget: PrivacyBudget, guarantee: PrivacyGuarantee) -> dict[str, Any]:
     budget.verify()
-    scope, lines = lines_of(budget)  # a snapshot: others may charge meanwhile
-    statement = statement_of(budget.path, scope, lines)
+    scope, lines = export_lines(budget)  # a snapshot: others may charge meanwhile
+    statement = open_exported_ledger(budget.path, scope, lines)
     last, spent = statement.verify(), statement.guarantee()
     if (spent.relation, spent.unit) != (guarantee.relation, guarantee.unit) or (
         flatten(guarantee.event) - flatten(spent.event)

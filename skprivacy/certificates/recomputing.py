@@ -19,7 +19,7 @@ from ..accounting import (
 )
 from ..accounting.events import flatten
 
-__all__ = ["Bracket", "agree", "bracket_of", "has_second_accountant"]
+__all__ = ["Bracket", "differing_epsilon", "epsilon_bracket", "has_second_accountant"]
 
 Bracket = tuple[float, float]
 
@@ -42,14 +42,14 @@ def has_second_accountant() -> bool:
     return True
 
 
-def agree(stated: float, event: Event, delta: float, relation: str) -> float | None:
+def differing_epsilon(stated: float, event: Event, delta: float, relation: str) -> float | None:
     """Return the epsilon of an event if it differs from the stated one, else None."""
     found = epsilon_of(event, delta, relation)
     same = math.isclose(stated, found, rel_tol=ROUNDING, abs_tol=1e-12)
     return None if same else found
 
 
-def bracket_of(event: Event, delta: float, relation: str) -> Bracket | None:
+def epsilon_bracket(event: Event, delta: float, relation: str) -> Bracket | None:
     """Return a lower and an upper bound on epsilon by dp_accounting.
 
     None if dp_accounting has no loss distribution for one of the events, or if they are too many or

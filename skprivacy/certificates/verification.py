@@ -16,12 +16,12 @@ from .._input import parse_json, read_file
 from .._output import displayable
 from .._validation import as_path
 from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError, weakest_arithmetic
-from ..accounting.budget.exported import check_ledger_work, statement_of
+from ..accounting.budget.exported import check_ledger_work, open_exported_ledger
 from ..accounting.events import flatten
 from ..preprocessing import Schema
 from .files import digest_of_file, guarantee_in_file
 from .issuing import FORMAT, SECTIONS, schema_digest
-from .recomputing import agree, bracket_of, has_second_accountant
+from .recomputing import differing_epsilon, epsilon_bracket, has_second_accountant
 from .signing import altered_sections, fingerprint, public_key
 
 __all__ = ["Check", "Verification", "verify_certificate"]
@@ -295,7 +295,7 @@ def _claim(claim: dict[str, Any]) -> Iterator[Check]:
 def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) -> Iterator[Check]:
     event, relation = guarantee.event, guarantee.relation
     value = math.inf if stated is None else float(stated)
-    found = agree(value, event, delta, relation)
+    found = differing_epsilon(value, event, delta, relation)
     if found is not None:
         yield Check(name, FAILED, f"{value:.6g} is stated, but the events give {found:.6g}")
         return
@@ -303,7 +303,7 @@ def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) 
     second = f"{name}, by dp_accounting"
     if not has_second_accountant():
         yield Check(second, OPEN, "dp_accounting is not installed, or cannot be imported")
-    elif (bracket := bracket_of(event, delta, relation)) is None:
+    elif (bracket := epsilon_bracket(event, delta, relation)) is None:
         yield Check(second, OPEN, "it cannot compute it for these events")
     else:
         low, high = bracket
@@ -318,7 +318,7 @@ def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
         yield Check(name, OPEN, "the certificate holds no ledger: other releases are not known")
         return
     check_ledger_work(ledger["lines"])
-    statement = statement_of("the certificate's ledger", ledger["scope"], ledger["lines"])
+    statement = open_exported_ledger("the certificate's ledger", ledger["scope"], ledger["lines"])
     try:
         last = statement.verify()
     except LedgerError as error:

@@ -13,7 +13,7 @@ from ..audit.labels import NOT_MEMBERSHIP
 from ._console import UserError
 from ._names import attack_class
 
-__all__ = ["add_arguments", "checked", "make"]
+__all__ = ["add_arguments", "check_attacks", "make_attacks"]
 
 _SHORT = {"loss": "LossThreshold", "lira": "LiRA", "strongest": "StrongestAttack"}
 _BOTH = "loss,strongest"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, attack: str) -> None:
     )
 
 
-def make(args: argparse.Namespace) -> list[Any]:
+def make_attacks(args: argparse.Namespace) -> list[Any]:
     """Return the attacks that ``--attack`` names."""
     made = []
     for name in args.attack.replace("both", _BOTH).split(","):
@@ -57,7 +57,7 @@ def make(args: argparse.Namespace) -> list[Any]:
     return made
 
 
-def checked(attacks: list[Any], model: Any, *, by_default: bool) -> list[Any] | None:
+def check_attacks(attacks: list[Any], model: Any, *, by_default: bool) -> list[Any] | None:
     """Return the attacks on a model; None for the default attack on labels.
 
     Raises UserError, before the model is charged, if an attack does not apply to it.

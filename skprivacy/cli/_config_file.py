@@ -11,7 +11,7 @@ from typing import Any
 from .._input import read_file
 from ._console import UserError
 
-__all__ = ["add_argument", "apply"]
+__all__ = ["add_argument", "apply_config_file"]
 
 OPTION = "--config"
 
@@ -26,7 +26,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def apply(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+def apply_config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Make the options of the file the defaults of a parser; UserError for unknown ones."""
     name = _config_path(argv)
     if name is None or OPTION not in parser._option_string_actions:

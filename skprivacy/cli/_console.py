@@ -14,9 +14,9 @@ __all__ = [
     "check_outputs",
     "check_overwritten",
     "number_list",
-    "say",
-    "show",
-    "warn",
+    "print_message",
+    "print_result",
+    "print_warning",
 ]
 
 _READ = ("data", "table", "shadows", "schema", "public", "key", "config")
@@ -27,19 +27,19 @@ class UserError(Exception):
     """Mistake on the command line or in a file: printed on one line, without a traceback."""
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Print a message on one line to standard error."""
     print(displayable(" ".join(text.split())), file=sys.stderr, flush=True)
 
 
-def show(value: Any) -> None:
+def print_result(value: Any) -> None:
     """Print a result to standard output, with control characters of the terminal escaped."""
     print(displayable(str(value)))
 
 
-def warn(message: Any, category: Any, *_: Any, **__: Any) -> None:
+def print_warning(message: Any, category: Any, *_: Any, **__: Any) -> None:
     """Print a Python warning on one line; replaces ``warnings.showwarning``."""
-    say(f"WARNING: {message}")
+    print_message(f"WARNING: {message}")
 
 
 def check_outputs(*paths: str | None) -> None:

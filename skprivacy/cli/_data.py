@@ -18,20 +18,20 @@ from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Categories, Dates, Hashed, Schema, draft_schema
 from ..preprocessing._values import category_key, column_numbers
 from . import _tables
-from ._console import UserError, say
+from ._console import UserError, print_message
 
 __all__ = [
-    "Part",
     "Records",
+    "RecordsPart",
     "add_arguments",
-    "described",
-    "load",
+    "load_records",
     "load_schema",
-    "take_out_groups",
+    "pop_group_column",
+    "read_described_table",
 ]
 
 
-class Part(NamedTuple):
+class RecordsPart(NamedTuple):
     """Some of the records: features, targets, groups and row numbers in the table."""
 
     X: pd.DataFrame
@@ -55,13 +55,13 @@ class Records:
         """Whether the target is a class and not a number."""
         return self.schema.target_bounds is None
 
-    def select(self, some: Any) -> Part:
+    def select(self, some: Any) -> RecordsPart:
         """Return some of the records, by a slice or by row numbers."""
         rows = np.arange(len(self.y))[some]
         groups = None if self.groups is None else self.groups.iloc[rows]
-        return Part(self.X.iloc[rows], self.y[rows], groups, rows)
+        return RecordsPart(self.X.iloc[rows], self.y[rows], groups, rows)
 
-    def split_random(self, test_size: float, seed: int | None) -> tuple[Part, Part]:
+    def split_random(self, test_size: float, seed: int | None) -> tuple[RecordsPart, RecordsPart]:
         """Split the records at random into two parts; no group is in both."""
         rows, classes = np.arange(len(self.y)), self.y if self.classifies else None
         if self.groups is None:
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _tables.add_arguments(group)
 
 
-def load(args: argparse.Namespace) -> Records:
+def load_records(args: argparse.Namespace) -> Records:
     """Load DATA; raise UserError if it cannot be read, or has fewer than two classes."""
     if args.rows is not None and args.rows < 1:
         raise UserError(f"--rows must be at least 1; got {args.rows}.")
@@ -130,7 +130,9 @@ def _load_builtin(name: str) -> Records:
         try:
             return _load_builtin("adult")
         except DatasetNotFoundError as error:
-            say(f"Adult is not available, so the demo runs on the embedded digits. ({error})")
+            print_message(
+                f"Adult is not available, so the demo runs on the embedded digits. ({error})"
+            )
             return _load_builtin("digits")
     bunch = CATALOGUE[name].load(as_frame=True)
     return Records(name, bunch.data, np.asarray(bunch.target), bunch.schema)
@@ -149,7 +151,7 @@ def _load_file(path: Path, args: argparse.Namespace) -> Records:
     target = target or (schema.target if schema else None)
     if target is None:
         raise UserError(f"{path} has no known target. Give the column to predict by --target NAME.")
-    frame = described(path, args, schema, target, args.groups)
+    frame = read_described_table(path, args, schema, target, args.groups)
     if target not in frame:
         raise UserError(_tables.no_such_column(path, target, frame))
     if frame[target].isna().any():
@@ -157,9 +159,9 @@ def _load_file(path: Path, args: argparse.Namespace) -> Records:
             f"column {target!r} must not have missing values; it has "
             f"{frame[target].isna().sum()}. Remove these rows."
         )
-    groups = take_out_groups(frame, args.groups, target, schema)
+    groups = pop_group_column(frame, args.groups, target, schema)
     if groups is None and (whose := identifiers(frame)):
-        say(
+        print_message(
             f"Column {whose[0]} seems to identify people. Without --groups the guarantee is for "
             f"single records. If people have several records, pass `--groups {whose[0]}`."
         )
@@ -172,13 +174,13 @@ def _load_file(path: Path, args: argparse.Namespace) -> Records:
             "from the schema."
         )
     if args.schema and (extra := [str(name) for name in X if name not in schema]):
-        say(f"Columns that are not in the schema are not used: {', '.join(extra)}.")
+        print_message(f"Columns that are not in the schema are not used: {', '.join(extra)}.")
     _warn_lost_values(path, schema, X)
     y = _labels(frame[target], schema) if schema.target_bounds is None else _numbers(frame[target])
     return Records(path.name, X[list(schema)], y, schema, groups)
 
 
-def take_out_groups(
+def pop_group_column(
     frame: pd.DataFrame, name: str | None, target: str | None, schema: Schema | None
 ) -> pd.Series | None:
     """Remove the column of groups from a table, and return it."""
@@ -204,7 +206,7 @@ def _draft_schema(frame: pd.DataFrame, target: str) -> Schema:
     draft = draft_schema(frame, target)
     for name, note in draft.notes.items():
         if name != target:
-            say(f"{name}: {note}.")
+            print_message(f"{name}: {note}.")
     return draft.schema
 
 
@@ -226,7 +228,7 @@ def load_schema(name: str) -> Schema:
         raise UserError(f"there is no schema file {name}. Check --schema.") from error
 
 
-def described(
+def read_described_table(
     path: Path,
     args: argparse.Namespace,
     schema: Schema | None,
@@ -239,13 +241,13 @@ def described(
     """
     whose = [] if groups is None else [groups]
     if schema is None:
-        return _tables.read(path, args, whose or None)
+        return _tables.read_table(path, args, whose or None)
     texts = [name for name, fact in schema.items() if isinstance(fact, Categories | Dates | Hashed)]
     missing = {name: _tables.MISSING for name, fact in schema.items() if isinstance(fact, Bounded)}
     if target is not None:
         missing[target] = [""]
         texts += [] if schema.target_bounds is not None else [target]
-    return _tables.read(path, args, texts + whose, missing)
+    return _tables.read_table(path, args, texts + whose, missing)
 
 
 def _warn_lost_values(path: Path, schema: Schema, X: pd.DataFrame) -> None:
@@ -253,7 +255,7 @@ def _warn_lost_values(path: Path, schema: Schema, X: pd.DataFrame) -> None:
     lost = [column for column in schema.check(X).columns if not column.fits]
     if lost:
         named = ", ".join(f"{column.name} ({column.share_lost:.0%})" for column in lost[:5])
-        say(
+        print_message(
             f"The schema clips or does not know values of {named}"
             f"{f' and {len(lost) - 5} more columns' if lost[5:] else ''}. The data holder can run "
             f"`skprivacy schema check` for the details."

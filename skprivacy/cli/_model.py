@@ -18,7 +18,7 @@ from ._console import UserError
 from ._data import Records
 from ._names import MODELS, model_class
 
-__all__ = ["add_arguments", "add_run", "check", "grouped", "make_model"]
+__all__ = ["add_arguments", "add_run", "check", "group_arguments", "make_model"]
 
 DELTA = 1e-6
 
@@ -157,7 +157,7 @@ def _delta(args: argparse.Namespace, records: Records, known: Any) -> float | No
     return delta
 
 
-def grouped(model: Any, groups: Any) -> dict[str, Any]:
+def group_arguments(model: Any, groups: Any) -> dict[str, Any]:
     """Return the groups as arguments of the model's ``fit``; UserError if it takes none."""
     if groups is None:
         return {}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from . import _tables
-from ._console import UserError, say
-from ._data import Records, described
+from ._console import UserError, print_message
+from ._data import Records, read_described_table
 
-__all__ = ["add_argument", "given_to_fit"]
+__all__ = ["add_argument", "fit_arguments"]
 
 _NAME = "X_public"
 
@@ -28,7 +28,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def given_to_fit(args: argparse.Namespace, model: Any, records: Records) -> dict[str, Any]:
+def fit_arguments(args: argparse.Namespace, model: Any, records: Records) -> dict[str, Any]:
     """Return the public records as arguments of ``fit``.
 
     Raises UserError if the model takes no public records, or the table lacks columns.
@@ -43,10 +43,10 @@ def given_to_fit(args: argparse.Namespace, model: Any, records: Records) -> dict
         )
     path = Path(args.public)
     _tables.check_file(path)
-    table = described(path, args, records.schema, None)
+    table = read_described_table(path, args, records.schema, None)
     if absent := [name for name in records.schema if name not in table]:
         raise UserError(
             f"--public {path} lacks columns of the private records: {', '.join(absent)}. Add them."
         )
-    say(f"{path.name}: {len(table):,} public records")
+    print_message(f"{path.name}: {len(table):,} public records")
     return {_NAME: table[list(records.X)]}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..accounting import PrivacyBudget
 from ..audit import claim_of
-from ._console import UserError, check_outputs, say, show
+from ._console import UserError, check_outputs, print_message, print_result
 from .budget import add_expect, open_ledger, shows_digest
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "check_schema",
     "ledger_digest",
     "open_budget",
+    "print_claim",
     "save",
     "shows_digest",
-    "tell_claim",
 ]
 
 PASSWORD = "SKPRIVACY_KEY_PASSWORD"
@@ -129,15 +129,15 @@ def save(args: argparse.Namespace, model: Any) -> None:
             joblib.dump(model, elsewhere)
         reason = str(error).rstrip(".")
         raise UserError(f"{reason}. The trained model is in {elsewhere}: move it.") from error
-    say(f"wrote {args.save}")
+    print_message(f"wrote {args.save}")
 
 
-def tell_claim(model: Any) -> None:
+def print_claim(model: Any) -> None:
     """Print the guarantee of a fitted model, and its steps without one."""
     claim = claim_of(model)
-    show(f"guarantee: {claim.guarantee or claim.reason}")
+    print_result(f"guarantee: {claim.guarantee or claim.reason}")
     for name, why in claim.uncovered.items():
-        show(f"  not covered: {name}: {why}")
+        print_result(f"  not covered: {name}: {why}")
 
 
 def certify(
@@ -152,4 +152,4 @@ def certify(
         model, args.certificate, key=args.key, model_file=args.save, budget=budget, report=report,
         schema=schema, issuer=args.issuer, password=os.environ.get(PASSWORD),
     )  # fmt: skip
-    say(f"wrote {args.certificate}")
+    print_message(f"wrote {args.certificate}")

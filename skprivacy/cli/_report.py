@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..audit import About
 
 __all__ = [
-    "about",
     "add_arguments",
     "check",
+    "make_about",
     "write_audit",
     "write_exposed",
     "write_json",
@@ -61,7 +61,7 @@ def check(args: argparse.Namespace, *others: str | None) -> None:
         raise UserError("--record must be a word, such as person; got an empty one.")
 
 
-def about(
+def make_about(
     args: argparse.Namespace, data: str, schema: Any = None, budget: Any = None, **seeds: int
 ) -> About:
     """Return the facts about a run."""

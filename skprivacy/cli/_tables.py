@@ -18,9 +18,9 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from ._console import UserError, say
+from ._console import UserError, print_message
 
-__all__ = ["MISSING", "add_arguments", "check_file", "no_such_column", "read"]
+__all__ = ["MISSING", "add_arguments", "check_file", "no_such_column", "read_table"]
 
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
@@ -90,7 +90,7 @@ def no_such_column(path: str | Path, wanted: str, frame: pd.DataFrame) -> str:
     return f"{path} has no column {wanted!r} among its {len(names)}.{meant}"
 
 
-def read(
+def read_table(
     path: Path,
     args: argparse.Namespace,
     texts: Collection[str] | None = None,
@@ -221,7 +221,9 @@ def _dialect(path: Path, args: argparse.Namespace) -> _Dialect:
         if given[name] is None and value not in (usual[option], "utf-8-sig")
     ]
     if detected:
-        say(f"{path.name} is read with {' '.join(detected)}. Pass these options if that is wrong.")
+        print_message(
+            f"{path.name} is read with {' '.join(detected)}. Pass these options if that is wrong."
+        )
     return found
 
 

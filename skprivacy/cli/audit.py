@@ -7,7 +7,7 @@ from typing import Any
 
 from .._signals import signals_held_after_commit
 from . import _attacks, _config_file, _data, _model, _release, _report
-from ._console import UserError, say, show
+from ._console import UserError, print_message, print_result
 
 __all__ = ["add_parser", "exit_code", "run"]
 
@@ -78,26 +78,26 @@ def run(args: argparse.Namespace) -> int:
     _report.check(args, args.exposed)
     _release.check(args)
     _model.check(args, args.epsilon)
-    attacks = _attacks.make(args)
+    attacks = _attacks.make_attacks(args)
     if not 0 < args.alpha < 1:
         raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
     budget = _release.open_budget(args)
-    records = _data.load(args)
+    records = _data.load_records(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
     own, new = records.split_random(0.5, args.seed)
     X_train, y_train, whose, rows = own
     X_test, y_test, whose_not, _ = new
-    given = _model.grouped(model, whose)
-    tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
+    given = _model.group_arguments(model, whose)
+    tried = _attacks.check_attacks(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
     _check_records(args, tried, own, new)
-    say(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
+    print_message(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
     try:
         with _release.shows_digest(budget), signals_held_after_commit():
             model.fit(X_train, y_train, **given)
             _release.save(args, model)  # before the audit, which takes longer
     except BudgetExceededError as error:
-        show(error)
+        print_result(error)
         return 1
     report = audit(
         model,
@@ -114,16 +114,16 @@ def run(args: argparse.Namespace) -> int:
         n_jobs=args.n_jobs,
         verbose=not args.quiet,
     )
-    show(report)
-    known = _report.about(
+    print_result(report)
+    known = _report.make_about(
         args, records.name, records.schema, budget,
         **{"splits, shadow models, first weights": args.seed},
     )  # fmt: skip
     for name in _report.write_audit(args, report, known):
-        say(f"wrote {name}")
+        print_message(f"wrote {name}")
     if args.exposed:
         _report.write_exposed(args.exposed, report, rows, whose)
-        say(
+        print_message(
             f"wrote {args.exposed}, which names people's records: keep it as private as {args.data}"
         )
     _release.certify(args, model, records.schema, budget, report)
@@ -139,8 +139,8 @@ def exit_code(report: Any) -> int:
 
 def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -> None:
     """Raise UserError for records that the audit would refuse, before the model is charged."""
-    from ..audit._exposure import partitions_of
-    from ..audit._people import People
+    from ..audit._exposure import group_partitions
+    from ..audit._people import MemberGroups
     from ..audit.labels import FEWEST
 
     X_train, y_train = own.X, own.y
@@ -150,9 +150,9 @@ def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -
                 f"--subgroups {args.subgroups!r} is not a column of the model's input. The columns "
                 f"are {', '.join(map(str, X_train))}."
             )
-        partitions = partitions_of(args.subgroups, X_train, None, new.X, None)
+        partitions = group_partitions(args.subgroups, X_train, None, new.X, None)
         if own.groups is not None:
-            people = People.from_pair((own.groups, new.groups), len(own.y), len(new.y))
+            people = MemberGroups.from_pair((own.groups, new.groups), len(own.y), len(new.y))
             for by, pair in partitions.items():
                 people.group_values(by, pair)
         return

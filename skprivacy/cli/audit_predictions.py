@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..attacks._tables import check_table
 from ..preprocessing._values import category_key, column_numbers
 from . import _report, _tables
-from ._console import UserError, say, show
+from ._console import UserError, print_message, print_result
 from .audit import exit_code
 
 __all__ = ["add_parser", "run"]
@@ -114,17 +114,19 @@ def run(args: argparse.Namespace) -> int:
         alpha=args.alpha,
         **given,
     )
-    show(report)
-    for name in _report.write_audit(args, report, _report.about(args, Path(args.table).name)):
-        say(f"wrote {name}")
+    print_result(report)
+    for name in _report.write_audit(args, report, _report.make_about(args, Path(args.table).name)):
+        print_message(f"wrote {name}")
     return exit_code(report)
 
 
 def _read_table(name: str, args: argparse.Namespace) -> _Table:
     """Read a table; raise UserError with its name for a missing column or a wrong value."""
-    frame = _tables.read(Path(name), args, (MEMBER, LABEL), {})
+    frame = _tables.read_table(Path(name), args, (MEMBER, LABEL), {})
     if frame.columns[0] in ("", "Unnamed: 0"):
-        say(f"{name}: the first column, which has no name, is ignored (R writes row names there).")
+        print_message(
+            f"{name}: the first column, which has no name, is ignored (R writes row names there)."
+        )
         frame = frame.iloc[:, 1:]
     if missing := [column for column in (MEMBER, LABEL) if column not in frame]:
         missing_text = _tables.no_such_column(name, missing[0], frame)

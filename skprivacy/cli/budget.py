@@ -31,7 +31,7 @@ from ..accounting.budget.filters import FILTERS
 from ..accounting.budget.rehearsal import rehearse_charges
 from ..accounting.budget.terms import SHORTEST_DIGEST
 from ..exceptions import BudgetExceededError
-from ._console import UserError, check_outputs, show
+from ._console import UserError, check_outputs, print_result
 
 __all__ = ["add_expect", "add_parser", "open_ledger", "run", "shows_digest"]
 
@@ -140,7 +140,7 @@ def shows_digest(budget: PrivacyBudget | None) -> Iterator[None]:
     finally:
         if budget is not None:
             with suppress(LedgerError):  # the charge already warned that it cannot be read
-                show(f"ledger digest: {budget.digest[:SHORTEST_DIGEST]}")
+                print_result(f"ledger digest: {budget.digest[:SHORTEST_DIGEST]}")
 
 
 def _add_create(actions: Any) -> None:
@@ -346,14 +346,14 @@ def _scope(args: argparse.Namespace) -> int:
     outer, _, name = args.scope.strip("/").rpartition("/")
     budget = open_ledger(args.ledger, outer or "/", expect=args.expect)
     with shows_digest(budget):
-        show(budget.scope(name, args.epsilon, args.delta))
+        print_result(budget.scope(name, args.epsilon, args.delta))
     return 0
 
 
 def _describe(budget: PrivacyBudget) -> None:
-    show(budget)
+    print_result(budget)
     for name, value in (("relation", budget.relation), ("unit", budget.unit)):
-        show(f"{name}: {value or 'that of the first charge'}")
+        print_result(f"{name}: {value or 'that of the first charge'}")
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -363,16 +363,16 @@ def _show(args: argparse.Namespace) -> int:
     if len(entries):
         shown = entries.assign(when=entries["when"].dt.strftime("%Y-%m-%d %H:%M:%S"))
         columns = ["charge", "when", "scope", "who", "status", "cost"]
-        show(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
+        print_result(shown[columns].to_string(index=False, float_format=lambda x: f"{x:.4g}"))
         for status, meaning in _STATUS.items():
             if (entries["status"] == status).any():
-                show(f"{status}: {meaning}")
+                print_result(f"{status}: {meaning}")
     _describe(budget)
     for scope in sorted(budget._ledger.read().scopes()):
         if scope.startswith(budget._scope) and scope != budget._scope:
-            show(PrivacyBudget.open(args.ledger, scope))
-    show(f"checked; last digest {budget.verify()}")
-    show(budget.rollback_notice)
+            print_result(PrivacyBudget.open(args.ledger, scope))
+    print_result(f"checked; last digest {budget.verify()}")
+    print_result(budget.rollback_notice)
     if args.csv:
         write_file(args.csv, without_formulas(entries).to_csv(index=False))
     if args.plot:
@@ -391,9 +391,9 @@ def _draw(budget: PrivacyBudget, path: str) -> None:
 def _spend(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     try:
-        show(budget.charge(event, args.who, args.relation, args.unit))
+        print_result(budget.charge(event, args.who, args.relation, args.unit))
     except BudgetExceededError as error:
-        show(error)
+        print_result(error)
         return 1
     with shows_digest(budget):
         _describe(budget)
@@ -403,13 +403,13 @@ def _spend(args: argparse.Namespace) -> int:
 def _what_if(args: argparse.Namespace) -> int:
     budget, event = _open(args), _event(args)
     left = budget.remaining(event)
-    show(f"{left if left < MANY else f'at least {MANY}'} more such releases fit: {event}")
+    print_result(f"{left if left < MANY else f'at least {MANY}'} more such releases fit: {event}")
     if left:
         return 0
     try:
         rehearse_charges(budget, [_guarantee_of(event, budget)])
     except BudgetExceededError as error:
-        show(error)
+        print_result(error)
     return 1
 
 
@@ -422,9 +422,11 @@ def _guarantee_of(event: Event, budget: PrivacyBudget) -> PrivacyGuarantee:
 def _compare(args: argparse.Namespace) -> int:
     check_delta(args.at_delta)
     table = compare_accountants(_event(args), args.at_delta, args.relation)
-    show(f"{'accountant':<12}{'epsilon':>12}  kind")
+    print_result(f"{'accountant':<12}{'epsilon':>12}  kind")
     for name, row in table.items():
         epsilon = float(row["epsilon"])
         shown = "-" if math.isinf(epsilon) else f"{epsilon:.4f}"
-        show(f"{name:<12}{shown:>12}  {row['kind'] if math.isfinite(epsilon) else 'no bound'}")
+        print_result(
+            f"{name:<12}{shown:>12}  {row['kind'] if math.isfinite(epsilon) else 'no bound'}"
+        )
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..datasets._files import data_folder
 from ..datasets.catalogue import CATALOGUE
-from ._console import show
+from ._console import print_result
 
 __all__ = ["add_parser", "run"]
 
@@ -30,11 +30,13 @@ def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """List the data sets or print a schema."""
     if args.name:
-        show(CATALOGUE[args.name].load().schema.to_json())
+        print_result(CATALOGUE[args.name].load().schema.to_json())
         return 0
     width = max(map(len, CATALOGUE))
     for name, entry in CATALOGUE.items():
-        show(f"{name:{width}}  {entry.summary}")
-    show(f"{'demo':{width}}  adult if it is available, digits otherwise")
-    show(f"\nData folder: {data_folder()} (set the environment variable SKPRIVACY_DATA to change)")
+        print_result(f"{name:{width}}  {entry.summary}")
+    print_result(f"{'demo':{width}}  adult if it is available, digits otherwise")
+    print_result(
+        f"\nData folder: {data_folder()} (set the environment variable SKPRIVACY_DATA to change)"
+    )
     return 0

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from ..certificates import create_key
-from ._console import UserError, check_outputs, show
+from ._console import UserError, check_outputs, print_result
 from ._release import PASSWORD
 
 __all__ = ["add_parser", "run"]
@@ -33,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
         fingerprint = create_key(args.file, password=os.environ.get(PASSWORD))
     except FileExistsError as error:
         raise UserError(str(error)) from error
-    show(f"{fingerprint}\nPublish this fingerprint where others trust it to be yours.")
+    print_result(f"{fingerprint}\nPublish this fingerprint where others trust it to be yours.")
     return 0

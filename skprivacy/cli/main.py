@@ -13,7 +13,7 @@ from importlib import import_module
 from .. import __version__
 from ..exceptions import PrivacyWarning
 from . import _config_file
-from ._console import UserError, check_overwritten, say, warn
+from ._console import UserError, check_overwritten, print_message, print_warning
 
 __all__ = ["main"]
 
@@ -77,12 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("once", PrivacyWarning)
-            warnings.showwarning = warn
+            warnings.showwarning = print_warning
             check_overwritten(args)
             return args.run(args)
     except KeyboardInterrupt:
         folder = getattr(args, "resume", None)
-        say(
+        print_message(
             f"interrupted; run the same command to resume from {folder}"
             if folder
             else "interrupted"
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _failed(error: Exception, traceback: bool) -> int:
     if traceback:
         raise error
-    say(f"skprivacy: error: {error}")
+    print_message(f"skprivacy: error: {error}")
     return 2
 
 
@@ -123,5 +123,5 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             subparsers.add_parser(name, help=text)
             continue
         module = import_module(f".{name.replace('-', '_')}", __package__)
-        _config_file.apply(module.add_parser(subparsers, text), argv)
+        _config_file.apply_config_file(module.add_parser(subparsers, text), argv)
     return whole

@@ -11,7 +11,7 @@ import pandas as pd
 from ..persistence import load_model
 from ..preprocessing import Schema
 from . import _data, _report, _tables
-from ._console import UserError, check_outputs, say, show
+from ._console import UserError, check_outputs, print_message, print_result
 
 __all__ = ["add_parser", "run"]
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         _tables.check_file(name)
     model = load_model(args.model)
     schema = _schema_of(model)
-    frame = _data.described(Path(args.data), args, schema, None)
+    frame = _data.read_described_table(Path(args.data), args, schema, None)
     names = list(getattr(model, "feature_names_in_", frame) if schema is None else schema)
     if absent := [name for name in names if name not in frame]:
         raise UserError(
@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         found = pd.DataFrame({"prediction": model.predict(X)})
     if args.out is None:
-        show(found.to_csv(index=False).rstrip("\n"))
+        print_result(found.to_csv(index=False).rstrip("\n"))
     else:
         _report.write_table(args.out, found)
-        say(f"wrote {args.out}")
+        print_message(f"wrote {args.out}")
     return 0
 
 

@@ -17,7 +17,7 @@ from .._output import write_file
 from ..exceptions import PrivacyLeakWarning
 from ..preprocessing import Bounded, Categories, Dates, Schema, SchemaCheck, draft_schema
 from . import _data, _tables
-from ._console import UserError, check_outputs, say, show
+from ._console import UserError, check_outputs, print_message, print_result
 
 __all__ = ["add_parser", "run"]
 
@@ -108,7 +108,7 @@ def _draft(args: argparse.Namespace) -> int:
     check_outputs(args.out)
     if args.out and Path(args.out).is_file():
         raise UserError(f"{args.out} exists, perhaps reviewed. Pass another name to --out.")
-    frame = _tables.read(_table(args), args)
+    frame = _tables.read_table(_table(args), args)
     if args.target is not None and args.target not in frame:
         raise UserError(_tables.no_such_column(args.data, args.target, frame))
     with warnings.catch_warnings():
@@ -116,13 +116,13 @@ def _draft(args: argparse.Namespace) -> int:
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         draft = draft_schema(frame, args.target)
     for name, note in draft.notes.items():
-        say(f"  {name}: {note}")
+        print_message(f"  {name}: {note}")
     text = draft.schema.to_json()
     if args.out is None:
-        show(text)
+        print_result(text)
     else:
         write_file(args.out, text + "\n")
-    say(
+    print_message(
         f"{'This' if args.out is None else args.out} is a draft that was READ OFF THE DATA: a "
         "model trained with it is not private. Compare each column with a public codebook, correct "
         f"it, and confirm it by `skprivacy schema confirm {args.out or 'FILE'}`."
@@ -133,15 +133,15 @@ def _draft(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     schema = _data.load_schema(args.schema)
     found = _check_table(args, schema, args.groups)
-    show(found)
+    print_result(found)
     if schema.unconfirmed:
-        say(f"not confirmed, so not private: {', '.join(schema.unconfirmed)}")
+        print_message(f"not confirmed, so not private: {', '.join(schema.unconfirmed)}")
     return 0 if found.fits else 1
 
 
 def _check_table(args: argparse.Namespace, schema: Schema, name: str | None) -> SchemaCheck:
-    frame = _data.described(_table(args), args, schema, schema.target, name)
-    groups = _data.take_out_groups(frame, name, schema.target, schema)
+    frame = _data.read_described_table(_table(args), args, schema, schema.target, name)
+    groups = _data.pop_group_column(frame, name, schema.target, schema)
     return schema.check(frame, groups=groups)
 
 
@@ -149,7 +149,7 @@ def _confirm(args: argparse.Namespace) -> int:
     check_outputs(args.schema)
     schema = _data.load_schema(args.schema)
     if not schema.unconfirmed:
-        say(f"{args.schema}: no column is unconfirmed.")
+        print_message(f"{args.schema}: no column is unconfirmed.")
         return 0
     if not (sys.stdin.isatty() or args.answers_from_stdin):
         raise UserError(
@@ -159,21 +159,21 @@ def _confirm(args: argparse.Namespace) -> int:
     by = _user() if args.by is None else args.by
     checked = () if args.data is None else _check_table(args, schema, None).columns
     checks = {column.name: column for column in checked}
-    show(
+    print_result(
         f"Confirming as {by}. Say yes only if a public codebook, a law or common knowledge states "
         "the facts, not because the data show them."
     )
     for name in schema.unconfirmed:
-        show(f"\n{name}: {_facts_in_words(schema, name)}")
+        print_result(f"\n{name}: {_facts_in_words(schema, name)}")
         if name in checks:
-            show(f"  in the table: {str(checks[name]).removeprefix(f'{name}: ')}")
+            print_result(f"  in the table: {str(checks[name]).removeprefix(f'{name}: ')}")
         answer = _answer()
         if answer == "quit":
             break
         if answer == "yes":
             schema = _store(args.schema, schema, schema.confirm(name, by=by))
     left = schema.unconfirmed
-    say(
+    print_message(
         f"{args.schema}: not confirmed: {', '.join(left)}. Correct them in the file, and run the "
         "command again."
         if left
@@ -221,7 +221,7 @@ def _answer() -> str:
         line = sys.stdin.readline()
         answer = line.strip().lower() if line else "quit"
         if not sys.stdin.isatty():
-            show(answer)
+            print_result(answer)
         for word in ("yes", "no", "quit"):
             if answer and word.startswith(answer):
                 return word
@@ -238,5 +238,5 @@ def _store(path: str, before: Schema, after: Schema) -> Schema:
 
 def _format(args: argparse.Namespace) -> int:
     file = resources.files("skprivacy.preprocessing") / "schema.schema.json"
-    show(file.read_text(encoding="utf-8").rstrip("\n"))
+    print_result(file.read_text(encoding="utf-8").rstrip("\n"))
     return 0

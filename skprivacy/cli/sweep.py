@@ -15,7 +15,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from .._output import write_figure, write_file
 from .._signals import signals_held_after_commit
 from . import _attacks, _config_file, _data, _model, _release, _report
-from ._console import UserError, number_list, say, show
+from ._console import UserError, number_list, print_message, print_result
 
 __all__ = ["add_parser", "run"]
 
@@ -99,17 +99,17 @@ def run(args: argparse.Namespace) -> int:
     import_module("skprivacy.model_selection._page")
     epsilons = [epsilon for part in args.epsilons for epsilon in part]
     _check(args, epsilons)
-    attacks = _attacks.make(args)
+    attacks = _attacks.make_attacks(args)
     if len(attacks) > 1:
         raise UserError(f"--attack must be one attack for a sweep; got {args.attack!r}.")
     budget = _release.open_budget(args)
-    records = _data.load(args)
+    records = _data.load_records(args)
     _release.check_schema(args, records.schema)
     _check_records(args, records)
     for epsilon in epsilons:
-        _model.grouped(_model.make_model(records, args, epsilon), records.groups)
+        _model.group_arguments(_model.make_model(records, args, epsilon), records.groups)
     sweep = _sweep(args, records, epsilons, attacks, budget)
-    say(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
+    print_message(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
     try:
         with (
             _release.shows_digest(budget),
@@ -118,14 +118,14 @@ def run(args: argparse.Namespace) -> int:
             sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
             _save_results(args, sweep, records, budget)
     except BudgetExceededError as error:
-        show(error)
+        print_result(error)
         return 1
     if args.refit is not None:
-        show(
+        print_result(
             f"\nModel of --refit {args.refit:g}, if this epsilon was chosen before any score was "
             "seen:"
         )
-        _release.tell_claim(sweep.estimator_)
+        _release.print_claim(sweep.estimator_)
         _release.certify(args, sweep.estimator_, records.schema, budget)
     return 0
 
@@ -141,7 +141,7 @@ def _save_results(
             _release.save(args, sweep.estimator_)
     finally:  # the results have been paid for, even if the model could not be saved
         results = table(sweep)
-        show(_format_table(results, "accuracy" if records.classifies else "R2"))
+        print_result(_format_table(results, "accuracy" if records.classifies else "R2"))
         _print_groups(sweep)
         _print_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
         _write(args, sweep, results, records, budget)
@@ -199,7 +199,7 @@ def _sweep(
     from ..model_selection import PrivacySweepCV
 
     model = _model.make_model(records, args, 1.0, budget)
-    tried = _attacks.checked(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
+    tried = _attacks.check_attacks(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
     return PrivacySweepCV(
         model,
         epsilons=epsilons,
@@ -231,7 +231,7 @@ def _print_groups(sweep: Any) -> None:
         return
     found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
     if found.empty:
-        show(f"\nNo value of {sweep.subgroups_} has five test records in every split.")
+        print_result(f"\nNo value of {sweep.subgroups_} has five test records in every split.")
         return
     shown = pd.DataFrame(
         {
@@ -246,7 +246,7 @@ def _print_groups(sweep: Any) -> None:
             "exposed": found["exposed"].map({True: "yes", False: "not shown"}),
         }
     )
-    show("\n" + shown.to_string(index=False))
+    print_result("\n" + shown.to_string(index=False))
 
 
 def _print_cost(sweep: Any, n_models: int) -> None:
@@ -254,12 +254,14 @@ def _print_cost(sweep: Any, n_models: int) -> None:
     from ..model_selection._checks import checked_models
     from ..model_selection._page import cost_in_words
 
-    show(f"\nReleasing these {n_models} models would cost {cost_in_words(sweep)}, assuming:")
+    print_result(
+        f"\nReleasing these {n_models} models would cost {cost_in_words(sweep)}, assuming:"
+    )
     for assumption in sweep.charged_.assumptions:
-        show(f"  - {assumption}")
+        print_result(f"  - {assumption}")
     for caveat in ledger_caveats(checked_models(sweep.estimator).values()):
-        show(caveat)
-    show("The scores are not private.")
+        print_result(caveat)
+    print_result("The scores are not private.")
 
 
 def _format_table(table: pd.DataFrame, score: str) -> str:
@@ -287,7 +289,7 @@ def _write(
     from ..model_selection._page import figure_of, page, told
 
     suffix = Path(args.out).suffix.lower() if args.out else ""
-    known = _report.about(
+    known = _report.make_about(
         args, records.name, records.schema, budget, **{"splits, first weights": args.seed}
     )
     caveats = _caveats(sweep, records)
@@ -303,7 +305,7 @@ def _write(
             shown = page(sweep, known, caveats, figure)
             write_file(args.out, shown)
     for name in filter(None, (args.out, args.plot, args.csv)):
-        say(f"wrote {name}")
+        print_message(f"wrote {name}")
 
 
 def _caveats(sweep: Any, records: Any) -> list[str]:

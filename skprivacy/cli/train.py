@@ -7,7 +7,7 @@ from typing import Any
 
 from .._signals import signals_held_after_commit
 from . import _config_file, _data, _model, _public, _release
-from ._console import UserError, say, show
+from ._console import UserError, print_message, print_result
 
 __all__ = ["add_parser", "run"]
 
@@ -63,13 +63,13 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.hold_out < 1:
         raise UserError(f"--hold-out must be at least 0 and below 1; got {args.hold_out:g}.")
     budget = _release.open_budget(args)
-    records = _data.load(args)
+    records = _data.load_records(args)
     _release.check_schema(args, records.schema)
     model = _model.make_model(records, args, args.epsilon, budget)
-    public = _public.given_to_fit(args, model, records)
+    public = _public.fit_arguments(args, model, records)
     own, new = _hold_out(args, records)
-    given = public | _model.grouped(model, own.groups)
-    say(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
+    given = public | _model.group_arguments(model, own.groups)
+    print_message(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
     try:
         with _release.shows_digest(budget), signals_held_after_commit():
             model.fit(own.X, own.y, **given)
@@ -77,21 +77,23 @@ def run(args: argparse.Namespace) -> int:
                 # Before anything is printed: the output may have no reader.
                 _release.save(args, model)
             finally:
-                _release.tell_claim(model)
+                _release.print_claim(model)
     except BudgetExceededError as error:
-        show(error)
+        print_result(error)
         return 1
     if len(new.y):
         word = "accuracy" if records.classifies else "R2"
         score = model.score(new.X, new.y)
-        show(f"{word} on {len(new.y):,} other records: {score:.3f}, not private")
+        print_result(f"{word} on {len(new.y):,} other records: {score:.3f}, not private")
     if args.save is None:
-        say("The model was not saved. Pass --save model.safetensors to save it.")
+        print_message("The model was not saved. Pass --save model.safetensors to save it.")
     _release.certify(args, model, records.schema, budget)
     return 0
 
 
-def _hold_out(args: argparse.Namespace, records: _data.Records) -> tuple[_data.Part, _data.Part]:
+def _hold_out(
+    args: argparse.Namespace, records: _data.Records
+) -> tuple[_data.RecordsPart, _data.RecordsPart]:
     """Return the training records and the held-out records, which may be none."""
     if not args.hold_out:
         return records.select(slice(None)), records.select(slice(0))

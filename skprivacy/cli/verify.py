@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ._console import UserError, show
+from ._console import UserError, print_result
 
 __all__ = ["add_parser", "run"]
 
@@ -50,5 +50,5 @@ def run(args: argparse.Namespace) -> int:
         found = verify_certificate(args.certificate, args.model, key=args.key, schema=schema)
     except OSError as error:
         raise UserError(f"{error.filename or error} cannot be read. Check the path.") from error
-    show(found)
+    print_result(found)
     return EXIT_CODES[found.state]

@@ -21,7 +21,7 @@ from .._clones import shadow_clone, without_values
 from .._global_chance import seeded_globally
 from .._jobs import workers
 from .._sklearn import num_samples, safe_indexing
-from .._stacked import is_mlp, train_alone, train_apart, usable
+from .._stacked import is_mlp, resolve_device, train_alone, train_isolated_networks
 from .._validation import raise_alone
 
 __all__ = ["check_teacher", "collect_votes", "count_votes"]
@@ -79,9 +79,11 @@ def collect_votes(
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
-    if (there := usable(device)) is not None:
+    if (there := resolve_device(device)) is not None:
         own_parts = [(safe_indexing(X, own), y[own]) for own in rows]
-        members = train_apart(teacher, own_parts, np.shape(queries)[1], classes, seeds, there)
+        members = train_isolated_networks(
+            teacher, own_parts, np.shape(queries)[1], classes, seeds, there
+        )
         return [
             _vote(partial(_keep_fitted, member), teacher, *part, queries, classes, int(seed),
                   i % len(classes))
@@ -105,7 +107,7 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
     Later errors may be due to a private record and are not reported: all teachers would vote by a
     public rule, and nobody would know.
     """
-    there = usable(device)
+    there = resolve_device(device)
     if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
         raise ValueError(
             f"device={device!r} needs teacher=MLPClassifier(solver='adam', early_stopping=False), "
@@ -125,7 +127,8 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
             if there is not None:
                 part, width = [(some, made_up)], np.shape(some)[1]
                 train = partial(
-                    _keep_fitted, *train_apart(teacher, part, width, classes, [0], there)
+                    _keep_fitted,
+                    *train_isolated_networks(teacher, part, width, classes, [0], there),
                 )
             answers = train(teacher, some, made_up, classes, 0).predict(some)
         except Exception as error:

@@ -29,7 +29,7 @@ from sklearn.preprocessing import (
 from .._clones import named_failure
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_numbers
-from ..mechanisms.bounds import few_rows
+from ..mechanisms.bounds import row_slices
 from .whitening import HalfWhitening, with_constant
 
 __all__ = ["encode_each", "encode_together", "head_rows"]
@@ -105,7 +105,7 @@ def head_rows(
     if not isinstance(X, np.ndarray) or len(X) == 0:
         return _head_rows_of_slice(encoder, whitening, X, private)
     rows, counts = None, np.empty(len(X), np.bool_)
-    for part in few_rows(len(X)):
+    for part in row_slices(len(X)):
         found, counts[part] = _head_rows_of_slice(encoder, whitening, X[part], private)
         rows = np.empty((len(X), found.shape[1])) if rows is None else rows
         rows[part] = found

@@ -11,12 +11,12 @@ from functools import lru_cache
 
 from scipy.special import ndtri
 
-__all__ = ["cell_of", "normal_tail"]
+__all__ = ["decide_rounded_cell", "normal_tail"]
 
 _SPARE = 32  # bits beyond the requested ones
 
 
-def cell_of(m: int, bits: int, sigma: float) -> int | None:
+def decide_rounded_cell(m: int, bits: int, sigma: float) -> int | None:
     """Return round(sigma z) for z >= 0 with a tail probability in [m, m + 1) / 2**bits.
 
     **Guarantees.** None if the bits do not decide: by the bounds of the tail, z may be on either

@@ -14,7 +14,7 @@ from ..accounting import events
 from ..accounting._checks import number, positive
 from . import discrete
 from .base import Mechanism
-from .bounds import unrounded
+from .bounds import as_nonexpanding_float64
 from .entropy import SecureRandom
 from .gaussian_noise import CALIBRATIONS
 
@@ -99,7 +99,7 @@ class _GridNoise(Mechanism):
     def _noise(self, scale: int, size: int, random: SecureRandom) -> NDArray[np.int64]: ...
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> Any:
-        exact = unrounded(value)
+        exact = as_nonexpanding_float64(value)
         if np.isnan(exact).any():
             raise ValueError(
                 "value holds NaN; expected numbers. Impute and clip records before summing them."
@@ -115,7 +115,7 @@ class _GridNoise(Mechanism):
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
 
 
-def inverse(epsilon: float) -> float:
+def pure_noise_multiplier(epsilon: float) -> float:
     """Return 1 / epsilon, the noise multiplier of a pure guarantee."""
     positive("epsilon", epsilon)
     return 1.0 / epsilon
@@ -184,7 +184,7 @@ class Laplace(_GridNoise):
         **bounds : dict
             ``lower`` and ``upper``.
         """
-        return cls(inverse(epsilon), sensitivity, **bounds)
+        return cls(pure_noise_multiplier(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
         return events.LaplaceEvent(self.noise_multiplier)
@@ -362,7 +362,7 @@ class Logistic(_GridNoise):
         **bounds : dict
             ``lower`` and ``upper``.
         """
-        return cls(inverse(epsilon), sensitivity, **bounds)
+        return cls(pure_noise_multiplier(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
         return events.LogisticEvent(self.noise_multiplier, int(self.norm[1]))

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ._process import process_identity
 from .entropy import SecureRandom, add_scaled, new_stream
 
-__all__ = ["DrawnAhead"]
+__all__ = ["PrefetchedNoise"]
 
 
-class DrawnAhead(SecureRandom):
+class PrefetchedNoise(SecureRandom):
     """Random stream for one release of ``size`` numbers, whose normal numbers may be drawn early.
 
     ``random`` draws the key of the stream. If ``elsewhere``, a thread starts to draw at once; the

@@ -14,7 +14,7 @@ from .._validation import PlainNumbers, is_tensor
 from ..accounting.noise_arithmetic import StatesArithmetic
 from .entropy import SecureRandom
 
-__all__ = ["Mechanism", "answers", "check_random"]
+__all__ = ["Mechanism", "check_random", "record_releases"]
 
 _RECORDED_RELEASES: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar(
     "_ANSWERS", default=None
@@ -22,7 +22,7 @@ _RECORDED_RELEASES: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar(
 
 
 @contextmanager
-def answers() -> Iterator[list[tuple[Mechanism, Any]]]:
+def record_releases() -> Iterator[list[tuple[Mechanism, Any]]]:
     """Collect mechanisms with copies of their releases in this thread, never with their inputs.
 
     For verification: a guarantee that adds up events of mechanisms is checked against the collected

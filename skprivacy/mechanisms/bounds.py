@@ -15,16 +15,16 @@ from .._validation import as_array, check_unmasked
 __all__ = [
     "GRID_BITS",
     "UnitBall",
+    "ambiguous_bounds_error",
     "are_arrays",
-    "checked_bounds",
+    "as_nonexpanding_float64",
+    "check_bounds",
     "could_be_pairs",
     "exact_map",
     "exact_product",
-    "few_rows",
     "quantize",
     "row_norms",
-    "two_readings",
-    "unrounded",
+    "row_slices",
 ]
 
 GRID_BITS = 16  # binary digits after the point on the grid of quantize
@@ -36,7 +36,7 @@ _LARGEST = 1e150  # neither a width nor its inverse overflows
 _WHOLE = 1 << 53  # float64 represents every integer up to here
 
 
-def checked_bounds(
+def check_bounds(
     name: str, bounds: Any, size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return lower and upper bounds, each of shape (size,), from a pair of numbers or sequences.
@@ -47,7 +47,7 @@ def checked_bounds(
     unless they are a tuple of two arrays, like a fitted model's ``bounds_``.
     """
     if size == 2 and not are_arrays(bounds) and could_be_pairs(bounds, size):
-        raise two_readings(name, bounds)
+        raise ambiguous_bounds_error(name, bounds)
     try:
         lower, upper = (_broadcast_bound(bound, size) for bound in bounds)
     except (TypeError, ValueError, OverflowError):
@@ -86,7 +86,7 @@ def could_be_pairs(bounds: Any, size: int) -> bool:
     return bool((pairs[:, 0] < pairs[:, 1]).all())
 
 
-def two_readings(name: str, bounds: Any) -> ValueError:
+def ambiguous_bounds_error(name: str, bounds: Any) -> ValueError:
     """Return the error for ambiguous bounds; it shows how to write either meaning."""
     return ValueError(
         f"{name}={bounds!r} is ambiguous for two features: (lower, upper), or one pair per "
@@ -113,7 +113,7 @@ def _invalid_bounds_error(name: str, bounds: Any, size: int) -> ValueError:
     )
 
 
-def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
+def as_nonexpanding_float64(value: Any, name: str = "value") -> NDArray[np.float64]:
     """Return numbers as float64, so that rounding moves no two of them further apart.
 
     Integers beyond 2**53 are clipped: float64 would round two that differ by 1 to numbers that
@@ -136,7 +136,7 @@ def unrounded(value: Any, name: str = "value") -> NDArray[np.float64]:
     return given.astype(np.float64)
 
 
-def few_rows(n: int) -> Iterator[slice]:
+def row_slices(n: int) -> Iterator[slice]:
     """Yield slices of the rows 0 .. n-1, so that temporary arrays stay small."""
     return (slice(start, start + _AT_A_TIME) for start in range(0, n, _AT_A_TIME))
 
@@ -249,7 +249,7 @@ class UnitBall:
         """
         rows, weights = np.empty((len(X), self.size)), np.empty(len(X))
         roots = np.ones(len(X)) if shares is None else np.sqrt(shares)
-        for part in few_rows(len(X)):
+        for part in row_slices(len(X)):
             weights[part] = self._write(X[part], roots[part], rows[part])
         return rows, weights
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .entropy import SecureRandom
 
-__all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20", "sent"]
+__all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20", "copy_to_device"]
 
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 _BLOCKS = 1 << 18  # blocks computed at a time: their words take 16 MB
@@ -123,7 +123,7 @@ class DeviceRandom:
 
     def array(self, values: NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the device."""
-        return sent(values, self._device)
+        return copy_to_device(values, self._device)
 
     def normal(self, size: int) -> Tensor:
         """Draw standard normal numbers in single precision, of shape (size,)."""
@@ -131,13 +131,13 @@ class DeviceRandom:
 
     def add_normal(self, values: Tensor, std: float) -> Tensor:
         """Add independent normal numbers to a flat tensor on the device, in place."""
-        normal, _ = _ways(self._device)
+        normal, _ = _noise_kernels(self._device)
         normal(values, std, self._key(len(values)))
         return values
 
     def add_logistic(self, values: Tensor, scale: float) -> Tensor:
         """Add independent logistic numbers to a flat tensor on the device, in place."""
-        _, logistic = _ways(self._device)
+        _, logistic = _noise_kernels(self._device)
         logistic(values, scale, self._key(len(values)))
         return values
 
@@ -152,10 +152,10 @@ class DeviceRandom:
                 "would add the same noise. Release outside of the graph."
             )
         bits = np.frombuffer(self._random.random_bytes(32), np.int32)
-        return sent(bits.copy(), self._device)
+        return copy_to_device(bits.copy(), self._device)
 
 
-def sent(array: NDArray[Any], device: torch.device | str) -> Tensor:
+def copy_to_device(array: NDArray[Any], device: torch.device | str) -> Tensor:
     """Return an array as a tensor on a device, without waiting for operations under way there.
 
     torch owns the page-locked copy that is transferred, and reuses it once it has been read.
@@ -170,7 +170,7 @@ _Way = Callable[[Tensor, float, Tensor], None]
 
 
 @cache
-def _ways(device: torch.device) -> tuple[_Way, _Way]:
+def _noise_kernels(device: torch.device) -> tuple[_Way, _Way]:
     """Return the functions that add normal and logistic numbers: Triton kernels where they work.
 
     **Guarantees.** A kernel is used only if it gives the same numbers as the torch operations, for

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._validation import check_flat, is_tensor
 from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregation
-from ..accounting.matrix import last_step_spread
+from ..accounting.matrix import last_step_deviation
 from .base import Mechanism
 from .entropy import SecureRandom
 from .floating import check_finite, check_noise
@@ -145,7 +145,7 @@ class _BandedNoise(_CorrelatedNoise):
     """Forward substitution for C y = z: y_t = z_t - sum of c_j y_(t-j), from the last y."""
 
     def __init__(self, coefficients: tuple[float, ...], n_steps: int) -> None:
-        spread = last_step_spread(np.asarray(coefficients), n_steps)
+        spread = last_step_deviation(np.asarray(coefficients), n_steps)
         if not spread <= _MOST_SPREAD:
             raise ValueError(
                 f"coefficients={coefficients!r} make the noise of step {n_steps} {spread:.3g} "

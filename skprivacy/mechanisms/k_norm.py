@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..accounting import events
 from ..accounting._checks import positive, whole
 from . import discrete
-from .additive import _GridNoise, inverse
+from .additive import _GridNoise, pure_noise_multiplier
 from .entropy import SecureRandom
 
 __all__ = ["KNorm"]
@@ -83,7 +83,7 @@ class KNorm(_GridNoise):
         **bounds : dict
             ``lower`` and ``upper``.
         """
-        return cls(inverse(epsilon), sensitivity, **bounds)
+        return cls(pure_noise_multiplier(epsilon), sensitivity, **bounds)
 
     def _event(self) -> events.Event:
         positive("noise_multiplier", self.noise_multiplier)

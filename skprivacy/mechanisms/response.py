@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import accounting
 from ..accounting._checks import number, whole
 from .base import Mechanism
-from .bounds import unrounded
+from .bounds import as_nonexpanding_float64
 from .entropy import SecureRandom
 
 __all__ = ["RandomizedResponse", "RandomizedResponseAmong"]
@@ -93,7 +93,7 @@ class RandomizedResponse(Mechanism):
         return (_ONE - min(false, _ONE)) / _ONE
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
-        codes, k = unrounded(value), self.n_categories
+        codes, k = as_nonexpanding_float64(value), self.n_categories
         if not ((codes >= 0) & (codes < k) & (codes == np.trunc(codes))).all():
             raise ValueError(
                 f"value holds codes outside 0 .. {k - 1}, the codes of n_categories={k}. Encode "
@@ -118,7 +118,7 @@ class RandomizedResponse(Mechanism):
         ndarray of shape (n_categories,)
             They can be negative; clipping them is post-processing.
         """
-        reported = unrounded(counts, "counts")
+        reported = as_nonexpanding_float64(counts, "counts")
         if reported.shape != (self.n_categories,):
             raise ValueError(
                 f"counts has shape {reported.shape}; expected ({self.n_categories},). Pass one "
@@ -171,7 +171,7 @@ class RandomizedResponseAmong(RandomizedResponse):
     arithmetic = "exact"
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
-        codes = unrounded(value)
+        codes = as_nonexpanding_float64(value)
         # Ghazi et al. 2021, RRTop-k: a category outside of the list gives a uniform response
         instead = random.integers(self.n_categories, codes.size).reshape(codes.shape)
         return super()._release(np.where(codes == -1, instead, codes), random)

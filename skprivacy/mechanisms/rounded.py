@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from .._validation import check_flat, is_tensor
 from ..accounting import events
-from ._normal_tail import cell_of
+from ._normal_tail import decide_rounded_cell
 from .base import Mechanism
 from .entropy import SecureRandom
 from .floating import check_finite, check_noise
@@ -181,7 +181,7 @@ def rounded_normal(sigma: float, size: int, random: SecureRandom) -> NDArray[np.
 def _refine_rounded_normal(m: int, sigma: float, random: SecureRandom) -> int:
     """Return round(sigma Z), given its first bits; draw more while they do not decide."""
     bits = _WORD  # Haney et al. 2022, interval refining: more bits until one integer remains
-    while (cell := cell_of(m, bits, sigma)) is None:
+    while (cell := decide_rounded_cell(m, bits, sigma)) is None:
         m = m << _WORD | int.from_bytes(random.random_bytes(_WORD // 8), "little")
         bits += _WORD
     return cell

@@ -13,7 +13,7 @@ from .. import accounting
 from ..accounting import Event
 from ..accounting._checks import number
 from .base import Mechanism
-from .bounds import unrounded
+from .bounds import as_nonexpanding_float64
 from .discrete import bernoulli_exp
 from .entropy import SecureRandom
 
@@ -43,7 +43,7 @@ class _Selection(Mechanism):
             raise ValueError(f"monotonic={self.monotonic!r} must be True or False.")
 
     def _release(self, value: ArrayLike, random: SecureRandom) -> int:
-        scores = unrounded(value)
+        scores = as_nonexpanding_float64(value)
         if scores.ndim != 1 or scores.size == 0:
             raise ValueError(
                 f"value has shape {scores.shape}; expected a flat array of at least one score. "

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from .._docs import fill_docs
 from .._validation import open_unit, whole
-from ._evidence import epsilon_of_rates, gather
+from ._evidence import epsilon_of_rates, gather_evidence
 from ._rates import check_hits, clopper_pearson
 from ._samples import as_numbers, check_delta, check_guesses, check_scores
 
@@ -214,7 +214,9 @@ def epsilon_lower_bound(
     delta, alpha = check_delta(delta), open_unit("alpha", alpha)
     members, others = check_scores(scores_in, scores_out)
     if thresholds is None:
-        found = gather(members, others, delta=delta, alpha=alpha, random_state=random_state)
+        found = gather_evidence(
+            members, others, delta=delta, alpha=alpha, random_state=random_state
+        )
         return found.epsilon(delta)
     cuts = np.unique(as_numbers("thresholds", thresholds, "or None"))
     if not cuts.size or np.isnan(cuts).any():

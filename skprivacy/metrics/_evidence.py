@@ -14,15 +14,22 @@ from ._mean import mean_lower_bound
 from ._rates import high_rates, low_rates
 from ._samples import Float64Array
 
-__all__ = ["Evidence", "Rates", "area_bound", "epsilon_of_rates", "gather", "split_points"]
+__all__ = [
+    "Evidence",
+    "Rates",
+    "bound_area",
+    "bound_split_rates",
+    "epsilon_of_rates",
+    "gather_evidence",
+]
 
 Curve = Callable[[Float64Array], Float64Array]
 
 # Share of the area's error probability for members that score LOW. Exchanged samples are a gross
 # mistake, which a small share detects; it costs the usual direction little.
-REVERSED = 0.1
+REVERSED_SHARE = 0.1
 # Error probability at which a threshold is promising enough to be tested against the claim.
-HOPEFUL = 0.5
+PROMISING_ALPHA = 0.5
 
 
 class Rates(NamedTuple):
@@ -45,7 +52,8 @@ class Rates(NamedTuple):
 class Evidence:
     """Bounds on the rates of membership tests and on the AUC.
 
-    **Guarantees.** All bounds hold simultaneously with the probability chosen in :func:`gather`. So
+    **Guarantees.** All bounds hold simultaneously with the probability chosen in
+    :func:`gather_evidence`. So
     do all conclusions from them, at any delta and for any trade-off curve.
     """
 
@@ -82,7 +90,7 @@ def epsilon_of_rates(tpr: Any, fpr: Any, delta: float) -> Any:
     return np.maximum(np.maximum(hit, reject), 0.0)
 
 
-def gather(
+def gather_evidence(
     members: Float64Array,
     others: Float64Array,
     *,
@@ -104,11 +112,11 @@ def gather(
     if min(len(members), len(others)) < 2:
         return Evidence((), 0.0)
     rng = generator("random_state", random_state)
-    points = split_points(members, others, delta=delta, alpha=alpha / 2, curve=curve, rng=rng)
-    return Evidence(points, area_bound(members, others, alpha / 2), auc(members, others) < 0.5)
+    points = bound_split_rates(members, others, delta=delta, alpha=alpha / 2, curve=curve, rng=rng)
+    return Evidence(points, bound_area(members, others, alpha / 2), auc(members, others) < 0.5)
 
 
-def split_points(
+def bound_split_rates(
     members: Float64Array,
     others: Float64Array,
     *,
@@ -127,12 +135,12 @@ def split_points(
     return tuple(_bound_test(test_in, test_out, test, alpha / len(tests)) for test in tests)
 
 
-def area_bound(members: Float64Array, others: Float64Array, alpha: float) -> float:
+def bound_area(members: Float64Array, others: Float64Array, alpha: float) -> float:
     """Return a lower confidence bound on the AUC, mirrored if members score lower."""
     area, n = auc(members, others), min(len(members), len(others))
     if area >= 0.5:
-        return mean_lower_bound(area, n, (1 - REVERSED) * alpha)
-    return mean_lower_bound(1 - area, n, REVERSED * alpha)
+        return mean_lower_bound(area, n, (1 - REVERSED_SHARE) * alpha)
+    return mean_lower_bound(1 - area, n, REVERSED_SHARE * alpha)
 
 
 def _choose_tests(
@@ -143,7 +151,7 @@ def _choose_tests(
         int(np.argmax(epsilon_of_rates(*_bound_all_rates(members, others, cuts, alpha), delta)))
     ]
     if curve is not None:
-        tpr, fpr = _bound_all_rates(members, others, cuts, HOPEFUL)
+        tpr, fpr = _bound_all_rates(members, others, cuts, PROMISING_ALPHA)
         beyond = tpr - curve(fpr)
         if beyond.max() > 0 >= beyond[chosen[0]]:
             chosen.append(int(np.argmax(beyond)))

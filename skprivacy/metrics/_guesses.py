@@ -13,7 +13,13 @@ from scipy.special import log_ndtr
 
 from .._validation import open_unit
 from ._epsilon import epsilon_from_guesses
-from ._one_run import gaussian, largest_refuted, line, refutes, surprise_apart
+from ._one_run import (
+    independent_p_value,
+    inverse_gaussian_curve,
+    inverse_line_curve,
+    largest_refuted,
+    refutes_curve,
+)
 from ._samples import check_delta, check_guesses
 
 __all__ = ["BOUNDS", "GuessBound", "bound_from_guesses", "gaussian_epsilon"]
@@ -82,7 +88,8 @@ def bound_from_guesses(
         Number of coins, at least ``guesses``.
     bound : {"approximate", "gaussian", "product"}, default="approximate"
         Assumption of the bound. ``approximate``: none, valid for every (epsilon, delta)-private
-        mechanism. ``gaussian``: the trade-off curve is Gaussian, as for one noisy sum; canaries may
+        mechanism. ``inverse_gaussian_curve``: the trade-off curve is Gaussian, as for one noisy
+        sum; canaries may
         interfere. ``product``: in addition, canaries do not interfere, so guesses are independent.
         The last bound is much tighter, but WRONG if canaries interfere: if they share one noise, it
         refutes true claims in most runs.
@@ -123,9 +130,11 @@ def bound_from_guesses(
         epsilon = _approximate_epsilon(right, guesses, n_coins, delta, alpha)
         return GuessBound(epsilon, delta, alpha, bound)
     if bound == "gaussian":
-        mu = largest_refuted(lambda m: refutes(right, guesses, n_coins, gaussian(m), alpha))
+        mu = largest_refuted(
+            lambda m: refutes_curve(right, guesses, n_coins, inverse_gaussian_curve(m), alpha)
+        )
     else:
-        mu = largest_refuted(lambda m: surprise_apart(right, guesses, n_coins, m) < alpha)
+        mu = largest_refuted(lambda m: independent_p_value(right, guesses, n_coins, m) < alpha)
     shown = gaussian_epsilon(mu, delta)
     return GuessBound(shown, delta, alpha, bound, mu, BOUNDS[bound])
 
@@ -157,7 +166,9 @@ def _binomial_bound(right: int, guesses: int, n_coins: int, delta: float, alpha:
 
 def _curve_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
     """Return the bound of Mahloujifar, Melis and Chaudhuri 2024."""
-    return largest_refuted(lambda e: refutes(right, guesses, n_coins, line(e, delta), alpha))
+    return largest_refuted(
+        lambda e: refutes_curve(right, guesses, n_coins, inverse_line_curve(e, delta), alpha)
+    )
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

@@ -13,16 +13,16 @@ from ._samples import Float64Array
 
 __all__ = [
     "Inverse",
-    "gaussian",
-    "guessed",
-    "guessed_in_turn",
+    "best_n_guesses",
+    "default_n_guesses",
+    "guess_each",
+    "guess_top_scores",
+    "independent_p_value",
+    "inverse_gaussian_curve",
+    "inverse_line_curve",
     "largest_refuted",
-    "line",
-    "refutes",
-    "refutes_apart",
-    "surprise_apart",
-    "telling_guesses",
-    "usual_guesses",
+    "refutes_curve",
+    "refutes_with_separate_runs",
 ]
 
 # Maps a true positive rate to the least false positive rate that a trade-off curve allows.
@@ -32,7 +32,7 @@ _MIN_EARLIER_RUNS = 10  # whose mean score is accurate enough to compare with
 _NODES = 200  # of the quadrature over the share of guesses
 
 
-def guessed(
+def guess_top_scores(
     scores: Float64Array, n_guesses: int, random: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Return the coins with the most extreme scores, and a guess for each.
@@ -49,7 +49,7 @@ def guessed(
     return chosen, np.where(offset[chosen] == 0, coin_flip, offset[chosen] > 0)
 
 
-def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
+def refutes_curve(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
     """Return True if ``right`` right guesses refute a trade-off curve, at error ``alpha``.
 
     **Guarantees.** Exact in one run, for every mechanism that obeys the curve, even if canaries
@@ -71,7 +71,7 @@ def refutes(right: int, guesses: int, n_coins: int, inverse: Inverse, alpha: flo
     return hit + missed > guesses / n_coins
 
 
-def guessed_in_turn(scores: Float64Array) -> NDArray[np.bool_]:
+def guess_each(scores: Float64Array) -> NDArray[np.bool_]:
     """Return a guess for every coin, if each coin has a separate run.
 
     A score is compared with the mean score of earlier runs. If there are only two scores, the mean
@@ -84,7 +84,7 @@ def guessed_in_turn(scores: Float64Array) -> NDArray[np.bool_]:
     return np.asarray(scores > np.where(earlier < _MIN_EARLIER_RUNS, 0.0, means))
 
 
-def refutes_apart(right: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
+def refutes_with_separate_runs(right: int, n_coins: int, inverse: Inverse, alpha: float) -> bool:
     """Return True if ``right`` right guesses refute a curve, if each coin has a separate run.
 
     **Guarantees.** Exact: after any earlier runs, a guess is right with probability at most
@@ -95,33 +95,33 @@ def refutes_apart(right: int, n_coins: int, inverse: Inverse, alpha: float) -> b
     return bool(binom.sf(right - 1, n_coins, min((1.0 + largest_advantage) / 2, 1.0)) < alpha)
 
 
-def gaussian(mu: float) -> Inverse:
+def inverse_gaussian_curve(mu: float) -> Inverse:
     """Return the inverse trade-off curve of mu-Gaussian differential privacy."""
     return lambda rate: float(ndtr(ndtri(min(rate, 1.0)) - mu))
 
 
-def line(epsilon: float, delta: float) -> Inverse:
+def inverse_line_curve(epsilon: float, delta: float) -> Inverse:
     """Return the inverse trade-off curve of (epsilon, delta)-differential privacy."""
     grow = np.exp(epsilon)
     return lambda rate: max(0.0, (rate - delta) / grow, 1.0 - delta - grow * (1.0 - rate))
 
 
-def telling_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
+def best_n_guesses(n_coins: int, inverse: Inverse, alpha: float) -> int:
     """Return the number of guesses that refutes a false claim of a curve most surely.
 
     The alternative is a mechanism whose curve is the claimed curve applied twice.
 
     **Guarantees.** The number depends only on the claimed curve, not on the coins.
 
-    **Edge cases.** :func:`usual_guesses` if not even all right guesses could refute the curve.
+    **Edge cases.** :func:`default_n_guesses` if not even all right guesses could refute the curve.
     """
     options = np.unique(np.geomspace(min(20, n_coins), n_coins, 16).round().astype(int)).tolist()
     surest = max(options, key=lambda guesses: _refutation_margin(n_coins, guesses, inverse, alpha))
-    possible = refutes(surest, surest, n_coins, inverse, alpha)
-    return surest if possible else usual_guesses(n_coins)
+    possible = refutes_curve(surest, surest, n_coins, inverse, alpha)
+    return surest if possible else default_n_guesses(n_coins)
 
 
-def usual_guesses(n_coins: int) -> int:
+def default_n_guesses(n_coins: int) -> int:
     """Return the number of guesses for a tight bound on Gaussian noise of moderate size."""
     # Close to the best number for mu of 1 and of 2, from 400 to 10,000 coins.
     return min(n_coins, round(4.9 * np.sqrt(n_coins)))
@@ -129,12 +129,12 @@ def usual_guesses(n_coins: int) -> int:
 
 def _refutation_margin(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:
     """Return by how many deviations the expected right guesses exceed the refuting number."""
-    if not refutes(guesses, guesses, n_coins, inverse, alpha):
+    if not refutes_curve(guesses, guesses, n_coins, inverse, alpha):
         return -np.inf
     low, least = 0, guesses
     while least - low > 1:
         middle = (low + least) // 2
-        if refutes(middle, guesses, n_coins, inverse, alpha):
+        if refutes_curve(middle, guesses, n_coins, inverse, alpha):
             least = middle
         else:
             low = middle
@@ -151,7 +151,7 @@ def _tpr_at_share(share: float, inverse: Inverse) -> float:
     return low
 
 
-def surprise_apart(right: int, guesses: int, n_coins: int, mu: float) -> float:
+def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> float:
     """Return the p-value of ``right`` right guesses if canaries do not interfere.
 
     The scores are then independent Gaussians, and the ``guesses`` largest are those beyond some t.

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
 from .._validation import generator, open_unit, whole
-from ._evidence import Evidence, area_bound, epsilon_of_rates, split_points
+from ._evidence import Evidence, bound_area, bound_split_rates, epsilon_of_rates
 from ._samples import Float64Array, check_delta, check_scores
 
 __all__ = ["EpsilonEstimate", "bootstrap_epsilon", "multi_split_bound"]
@@ -102,11 +102,11 @@ def multi_split_bound(
     rng = generator("random_state", random_state)
     found = []
     for _ in range(n_splits):
-        points = split_points(members, others, delta=delta, alpha=alpha / 4, rng=rng)
+        points = bound_split_rates(members, others, delta=delta, alpha=alpha / 4, rng=rng)
         found.append(Evidence(points, 0.0).epsilon(delta))
     # Markov: half of the bounds exceed the truth with at most twice their error probability
     split_epsilon = sorted(found, reverse=True)[(n_splits + 1) // 2 - 1]
-    area_epsilon = Evidence((), area_bound(members, others, alpha / 2)).epsilon(delta)
+    area_epsilon = Evidence((), bound_area(members, others, alpha / 2)).epsilon(delta)
     return max(split_epsilon, area_epsilon)
 
 

@@ -18,7 +18,7 @@ from ..attacks import AttackResult, LabelInferenceAttack, LossThreshold, Members
 from ..audit import claim_of
 from ..audit._ceiling import auc_ceiling
 from ..audit._private import holds_private_labels
-from ..audit.labels import NOT_MEMBERSHIP, guessed_labels, label_attack, protects_labels
+from ..audit.labels import NOT_MEMBERSHIP, guess_labels, label_attack, protects_labels
 from ..exceptions import BudgetExceededError
 from ._groups import of_groups
 from ._split import Records, Split
@@ -149,7 +149,7 @@ def _attacked(fitting: Fitting, attack: Any, pool: Any) -> AttackResult:
     own, new, known = split.own, split.new, split.known
     if isinstance(attack, LabelInferenceAttack):
         people = None if own.people is None else check_groups(own.people, own.X)
-        return guessed_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
+        return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
     if type(attack) is LossThreshold and fitting.is_behind:  # it asks for predictions alone
         model, X = fitting.seen(known)
         # nobody asks for a threshold, for which the model would have to answer once more

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_unmasked
 from ..attacks import AttackResult
-from ..attacks.result import FEWEST
-from ..audit._exposure import partitions_of
+from ..attacks.result import MIN_GROUP_SIZE
+from ..audit._exposure import group_partitions
 from ..metrics._area import auc_p_value
 from ..metrics._multiplicity import holm
 from ._reading import Splits
@@ -46,7 +46,7 @@ def subgroups_of(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
             f"subgroups has shape {np.shape(subgroups)}; expected a value for each of the "
             f"{num_samples(X)} records, or a column of X."
         )
-    ((_, (groups, _)),) = partitions_of((of_each, of_each), X, None, X, None).items()
+    ((_, (groups, _)),) = group_partitions((of_each, of_each), X, None, X, None).items()
     return name, groups
 
 
@@ -79,13 +79,13 @@ def of_groups(
     judged = result if result is not None and len(result.scores_in) == len(own) else None
     for group in np.unique(new):
         inside = new == group
-        if inside.sum() < FEWEST:
+        if inside.sum() < MIN_GROUP_SIZE:
             continue
         figures = dict.fromkeys(("others", "auc", "p_value"), math.nan)
         figures |= {"n": int(inside.sum()), "score": score(split.new.part(inside))}
-        if (~inside).sum() >= FEWEST:
+        if (~inside).sum() >= MIN_GROUP_SIZE:
             figures["others"] = score(split.new.part(~inside))
-        if judged is not None and (own == group).sum() >= FEWEST:
+        if judged is not None and (own == group).sum() >= MIN_GROUP_SIZE:
             pair = judged.scores_in[own == group], judged.scores_out[inside]
             figures["auc"] = AttackResult(*pair).auc
             figures["p_value"] = auc_p_value(*pair)

@@ -13,9 +13,9 @@ from .._pages import bare, embed, render
 from ..accounting import NonPrivate
 from ..audit._briefing import unit_in_words
 from ..audit._caveats import ledger_caveats
-from ..audit._composition import composed
+from ..audit._composition import compose_guarantees
 from ..audit._html import NARROW
-from ..audit._plain import plain
+from ..audit._plain import json_safe
 from ..audit.about import About
 from ..display import PrivacyUtilityDisplay
 from ._checks import checked_models
@@ -88,7 +88,7 @@ def cost_in_words(sweep: Any) -> str:
         return "epsilon = infinity"
     left_out = len(private) < len(sweep.guarantees_)
     try:
-        whole = composed(private)
+        whole = compose_guarantees(private)
     except ValueError as error:  # of several relations or units
         return f"epsilon = infinity ({error})"
     return bare(whole) + (" (without the non-private ones)" if left_out else "")
@@ -159,8 +159,8 @@ def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
         "about": about.to_dict(),
         "cost": cost_in_words(sweep),
         "assumptions": list(caveats),
-        "results": [plain(row) for row in table(sweep).to_dict("records")],
-    } | ({"by_group": [plain(row) for row in groups]} if groups else {})
+        "results": [json_safe(row) for row in table(sweep).to_dict("records")],
+    } | ({"by_group": [json_safe(row) for row in groups]} if groups else {})
 
 
 def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> str:

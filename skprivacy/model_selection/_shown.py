@@ -292,14 +292,14 @@ class ShownMixin:
         str
             Without any reference to other files. All text is escaped.
         """
-        from ..audit.about import known
+        from ..audit.about import about_or_empty
         from ._page import caveats_of_sweep, figure_of, page
 
         check_is_fitted(self, "cv_results_")
         target = None if path is None else output_path(path, ".html", ".htm")
         if not isinstance(name, str):
             raise TypeError(f"name={name!r} must be a string.")
-        stated = known(about)
+        stated = about_or_empty(about)
         stated = replace(stated, data=stated.data or name)
         shown = page(self, stated, caveats_of_sweep(self), figure_of(self))
         if target is not None:

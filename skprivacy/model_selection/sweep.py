@@ -19,7 +19,7 @@ from .._sklearn import num_samples
 from .._validation import as_frame, as_path
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
-from ..audit.claims import total as total_of
+from ..audit.claims import joint_claim as total_of
 from ..base import undone_if_refused
 from ._affordable import check_affordable
 from ._attacked import checked_attack

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..mechanisms import analytic_noise_multiplier
 
-__all__ = ["PublicFacts", "Recipe", "chosen"]
+__all__ = ["PublicFacts", "Recipe", "resolve_auto_settings"]
 
 _MAX_BATCH = 1024  # larger batches cost time and do not reduce the noise of a run
 _MIN_STEPS, _MAX_STEPS = 128, 1536
@@ -67,7 +67,7 @@ class Recipe:
     max_grad_norm: float
 
 
-def chosen(settings: Mapping[str, Any], facts: PublicFacts) -> Recipe:
+def resolve_auto_settings(settings: Mapping[str, Any], facts: PublicFacts) -> Recipe:
     """Return the settings with a value for each "auto"; given values stay."""
     given = {
         field.name: settings[field.name]

@@ -29,23 +29,23 @@ from .._validation import (
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..mechanisms import SecureRandom
-from ._defaults import PublicFacts, Recipe, chosen
+from ._defaults import PublicFacts, Recipe, resolve_auto_settings
 from ._gradients.clipping import CLIPPING
 from ._gradients.trial import Probe
 from ._training.config import SCHEDULES, PerGroup, TrainingConfig
-from ._training.engine import Alone, Peers, Training
+from ._training.engine import Peers, SingleProcess, Training
 from ._training.environment import usable_device
 from ._training.net import (
     ACTIVATIONS,
     PrivateNet,
-    begins_at_random,
+    has_random_start,
     layer_sizes,
     make_module,
     mlp_from_arrays,
     mlp_to_arrays,
 )
 from ._training.noise import NOISE
-from ._training.rows import MappedRows, chunks, is_mapped, single_precision
+from ._training.rows import MappedRows, is_mapped, iterate_chunks, single_precision
 from .augmentation import Views
 
 __all__ = [
@@ -130,12 +130,12 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     def _peers(self) -> AbstractContextManager[Peers]:
         """Join the other processes of a distributed training, if there are any."""
         if self.distributed is None:
-            return nullcontext(Alone())
-        from ._training.distributed import meeting
+            return nullcontext(SingleProcess())
+        from ._training.distributed import join_process_group
 
-        return meeting(self.distributed)
+        return join_process_group(self.distributed)
 
-    def _agreed_start(
+    def _synchronize_start(
         self, peers: Peers, module: nn.Module, config: TrainingConfig, first: bool
     ) -> nn.Module:
         """Return a copy of the module to start from, the same in all processes."""
@@ -165,7 +165,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         """Charge the budget, train, and set the attributes that describe the run."""
         config = training.config
         fit.assume(*config.assumptions)
-        if config.views is not None and not config.views.ours:
+        if config.views is not None and not config.views.are_built_in:
             fit.assume("augmentations treat each record by itself (tried on random numbers)")
         if self.distributed is not None:
             fit.assume("the processes that train together, and what connects them, are trusted")
@@ -302,13 +302,13 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             fit.assume("the module treats each record by itself (tried on random numbers)")
             if first and (
                 isinstance(self.module, nn.Module)
-                or not begins_at_random(net.module_, self._make_module(recipe, RandomState()))
+                or not has_random_start(net.module_, self._make_module(recipe, RandomState()))
             ):
                 fit.assume("the weights that training starts from are public")
         probe = self._probe(
             usable_device(self.device), 1 if config.views is None else config.views.count
         )
-        start = self._agreed_start(peers, net.module_, config, first)
+        start = self._synchronize_start(peers, net.module_, config, first)
         random = SecureRandom(self.noise_seed)
         training = self._training(config, start, net.criterion_, probe, random)
         self._run(fit, peers, net, training, data, first)
@@ -331,7 +331,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             and self.epsilon is not None
             and not NOISE[self.noise].streams,
         )
-        return chosen({**self.get_params(deep=False), **fixed}, facts)
+        return resolve_auto_settings({**self.get_params(deep=False), **fixed}, facts)
 
     def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:
         """Return the configuration of a run on ``n`` records, without noise."""
@@ -407,5 +407,5 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
             yield from torch.from_numpy(rows).split(_PREDICT_ROWS)
             return
         self._check_width(X, reset=False)
-        for part in chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
+        for part in iterate_chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
             yield torch.from_numpy(check_array(part, dtype=np.float32, order="C", input_name="X"))

@@ -61,11 +61,11 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
     }
 
     @abstractmethod
-    def _supervised(self, rows: Tensor) -> Tensor:
+    def _labeled_view(self, rows: Tensor) -> Tensor:
         """Return labelled rows as the network sees them in training."""
 
     @abstractmethod
-    def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+    def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
         """Return the loss of the network's answers to rows, which needs no labels."""
 
     @undone_if_refused
@@ -118,10 +118,10 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         self.module_.train()
         for _ in range(steps):
             drawn = torch.randint(len(known), (_LABELED_PER_STEP,))
-            answers = self.module_(self._supervised(rows[known[drawn]]))
+            answers = self.module_(self._labeled_view(rows[known[drawn]]))
             others = rows[torch.randint(len(rows), (self.batch_size,))]
             loss = F.cross_entropy(answers, codes[drawn])
-            loss = loss + self.unlabelled_weight * self._unlabelled_loss(self.module_, others)
+            loss = loss + self.unlabelled_weight * self._unlabeled_loss(self.module_, others)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -9,7 +9,7 @@ import torch
 from skorch.dataset import Dataset
 from torch.utils.data import DataLoader
 
-__all__ = ["refuse_more_than_one", "refuse_what_is_not_private"]
+__all__ = ["refuse_nonprivate_settings", "refuse_several_modules"]
 
 _INSTEAD_OF_CALLBACKS = {
     "LRScheduler": "use schedule='cosine' or 'linear'",
@@ -28,7 +28,7 @@ _REPLACED_METHODS = (
 )  # fmt: skip
 
 
-def refuse_what_is_not_private(net: Any, base: type) -> None:
+def refuse_nonprivate_settings(net: Any, base: type) -> None:
     """Raise ValueError for the first setting of a net that would break its guarantee."""
     if net.train_split is not None:
         raise ValueError(
@@ -61,7 +61,7 @@ def refuse_what_is_not_private(net: Any, base: type) -> None:
             )
 
 
-def refuse_more_than_one(net: Any) -> None:
+def refuse_several_modules(net: Any) -> None:
     """Raise ValueError if a net has several modules or several losses."""
     if len(net._modules) > 1 or len(net._criteria) > 1:
         raise ValueError(

@@ -133,7 +133,7 @@ class Views:
         return cls(copy.deepcopy(steps), int(count))
 
     @property
-    def ours(self) -> bool:
+    def are_built_in(self) -> bool:
         """Whether all steps come from this library, hence treat each record by itself."""
         return all(isinstance(step, RandomShift | RandomFlip) for step in self.augment)
 

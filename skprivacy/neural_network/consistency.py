@@ -136,10 +136,10 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def _supervised(self, rows: Tensor) -> Tensor:
+    def _labeled_view(self, rows: Tensor) -> Tensor:
         return _view(self.weak, rows)
 
-    def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+    def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
         # FixMatch (Sohn et al. 2020), Section 2: pseudo-labels from weakly augmented rows
         with torch.no_grad():
             sureness, answer = network(_view(self.weak, rows)).softmax(1).max(1)

@@ -22,11 +22,11 @@ from ..mechanisms import SecureRandom
 from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
 from ._network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin
-from ._skorch_rules import refuse_more_than_one, refuse_what_is_not_private
+from ._skorch_rules import refuse_nonprivate_settings, refuse_several_modules
 from ._training.config import PerGroup, TrainingConfig
 from ._training.engine import Training
 from ._training.environment import usable_device
-from ._training.net import PrivateNet, begins_at_random
+from ._training.net import PrivateNet, has_random_start
 from ._training.rows import MappedRows, as_rows, as_targets, single_precision
 from .augmentation import Views
 
@@ -264,18 +264,18 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     ) -> DPNeuralNet:
         if fit_params:
             raise ValueError(f"fit takes X, y and groups only, got {sorted(fit_params)} as well.")
-        refuse_what_is_not_private(self, DPNeuralNet)
+        refuse_nonprivate_settings(self, DPNeuralNet)
         with self._private_fit() as fit, self._peers() as peers:
             first = anew or not hasattr(self, "privacy_")
             at_random = False  # weights may have been loaded since an earlier initialize()
             if anew or not self.initialized_:
                 self.initialize()
                 made = not isinstance(self.module, nn.Module)
-                at_random = made and begins_at_random(self.module_, self._made_again())
+                at_random = made and has_random_start(self.module_, self._made_again())
             fit.assume("the module treats each record by itself (tried on random numbers)")
             if first and not at_random:
                 fit.assume("the weights that training starts from are public")
-            refuse_more_than_one(self)
+            refuse_several_modules(self)
             validate_parameter_constraints(
                 self._parameter_constraints, self.get_params(deep=False), fit.who
             )
@@ -293,7 +293,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
             loss = self.criterion_
             if type(loss) is not nn.CrossEntropyLoss or targets.dtype.kind == "f":
                 loss = PerExample(loss)
-            start = self._agreed_start(peers, self.module_, config, first)
+            start = self._synchronize_start(peers, self.module_, config, first)
             training = Training(config, start, loss, probe, SecureRandom(self.noise_seed))
             self._run(fit, peers, self, training, data, first)
         return self

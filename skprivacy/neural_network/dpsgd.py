@@ -23,7 +23,7 @@ from ._gradients.losses import LabelEntropy
 from ._gradients.trial import Probe
 from ._network import NETWORK_CONSTRAINTS, PrivateNetwork
 from ._training.environment import ordinary_torch
-from ._training.stacking import StackedFit, as_stacked_fit, fits_the_stack
+from ._training.stacking import StackedFit, as_stacked_fit, is_stackable_fit
 
 __all__ = ["DPSGDClassifier"]
 
@@ -332,7 +332,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
         For shadow models, which belong to an attacker. To be called on a clone.
         """
-        return self._stacked_fit if type(self) is DPSGDClassifier and fits_the_stack(self) else None
+        return (
+            self._stacked_fit if type(self) is DPSGDClassifier and is_stackable_fit(self) else None
+        )
 
     @ordinary_torch("cpu")
     def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:

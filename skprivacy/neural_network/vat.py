@@ -91,10 +91,10 @@ class VATStudent(SemiSupervisedNetwork):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def _supervised(self, rows: Tensor) -> Tensor:
+    def _labeled_view(self, rows: Tensor) -> Tensor:
         return rows
 
-    def _unlabelled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+    def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
         unit = float(network[0].scale) * math.sqrt(rows.shape[1])  # type: ignore[index]
         logs = network(rows).log_softmax(1)
         # Miyato et al. 2018, "VAT+EntMin": the conditional entropy of the predictions

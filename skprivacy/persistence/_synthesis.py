@@ -166,9 +166,9 @@ def restored_gan(kind: type, facts: dict[str, Any], arrays: Arrays) -> DPGANSynt
     if not (model.rates_ >= 0).all() or abs(model.rates_.sum() - 1) > 1e-9:
         raise ValueError(f"the rates of its labels are {model.rates_!r}")
     with torch_is_named():
-        from ..neural_network._training.adversarial import generator_from
+        from ..neural_network._training.adversarial import load_generator
     plan = model._plan(features)
-    model.generator_ = generator_from(
+    model.generator_ = load_generator(
         plan, lambda name, shape: arrays.take(f"generator_.{name}", shape)
     )
     return model

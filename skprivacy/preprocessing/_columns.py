@@ -14,7 +14,7 @@ from .._data_validation import check_array, check_cells
 from .._groups import check_order, protected
 from .._validation import any_has_length, as_array, check_numbers, check_unmasked
 from ..mechanisms import Gaussian, Laplace, SecureRandom
-from ..mechanisms.bounds import checked_bounds, exact_product, few_rows, quantize
+from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slices
 from ._release import additive
 
 __all__ = ["Columns", "one_column"]
@@ -64,14 +64,14 @@ class Columns:
         who = protected(groups, rows)
         self.n, self.unit, self.d = who.n, who.unit, rows.shape[1]
         self._shares = None if groups is None else who.exact_shares()
-        self.lower, self.upper = checked_bounds("bounds", bounds, self.d)
+        self.lower, self.upper = check_bounds("bounds", bounds, self.d)
         self.half = (self.upper - self.lower) / 2
         self.middle = (self.upper + self.lower) / 2
         self._rows = rows
 
     def _unit(self, middle: Any, half: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Yield the columns scaled to [-1, 1], on a grid on which sums are exact, by some rows."""
-        for part in few_rows(len(self._rows)):
+        for part in row_slices(len(self._rows)):
             rows = self._rows[part]
             clipped = np.where(np.isnan(rows), self.middle, np.clip(rows, self.lower, self.upper))
             scaled = (clipped - middle) / np.where(half > 0, half, 1.0)
@@ -94,7 +94,7 @@ class Columns:
         """
         sums = np.zeros((degree, self.d))
         for part, z in zip(
-            few_rows(len(self._rows)), self._unit(self.middle, self.half), strict=True
+            row_slices(len(self._rows)), self._unit(self.middle, self.half), strict=True
         ):
             for total, powers in zip(sums, (z, quantize(2.0 * z**2 - 1.0)), strict=False):
                 total += self._sums(powers, part)
@@ -122,7 +122,7 @@ class Columns:
         if relation == "replace_one":
             middle, half = self.middle, self.half
         sums = np.zeros(self.d)
-        for part, z in zip(few_rows(len(self._rows)), self._unit(middle, half), strict=True):
+        for part, z in zip(row_slices(len(self._rows)), self._unit(middle, half), strict=True):
             sums += self._sums(z, part)
         noisy = mechanism.release(sums, random)
         return (middle * self.n if relation == "replace_one" else 0.0) + half * noisy

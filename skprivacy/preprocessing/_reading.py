@@ -10,7 +10,7 @@ from typing import Any
 
 from .._input import parse_json, read_file
 from .._validation import as_path, storable
-from ..mechanisms.bounds import checked_bounds
+from ..mechanisms.bounds import check_bounds
 from ._column import Column, fields_of
 from ._confirmation import Confirmation
 from .columns import Bounded, Categories
@@ -131,7 +131,7 @@ def marks_of(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def target_range(target_bounds: Any) -> tuple[float, float]:
     """Return the bounds of the target as plain numbers, the lower one below the upper one."""
-    lower, upper = (float(bound[0]) for bound in checked_bounds("target_bounds", target_bounds, 1))
+    lower, upper = (float(bound[0]) for bound in check_bounds("target_bounds", target_bounds, 1))
     if lower == upper:
         raise ValueError(
             f"Schema: target_bounds={target_bounds!r} must be a lower bound below an upper one. "

@@ -10,7 +10,7 @@ from .._validation import check_numbers, is_number, is_whole
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
-from ..mechanisms.bounds import checked_bounds
+from ..mechanisms.bounds import check_bounds
 from ._columns import Columns, one_column
 from ._release import Release, check_target
 
@@ -289,7 +289,7 @@ def private_quantile(
             "as 1024."
         )
     check_target(epsilon, 0.0, relation)
-    lower, upper = checked_bounds("bounds", bounds, 1)
+    lower, upper = check_bounds("bounds", bounds, 1)
     check_numbers(x, "x")
     check_order(groups, x)
     values = one_column(x).astype(np.float64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..mechanisms.bounds import exact_product, few_rows, quantize
+from ..mechanisms.bounds import exact_product, quantize, row_slices
 from ._bins import nonnegative
 
 __all__ = ["Moments", "Start"]
@@ -94,7 +94,7 @@ class Moments:
         """Return the sum, each product once, flat."""
         n, size = self._shape
         units = np.zeros((n, size), dtype=np.int64)
-        for part in few_rows(len(rows)):
+        for part in row_slices(len(rows)):
             vectors = self._vectors(rows[part], labels[part])
             if shares is not None:
                 vectors *= np.sqrt(shares[part])[:, None]

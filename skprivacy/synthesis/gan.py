@@ -278,7 +278,7 @@ class DPGANSynthesizer(Synthesizer):
             first = self._first(config)
             config = self._with_noise(config, first.event)
             start = check_random_state(self.random_state)
-            critic, generator = adversarial.networks(
+            critic, generator = adversarial.make_networks(
                 plan, _sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
             )
             with fit.charged(
@@ -401,7 +401,9 @@ def made_rows(
     generator: Generator, labels: NDArray[np.int64], random: np.random.RandomState
 ) -> NDArray[np.float32]:
     """Return a row of features for each label."""
-    from ..neural_network._training.adversarial import made
+    from ..neural_network._training.adversarial import generate_rows
 
     parts = np.array_split(labels, -(-len(labels) // _MADE))
-    return np.concatenate([made(generator, part, int(random.randint(1 << 31))) for part in parts])
+    return np.concatenate(
+        [generate_rows(generator, part, int(random.randint(1 << 31))) for part in parts]
+    )

@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from skprivacy.accounting.pld import argmax, channels, compose, distribution, pairs, sampled
-from skprivacy.accounting.pld.curve import pair_of_curve
+from skprivacy.accounting.pld.curve import pair_from_curve
 from skprivacy.accounting.pld.mixed_gaussians import MixedGaussians
 from skprivacy.accounting.pld.plan import Group, saddle_point
 
@@ -161,7 +161,7 @@ def check_pair_of_curve() -> None:
     """The pair of a curve that is given at some points lies above it at all points."""
     for mu in (0.2, 1.0):
         epsilons = np.linspace(0, 6 * mu, 23)
-        pair = pair_of_curve(epsilons, argmax.gaussian_curve(mu, epsilons))
+        pair = pair_from_curve(epsilons, argmax.gaussian_curve(mu, epsilons))
         for epsilon in np.linspace(0, 7 * mu, 101):
             assert curve(pair, epsilon) >= _gaussian_delta(mu, epsilon) - ROUNDED
 
@@ -176,7 +176,7 @@ def answer(kink: float, gamma: NDArray[Any]) -> NDArray[Any]:
 
 
 def _grid(h: float) -> argmax._Grid:
-    pad = channels.shift(math.sqrt(2) * h, h / argmax._POINTS)
+    pad = channels.max_shift_in_steps(math.sqrt(2) * h, h / argmax._POINTS)
     return argmax._Grid(h / argmax._POINTS, 6 * pad, pad)
 
 
@@ -220,10 +220,15 @@ def check_gaussian_channels() -> None:
     """The channel that tells a normal number, on the grid, costs no less than the number."""
     for t in (0.9, 0.05):
         for step in (t / 16, t / 3.7):
-            for several in (channels.gaussian(t, step), channels.shifted_far(t, step)):
+            for several in (
+                channels.gaussian_channel(t, step),
+                channels.far_shift_channel(t, step),
+            ):
                 for epsilon in t * np.array([-2.0, 0.0, 0.33, 2.1, 5.0]):
                     gamma = math.exp(epsilon)
-                    mu = t if several.p.shape == channels.gaussian(t, step).p.shape else None
+                    mu = (
+                        t if several.p.shape == channels.gaussian_channel(t, step).p.shape else None
+                    )
                     mu = mu or math.sqrt(2) * t
                     a, b = mu / 2, epsilon / mu
                     exact = ndtr(a - b) - gamma * ndtr(-a - b)
@@ -233,7 +238,7 @@ def check_gaussian_channels() -> None:
 def check_threshold_channels() -> None:
     """The corners around all threshold tests cost no less than any test."""
     for t in (0.9, 0.05):
-        several = channels.binary(t)
+        several = channels.threshold_channels(t)
         for u in np.linspace(-7, 7, 57):
             p, q = (np.array([ndtr(x), ndtr(-x)]) for x in (u, u - t))
             for gamma in np.exp(t * np.array([-3.0, -0.4, 0.0, 0.7, 2.9])):
@@ -247,7 +252,7 @@ def check_censored_channels() -> None:
     t, lowest = 0.31, -2.5
     for step in (t / 16, t / 9.3):
         for side in (-1, 1):
-            unseen, seen = channels.censored(t, lowest, step, side)
+            unseen, seen = channels.censored_channels(t, lowest, step, side)
             loss = -seen.shift
             reaches = loss.max() if side < 0 else loss.min()
             assert side * reaches <= side * -side * t * lowest + 1e-6, "too little is seen"
@@ -272,7 +277,7 @@ def check_lattice() -> None:
     for h in (0.9, 0.1, 0.011):
         met.clear()
         with mock.patch.object(channels, "_arg_max", noted):
-            channels.three_way(h, -2.5, 2.7, 1.3)
+            channels.argmax_channels(h, -2.5, 2.7, 1.3)
         for (s, first, variances), (_, second, _) in zip(met[::2], met[1::2], strict=True):
             d = (first + second) / 2
             margins = [channels._MARGIN * math.sqrt(v) for v in variances]

@@ -18,7 +18,7 @@ from skprivacy.accounting import (
     Repeated,
     pld,
 )
-from skprivacy.accounting.budget.rules import Cost, at_orders, renyi_orders
+from skprivacy.accounting.budget.rules import Cost, renyi_cost_at_orders, renyi_orders
 from skprivacy.exceptions import BudgetExceededError
 
 from .budgets import sgd
@@ -69,7 +69,7 @@ def test_an_order_bounds_the_failure_of_the_guarantee_whatever_the_loss(cost):
         count = round(cost * 2 * noise**2 / order) or 1
         spent = count * order / (2 * noise**2)
         counts, delta = Counter({GaussianEvent(noise): count}), 1e-5
-        epsilon = at_orders(counts, ((order, 1.0),), delta, "add_remove").epsilon
+        epsilon = renyi_cost_at_orders(counts, ((order, 1.0),), delta, "add_remove").epsilon
         loss = epsilon + np.geomspace(1e-6, 50, 20_000)
         ratio = np.log(-np.expm1(epsilon - loss)) - (order - 1) * (loss - spent)
         assert ratio.max() == pytest.approx(math.log(delta), abs=1e-3) or epsilon == 0

@@ -58,7 +58,7 @@ def worst_case(cap, events):
     def may_ask(lines, key, path, event):
         question = key, path, event
         if question not in asked:
-            refusal = admission.refusing(Lines(cap, lines), path, event, TERMS)
+            refusal = admission.find_refusal(Lines(cap, lines), path, event, TERMS)
             asked[question] = refusal is None
         return asked[question]
 

@@ -37,11 +37,11 @@ from skprivacy.accounting import (
     epsilon_of,
     rdp,
 )
-from skprivacy.accounting._chained import chained_epsilon
+from skprivacy.accounting._chained import group_epsilon
 from skprivacy.accounting._work import closed_form_work
-from skprivacy.accounting.pld.curve import pair_of_curve
+from skprivacy.accounting.pld.curve import pair_from_curve
 from skprivacy.accounting.pld.mixed_gaussians import MixedGaussians
-from skprivacy.accounting.pld.pairs import both
+from skprivacy.accounting.pld.pairs import symmetric_pairs
 
 GRID = np.linspace(-40, 60, 40_001)
 
@@ -154,8 +154,8 @@ def test_the_figures_of_an_epsilon_1_model():
     assert single.group(5).epsilon() == pytest.approx(6.17, abs=0.01)
     assert single.group(10).epsilon() == pytest.approx(14.4, abs=0.05)
     # what follows from the curve alone is little more, where one line of it was 6.67 and nothing
-    assert chained_epsilon(single.event, 5, 1e-5, "add_remove") == pytest.approx(6.2, abs=0.02)
-    assert chained_epsilon(single.event, 10, 1e-5, "add_remove") == pytest.approx(14.6, abs=0.05)
+    assert group_epsilon(single.event, 5, 1e-5, "add_remove") == pytest.approx(6.2, abs=0.02)
+    assert group_epsilon(single.event, 10, 1e-5, "add_remove") == pytest.approx(14.6, abs=0.05)
 
 
 def test_many_records_are_rounded_up_and_never_down():
@@ -234,13 +234,13 @@ class _Curve(Event, tag="tests.Curve"):
     work = closed_form_work
 
     def dominating_pairs(self, relation):
-        return both(pair_of_curve(np.array(self.epsilons), np.array(self.deltas)))
+        return symmetric_pairs(pair_from_curve(np.array(self.epsilons), np.array(self.deltas)))
 
 
 def test_steps_along_a_gaussian_curve_are_exact():
     for k in (2, 5):
         exact = epsilon_of(GaussianEvent(10.0 / k), 1e-6)
-        assert exact <= chained_epsilon(GaussianEvent(10.0), k, 1e-6, "add_remove") < 1.001 * exact
+        assert exact <= group_epsilon(GaussianEvent(10.0), k, 1e-6, "add_remove") < 1.001 * exact
 
 
 def test_steps_are_never_below_a_chain_of_discrete_mechanisms():
@@ -256,7 +256,7 @@ def test_steps_are_never_below_a_chain_of_discrete_mechanisms():
         ]
         worst = _Curve(tuple(epsilons), tuple(curve))
         for delta in (1e-3, 0.05):
-            found = chained_epsilon(worst, k, delta, "add_remove")
+            found = group_epsilon(worst, k, delta, "add_remove")
             assert hockey_stick(chain[0], chain[-1], found) <= delta * (1 + 1e-9)
 
 
@@ -268,8 +268,8 @@ def test_steps_are_at_most_those_along_one_line():
             for e in np.linspace(0.01, 2, 300)
             if delta_of(event, e) * math.expm1(k * e) / math.expm1(e) <= delta
         )
-        assert chained_epsilon(event, k, delta, "zero_out") <= min(lines) * (1 + 1e-6)
-    assert chained_epsilon(event, 101, delta, "zero_out") > 101 * epsilon_of(event, delta) * 0.9
+        assert group_epsilon(event, k, delta, "zero_out") <= min(lines) * (1 + 1e-6)
+    assert group_epsilon(event, 101, delta, "zero_out") > 101 * epsilon_of(event, delta) * 0.9
 
 
 def test_groups_without_an_event_use_the_chained_curve():

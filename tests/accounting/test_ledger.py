@@ -325,17 +325,17 @@ def test_seen_line_never_moves_back_between_threads(ledger, tmp_path):
     budget = PrivacyBudget(epsilon=1.0, path=ledger)
     budget.reserve(LaplaceEvent(10.0))
     older = shutil.copy(ledger, tmp_path / "older")
-    original = SQLiteLedger._followed
+    original = SQLiteLedger._read_log
 
     def overtaken(self, connection):
         log = original(self, connection)
-        with mock.patch.object(SQLiteLedger, "_followed", original):
+        with mock.patch.object(SQLiteLedger, "_read_log", original):
             other = threading.Thread(target=budget.reserve, args=[LaplaceEvent(10.0)])
             other.start()
             other.join()
         return log
 
-    with mock.patch.object(SQLiteLedger, "_followed", overtaken):
+    with mock.patch.object(SQLiteLedger, "_read_log", overtaken):
         assert budget.relation is not None  # whatever it reads
     shutil.copy(older, ledger)
     with pytest.raises(LedgerError, match="is not the one that this budget has used"):

@@ -27,7 +27,7 @@ from skprivacy.accounting import (
     square_root_band,
     zcdp,
 )
-from skprivacy.accounting.matrix import running_sum_error, step_spread
+from skprivacy.accounting.matrix import running_sum_error, step_deviation
 
 SHAPES = [(1, 1), (7, 1), (8, 1), (1, 5), (3, 4), (5, 3), (4, 8), (6, 2)]
 
@@ -188,7 +188,7 @@ def test_error_of_running_sums_and_of_steps(n, band):
     coefficients = np.asarray(square_root_band(10**4, 1, most=64)[:band])
     steps = np.linalg.inv(banded_matrix(coefficients, n))
     sums = np.tril(np.ones((n, n))) @ steps
-    for found, noise in ((running_sum_error, sums), (step_spread, steps)):
+    for found, noise in ((running_sum_error, sums), (step_deviation, steps)):
         expected = np.sqrt((noise**2).sum(1).mean())
         assert found(coefficients, n) == pytest.approx(expected, rel=1e-9)
 

@@ -250,7 +250,7 @@ def test_each_part_covers_its_channels(h, wide):
     """Without help from the other parts, wherever the fine lattice ends."""
     rng = np.random.default_rng(5)
     step, apart = h / 16, math.sqrt(2) * h
-    lattice, missed = channels.three_way(h, argmax._BEHIND, argmax._ALONE, wide)
+    lattice, missed = channels.argmax_channels(h, argmax._BEHIND, argmax._ALONE, wide)
     gammas = np.exp(h * np.linspace(-6, 6, 13))
 
     for kink in (0, h, 3 * h):
@@ -258,17 +258,22 @@ def test_each_part_covers_its_channels(h, wide):
         def before(gamma, kink=kink):
             return answer_of(kink, gamma)
 
-        told = worst(channels.shifted_far(h, step), before)(gammas)
+        told = worst(channels.far_shift_channel(h, step), before)(gammas)
         near = (1 - missed) * worst(lattice, before)(gammas) + missed * told
         tests, values = (
-            worst(part, before) for part in (channels.binary(h), channels.gaussian(h, step))
+            worst(part, before)
+            for part in (channels.threshold_channels(h), channels.gaussian_channel(h, step))
         )
         edges = [
             worst(unseen, tests)(gammas) + worst(seen, values)(gammas)
-            for unseen, seen in (channels.censored(h, argmax._BEHIND, step, s) for s in (-1, 1))
+            for unseen, seen in (
+                channels.censored_channels(h, argmax._BEHIND, step, s) for s in (-1, 1)
+            )
         ]
         rarely = norm.sf(argmax._ALONE)
-        two = (1 - rarely) * worst(channels.binary(apart), before)(gammas) + rarely * told
+        two = (1 - rarely) * worst(channels.threshold_channels(apart), before)(
+            gammas
+        ) + rarely * told
         for x, y in rng.uniform(-5, 5, (300, 2)):
             alone = x + y >= math.sqrt(2) * argmax._ALONE
             parts = ((two, alone), (edges[0], y <= argmax._BEHIND), (edges[1], x <= argmax._BEHIND))
@@ -312,7 +317,7 @@ def test_one_step_covers_all_channels(h):
     """
     rng = np.random.default_rng(3)
     step = h / 16
-    pad = channels.shift(math.sqrt(2) * h, step)
+    pad = channels.max_shift_in_steps(math.sqrt(2) * h, step)
     grid = argmax._Grid(step, 4 * pad, pad)
     query = argmax._argmax_query(h, grid)
     places = [*rng.uniform(-4, 6, (150, 2)), *rng.uniform(-30, 30, (30, 2)), (0.74, 0.74)]
@@ -450,7 +455,7 @@ def two_classes_only(original):
     """Take the supremum over two classes for that over any number."""
 
     def query(h, grid):
-        winner = grid.filter(channels.binary(math.sqrt(2) * h))
+        winner = grid.filter(channels.threshold_channels(math.sqrt(2) * h))
         return lambda v, points, t: argmax._filtered_maximum(grid, winner, grid.extend(v), points)
 
     return query

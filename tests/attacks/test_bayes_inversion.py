@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import BayesInversion, InversionResult, party_gradient
-from skprivacy.attacks._blind_guesses import blind_ceiling
-from skprivacy.attacks._row_layout import RowLayout
+from skprivacy.attacks._blind_guesses import null_model_ceiling
+from skprivacy.attacks._row_layout import ColumnLayout
 from skprivacy.preprocessing import Bounded, Categories, Dates, Hashed, Schema
 
 torch = pytest.importorskip("torch")
@@ -266,14 +266,14 @@ def test_no_blind_guess_exceeds_the_ceiling():
     """The best guesses in hindsight, tried one by one, and n of them for a batch of n."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 1))
-    layout = RowLayout.from_columns(X, None)
-    ceiling = blind_ceiling(layout, X[:, None, :], None)
+    layout = ColumnLayout.from_columns(X, None)
+    ceiling = null_model_ceiling(layout, X[:, None, :], None)
     best = max(layout.equal(X[[i]] + layout.within(0.319), X).mean() for i in range(60))
     assert ceiling[0] == pytest.approx(best)
     y = (X[:, 0] > 0).astype(int)
-    told = blind_ceiling(layout, X[:, None, :], y[:, None])
+    told = null_model_ceiling(layout, X[:, None, :], y[:, None])
     assert told[0] > ceiling[0]  # labels help those who guess, too
-    pairs = blind_ceiling(layout, X.reshape(30, 2, 1), None)
+    pairs = null_model_ceiling(layout, X.reshape(30, 2, 1), None)
     assert pairs[0] == pytest.approx(2 * ceiling[0] * 60 / 59)
 
 
@@ -287,7 +287,7 @@ def test_a_schema_says_which_features_are_a_column():
             "single": Categories(["yes"]),
         }
     )
-    layout = RowLayout.from_columns(np.zeros((3, schema.n_features_out)), schema)
+    layout = ColumnLayout.from_columns(np.zeros((3, schema.n_features_out)), schema)
     assert dict(zip(layout.names, map(list, layout.columns), strict=True)) == {
         "age": [0],
         "work": [4, 5],
@@ -299,20 +299,20 @@ def test_a_schema_says_which_features_are_a_column():
 
 def test_guesses_are_matched_for_the_most_columns():
     X = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])
-    layout = RowLayout.from_columns(X, None)
-    equal, order = layout.matched(X[[2, 0, 1]], X)
+    layout = ColumnLayout.from_columns(X, None)
+    equal, order = layout.match_rows(X[[2, 0, 1]], X)
     assert equal.all()
     assert order.tolist() == [1, 2, 0]
-    equal, _ = layout.matched(np.full((3, 2), np.nan), X)
+    equal, _ = layout.match_rows(np.full((3, 2), np.nan), X)
     assert not equal.any()
 
 
 def test_votes_by_hand():
     """A number is voted on by what is near it, a category by itself, or by those without one."""
     X = np.array([[0.0, 1, 0], [0.1, 0, 1], [9.0, 0, 0], [9.1, 0, 0], [20.0, 0, 0]])
-    layout = RowLayout.from_columns(X, [[0], [1, 2]])
+    layout = ColumnLayout.from_columns(X, [[0], [1, 2]])
     assert layout.decode_columns(X)[:, 1].tolist() == [0, 1, -1, -1, -1]
-    rows, certain = layout.voted(X, np.array([[5, 4, 1, 1, 1], [0, 1, 3, 3, 3.0]]))
+    rows, certain = layout.most_voted_rows(X, np.array([[5, 4, 1, 1, 1], [0, 1, 3, 3, 3.0]]))
     assert layout.decode_columns(rows)[:, 1].tolist() == [0, -1]
     assert rows[:, 0] == pytest.approx([0.05, 9.05])
     assert certain == pytest.approx([(9 / 12 + 5 / 12) / 2, (6 / 10 + 9 / 10) / 2])

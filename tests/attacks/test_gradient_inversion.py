@@ -26,8 +26,8 @@ from skprivacy.attacks import _first_layer  # noqa: E402
 from skprivacy.attacks._gradient_labels import label_counts  # noqa: E402
 from skprivacy.attacks._inversion_attack import InversionAttack, Reconstruction  # noqa: E402
 from skprivacy.attacks._loss_gradients import LossGradients  # noqa: E402
-from skprivacy.attacks._relaxed_rows import pooled  # noqa: E402
-from skprivacy.attacks._row_layout import RowLayout  # noqa: E402
+from skprivacy.attacks._relaxed_rows import combine_starts  # noqa: E402
+from skprivacy.attacks._row_layout import ColumnLayout  # noqa: E402
 
 ATTACKS = (FirstLayerInversion, GradientInversion, BayesInversion)
 SCHEMA = Schema(
@@ -173,7 +173,7 @@ def test_the_first_layer_gives_most_records_away_exactly(table, norm):
     for gradient, (X, _) in zip(sent[:4], pairs, strict=False):
         rows, confidence = attack.reconstruct(gradient, 8)
         assert np.isnan(rows[confidence == 0]).all()
-        true = RowLayout.from_columns(table.own[0], SCHEMA).exact(X, rows[confidence == 1])
+        true = ColumnLayout.from_columns(table.own[0], SCHEMA).exact(X, rows[confidence == 1])
         assert true.mean() > 0.8
 
 
@@ -221,7 +221,7 @@ def test_without_zeros_or_with_noise_no_mixture_is_called_a_record(table):
     model = network(table.X.shape[1])
     sent = party_gradient(model, X, y, random_state=0, **noisy)
     found, _ = FirstLayerInversion(model, **noisy).fit(*table.own).reconstruct(sent, 4)
-    layout = RowLayout.from_columns(table.own[0], SCHEMA)
+    layout = ColumnLayout.from_columns(table.own[0], SCHEMA)
     assert not layout.exact(found, X).any()
 
 
@@ -306,9 +306,9 @@ def test_an_attacker_who_ignores_clipping_searches_worse(table):
 def test_a_distance_that_rounding_makes_negative_is_the_best():
     shares = torch.tensor([[[0.2, 1.0]], [[0.9, 0.0]], [[0.3, 1.0]]])
     kinds = torch.tensor([False, True])
-    middle, _ = pooled(shares, torch.tensor([-1e-7, 0.5, 1e-7]), kinds)
+    middle, _ = combine_starts(shares, torch.tensor([-1e-7, 0.5, 1e-7]), kinds)
     assert middle[0].tolist() == pytest.approx([0.2, 1.0])
-    alone, apart = pooled(shares, torch.tensor([-2e-3, 0.5, 1e-3]), kinds)
+    alone, apart = combine_starts(shares, torch.tensor([-2e-3, 0.5, 1e-3]), kinds)
     assert alone[0].tolist() == pytest.approx([0.2, 1.0])
     assert not apart.any()
 
@@ -368,7 +368,7 @@ class RandomRows(InversionAttack):
         self.noise_multiplier = noise_multiplier
         self.random_state = random_state
 
-    def _reconstructed(self, observed, n_records, labels):
+    def _reconstruct_batches(self, observed, n_records, labels):
         from sklearn.utils import check_random_state
 
         seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -388,7 +388,9 @@ def test_null_models_are_matched_as_the_attack_is(table):
     attack = RandomRows(model, columns=SCHEMA, random_state=0).fit(*table.own)
     result = attack.evaluate(sent, pairs)
     assert np.array_equal(result.recovered, result.nulls["random rows"])
-    unmatched = RowLayout.from_columns(table.own[0], SCHEMA).equal(table.X[:80], table.X[400:480])
+    unmatched = ColumnLayout.from_columns(table.own[0], SCHEMA).equal(
+        table.X[:80], table.X[400:480]
+    )
     assert result.share > np.einsum("iij->ij", unmatched).mean() + 0.15
 
 

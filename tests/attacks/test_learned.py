@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import RMIA, LearnedRatio, LiRA, ShadowPool, learned
-from skprivacy.attacks._surroundings import Surroundings
+from skprivacy.attacks._surroundings import NearestRecords
 
 
 def measured(attack, case):
@@ -129,7 +129,7 @@ def test_records_of_every_kind(kind):
 
 def test_no_record_is_its_own_neighbour_nor_a_copy_of_it():
     X = np.random.default_rng(0).normal(size=(40, 3))
-    near = Surroundings(X, 39)
+    near = NearestRecords(X, 39)
     assert (np.sort(near.find_nearest(X)) == [np.delete(np.arange(40), i) for i in range(40)]).all()
     assert near.find_nearest(X[[7, 7]])[:, 0].tolist() == [_nearest(X, 7)] * 2
     new = X[[7]] + 1e-9
@@ -144,11 +144,11 @@ def _nearest(X, i):
 
 def test_planted_look_at_the_record_itself_is_caught(monkeypatch):
     """Its own excess would count twice, and the number of its class be off by one."""
-    search = Surroundings._search
+    search = NearestRecords._search
 
     def with_itself(self, coordinates, prints):
         return search(self, coordinates, np.zeros_like(prints))
 
-    monkeypatch.setattr(Surroundings, "_search", with_itself)
+    monkeypatch.setattr(NearestRecords, "_search", with_itself)
     with pytest.raises(AssertionError):
         test_no_record_is_its_own_neighbour_nor_a_copy_of_it()

@@ -31,7 +31,7 @@ def test_each_class_has_its_own(setting):
     each = ShadowThreshold(target, pool=pool, signal="loss").fit(X[400:], y[400:])
     proba, label = each._target_proba(X, y)
     view = scores.SIGNALS["loss"]
-    signal, trained, seen = each._seen_by_shadows(X[400:], y[400:], each.classes_, view)
+    signal, trained, seen = each._view_shadows(X[400:], y[400:], each.classes_, view)
     for c in range(3):
         own = signal[seen == c], trained[seen == c]
         cuts = np.unique(own[0])

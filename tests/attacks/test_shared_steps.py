@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skprivacy.attacks import ShadowPool
-from skprivacy.attacks._shared_steps import split
+from skprivacy.attacks._shared_steps import split_stateless_steps
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
 SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})
@@ -87,7 +87,7 @@ def test_steps_that_learn_or_have_chance_of_their_own_stay_with_each_model(recor
     model = LogisticRegression()
 
     def shared(estimator):
-        steps, rest, _ = split(estimator.fit(X, y), X)
+        steps, rest, _ = split_stateless_steps(estimator.fit(X, y), X)
         assert steps is not None or rest is estimator
         return 0 if steps is None else len(steps.steps)
 
@@ -100,7 +100,7 @@ def test_steps_that_learn_or_have_chance_of_their_own_stay_with_each_model(recor
     assert shared(Pipeline([("only", model)])) == 0
     assert shared(model) == 0
     changed = make_pipeline(Centred(), model).fit(X, y).set_params(centred__learns=True)
-    assert split(changed, X)[:2] == (None, changed)
+    assert split_stateless_steps(changed, X)[:2] == (None, changed)
 
 
 class Beside(SchemaTransformer):
@@ -144,7 +144,7 @@ def test_a_step_that_only_says_that_records_are_by_themselves_stays_with_each_mo
     X, y = records
     pipeline = make_pipeline(kind(SCHEMA), LogisticRegression()).fit(X, y)
     assert pipeline[0].data_independent_
-    assert split(pipeline, X)[:2] == (None, pipeline)
+    assert split_stateless_steps(pipeline, X)[:2] == (None, pipeline)
     honest = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression()).fit(X, y)
-    shared, _, seen = split(honest, X)
+    shared, _, seen = split_stateless_steps(honest, X)
     assert np.array_equal(seen, shared.transform(X))

@@ -74,8 +74,8 @@ def test_power_is_the_share_of_members_found():
     halves = [rng.permuted(np.arange(5000) < 2500) for _ in range(4)]
     trained = np.concatenate([[half, ~half] for half in halves])
     said = logit(np.where(trained, 0.9, 0.6))
-    found = _rehearsal.Rehearsal.from_pool(said, trained).powers(
-        _rehearsal.Variant([view.__name__], view, lambda target, shadow, out: [target])
+    found = _rehearsal.SelfAttack.from_pool(said, trained).score_settings(
+        _rehearsal.AttackSetting([view.__name__], view, lambda target, shadow, out: [target])
         for view in (np.asarray, np.negative, np.zeros_like)
     )
     told, reversed_, constant = found.values()

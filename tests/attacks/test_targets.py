@@ -260,11 +260,11 @@ def test_claims_of_regressors_are_tested():
 
 
 def test_torch_is_not_imported_for_others():
-    from skprivacy.attacks._modules import askable
+    from skprivacy.attacks._modules import as_classifier
 
     before = sys.modules.pop("torch", None)
     try:
-        assert askable(TREE, X) is TREE
+        assert as_classifier(TREE, X) is TREE
         assert "torch" not in sys.modules
     finally:
         if before is not None:

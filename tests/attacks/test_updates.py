@@ -69,12 +69,12 @@ def test_gradients_are_slopes_of_the_loss(kind):
     found = record_gradients(open_network(model)[0], X, y)
     up = log_loss(model, weights + step * direction, X, y)
     down = log_loss(model, weights - step * direction, X, y)
-    assert found.along(direction) == pytest.approx((up - down) / (2 * step), abs=1e-6)
-    rows = np.array([found.along(unit) for unit in np.eye(len(weights))]).T
+    assert found.project_on(direction) == pytest.approx((up - down) / (2 * step), abs=1e-6)
+    rows = np.array([found.project_on(unit) for unit in np.eye(len(weights))]).T
     assert found.products(found) == pytest.approx(rows @ rows.T)
     assert found.squared_norms() == pytest.approx(np.sum(rows**2, axis=1))
     assert found.mean(len(weights)) == pytest.approx(rows.mean(axis=0))
-    assert np.sqrt(found.clipped(0.3).squared_norms()).max() <= 0.3 + 1e-12
+    assert np.sqrt(found.clip_to(0.3).squared_norms()).max() <= 0.3 + 1e-12
 
 
 def modules():
@@ -118,7 +118,7 @@ def test_gradients_of_modules_are_those_of_autograd(name):
         rows.append(torch.cat([g.ravel() for g in torch.autograd.grad(loss, module.parameters())]))
     rows = torch.stack(rows).numpy()
     assert found.products(found) == pytest.approx(rows @ rows.T)
-    assert found.along(rows[0]) == pytest.approx(rows @ rows[0])
+    assert found.project_on(rows[0]) == pytest.approx(rows @ rows[0])
     assert found.mean(rows.shape[1]) == pytest.approx(rows.mean(axis=0))
 
 
@@ -146,10 +146,10 @@ def test_the_ratio_by_hand():
     m = len(fold)
     rows = np.eye(len(start))
     slopes = record_gradients(open_network(model)[0], X, y)
-    every = np.array([slopes.along(unit) for unit in rows]).T
+    every = np.array([slopes.project_on(unit) for unit in rows]).T
     again = record_gradients(open_network(model)[0], attack._reference[fold],
                              attack._reference_labels[fold])  # fmt: skip
-    known = np.array([again.along(unit) for unit in rows]).T
+    known = np.array([again.project_on(unit) for unit in rows]).T
     mean, covariance = known.mean(axis=0), np.cov(known.T)
     spread = covariance * (1 + n / m)
     spread += (n * (noise / rate) ** 2 + 1e-4 * np.trace(covariance)) * np.eye(len(start))
@@ -238,7 +238,7 @@ def test_clipping_alone_defends_nothing_and_noise_keeps_to_its_guarantee():
         random, weights, before, after = np.random.default_rng(0), weights_of(model), [], []
         for _ in range(rounds):
             slopes = record_gradients(network_at(open_network(model)[0], weights), X[:N], y[:N])
-            slope = slopes.clipped(norm).mean(len(weights))
+            slope = slopes.clip_to(norm).mean(len(weights))
             before.append(weights)
             noisy = multiplier * norm / N * random.normal(size=len(weights))
             weights = weights - slope + noisy

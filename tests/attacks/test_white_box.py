@@ -22,7 +22,7 @@ from skprivacy.attacks import (
     WhiteBoxAttack,
 )
 from skprivacy.attacks._networks import open_network
-from skprivacy.attacks.white_box import alignments
+from skprivacy.attacks.white_box import gradient_alignments
 from skprivacy.datasets import make_purchase_like
 
 
@@ -159,7 +159,7 @@ def test_alignments_are_products_of_gradients_and_weights(activation):
     X, y = problem(n_classes=3)
     net = network(X, y, activation, max_iter=3)
     layers = open_network(net)[0].trace(X[:5], y[:5], "loss")[0]
-    found = alignments(layers)
+    found = gradient_alignments(layers)
     for place, ((inputs, gradient, _), weight) in enumerate(zip(layers, net.coefs_, strict=True)):
         for record in range(5):
             matrix = np.outer(inputs[record], gradient[record])

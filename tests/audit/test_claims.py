@@ -49,7 +49,7 @@ from skprivacy.accounting import (
 )
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import _html, audit, claim_of, claims
-from skprivacy.audit._composition import composed
+from skprivacy.audit._composition import compose_guarantees
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
@@ -469,28 +469,28 @@ def test_relations_and_deltas_are_never_mixed():
     assert "add-remove and replace-one, which are never added up" in claim.reason
     half = PrivacyGuarantee(ApproxDP(1.0, 0.6), at_delta=0.6)
     with pytest.raises(ValueError, match="add up to 1 or more"):
-        composed([half, half])
+        compose_guarantees([half, half])
 
 
 def test_units_are_never_mixed():
     record = PrivacyGuarantee(LaplaceEvent(1.0))
     patient = PrivacyGuarantee(LaplaceEvent(1.0), unit="patient_id")
     with pytest.raises(ValueError, match="units patient_id and record, which are never added up"):
-        composed([record, patient])
-    assert composed([patient, patient]).unit == "patient_id"
+        compose_guarantees([record, patient])
+    assert compose_guarantees([patient, patient]).unit == "patient_id"
 
 
 def test_deltas_add_up_so_that_approximate_events_stay_finite():
     part = PrivacyGuarantee(ApproxDP(1.0, 1e-6), at_delta=1e-6, assumptions=("a", "b"))
     other = PrivacyGuarantee(LaplaceEvent(1.0), assumptions=("c", "a"))
-    both_parts = composed([part, other, part])
+    both_parts = compose_guarantees([part, other, part])
     assert both_parts.at_delta == pytest.approx(2e-6)
     assert 0 < both_parts.epsilon() <= 3.0 + 1e-6
     assert both_parts.assumptions == ("a", "b", "c")
     assert both_parts.kind == "proved"
     weak = PrivacyGuarantee(GaussianEvent(4.0), at_delta=1e-6, kind="random_dp")
-    assert composed([weak]) is weak
-    assert composed([weak, other]).kind == "estimate"
+    assert compose_guarantees([weak]) is weak
+    assert compose_guarantees([weak, other]).kind == "estimate"
 
 
 @pytest.mark.parametrize(

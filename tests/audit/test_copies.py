@@ -12,7 +12,7 @@ from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.attacks._records import fingerprints
 from skprivacy.audit import audit
-from skprivacy.audit._doubt import why_copied
+from skprivacy.audit._doubt import explain_copies
 
 
 class Public(ClassifierMixin, BaseEstimator):
@@ -54,7 +54,7 @@ def test_a_true_claim_about_copies_is_not_called_violated():
 
 
 def copied(members, others):
-    return why_copied(*(fingerprints(np.reshape(side, (-1, 1))) for side in (members, others)))
+    return explain_copies(*(fingerprints(np.reshape(side, (-1, 1))) for side in (members, others)))
 
 
 def test_copies_are_told_of_either_sample():

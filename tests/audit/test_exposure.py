@@ -14,7 +14,7 @@ from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.attacks import result as result_module
 from skprivacy.audit import _exposure
 from skprivacy.audit import report as report_module
-from skprivacy.audit._exposure import exposed_records, group_exposures, partitions_of
+from skprivacy.audit._exposure import exposed_records, group_exposures, group_partitions
 
 X, y = make_classification(1200, n_features=6, flip_y=0.0, class_sep=3.0, random_state=0)
 WARD = np.array(["A", "B", "C"])[np.arange(1200) % 3]
@@ -59,9 +59,9 @@ def test_columns_may_be_named():
         frame["ward"] = pd.Categorical(ward)
         frame.loc[3, "ward"] = None
     for column in ("ward", 6):
-        parts = partitions_of(column, frames[0], PARTS[1], frames[1], PARTS[3])
+        parts = group_partitions(column, frames[0], PARTS[1], frames[1], PARTS[3])
         assert np.unique(parts[str(column)][0]).tolist() == ["A", "B", "C", "missing"]
-    assert list(partitions_of(None, X, X[:, 0], X, X[:, 0])) == []  # residuals have no classes
+    assert list(group_partitions(None, X, X[:, 0], X, X[:, 0])) == []  # residuals have no classes
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from skprivacy.audit._curves import inverse_curve
 from skprivacy.audit._noisy_sums import NoisySums, Participation
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler
-from skprivacy.metrics._one_run import guessed, refutes, telling_guesses
+from skprivacy.metrics._one_run import best_n_guesses, guess_top_scores, refutes_curve
 from skprivacy.neural_network import DPNeuralNet
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING
@@ -262,13 +262,13 @@ CLAIM = PrivacyGuarantee(CONFIG.event, 1e-5, "zero_out")
 
 def verdicts(runs, n_canaries, alpha, noise):
     curve, random = inverse_curve(CLAIM, "zero_out"), np.random.default_rng(0)
-    guesses = telling_guesses(n_canaries, curve, alpha)
+    guesses = best_n_guesses(n_canaries, curve, alpha)
     found = []
     for _ in range(runs):
         scores, coins = simulated(CONFIG, n_canaries, random, noise)
-        chosen, guess = guessed(scores, guesses, random)
+        chosen, guess = guess_top_scores(scores, guesses, random)
         right = int(np.sum(guess == coins[chosen]))
-        found.append(refutes(right, guesses, n_canaries, curve, alpha))
+        found.append(refutes_curve(right, guesses, n_canaries, curve, alpha))
     return sum(found)
 
 
@@ -293,7 +293,7 @@ def test_the_bound_on_the_noise_is_above_the_claim_if_the_claim_is_refuted():
     curve, n, guesses, alpha = inverse_curve(CLAIM, "zero_out"), 2000, 224, 0.05
     fitted = mock.Mock(noise_multiplier_=CONFIG.noise_multiplier)
     run = CanaryRun("gradient", "zero_out", fitted, None, None, event_at=CONFIG.event_at)
-    bounds, least = [], next(k for k in range(n) if refutes(k, guesses, n, curve, alpha))
+    bounds, least = [], next(k for k in range(n) if refutes_curve(k, guesses, n, curve, alpha))
     for right in (guesses // 2, (guesses // 2 + least) // 2, least - 1, least + 1, guesses):
         counts = (right, guesses, n)
         bounds.append(_gradient_canaries.bound_on_noise(counts, CLAIM, run, alpha).epsilon)

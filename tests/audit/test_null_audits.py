@@ -79,6 +79,6 @@ def test_true_claims_are_called_violated_in_at_most_alpha_of_2000_audits(leak):
 
 def test_planted_area_without_its_interval_is_caught(monkeypatch):
     monkeypatch.setattr(
-        _evidence, "area_bound", lambda members, others, alpha: auc(members, others)
+        _evidence, "bound_area", lambda members, others, alpha: auc(members, others)
     )
     assert accused("two values", 20) > binom.isf(1e-6, 20, ALPHA)

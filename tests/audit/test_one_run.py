@@ -262,13 +262,17 @@ def test_canaries_stand_in_the_place_of_records():
     records, labels = np.arange(50.0).reshape(-1, 1), np.arange(50) % 2
     rows, crafted, own = np.arange(0, 50, 5), -1 - np.arange(10.0).reshape(-1, 1), np.full(10, 9)
     trained = np.arange(10) % 3 == 0
-    mixed, mixed_y = _canaries.mixed(records, labels, rows, crafted, own, trained, "replace_one")
+    mixed, mixed_y = _canaries.insert_canaries(
+        records, labels, rows, crafted, own, trained, "replace_one"
+    )
     stays = np.ones(50, bool)
     stays[rows[trained]] = False
     np.testing.assert_array_equal(mixed[stays], records[stays])
     np.testing.assert_array_equal(mixed[~stays], crafted[trained])
     np.testing.assert_array_equal(mixed_y, np.where(stays, labels, 9))
-    fewer, fewer_y = _canaries.mixed(records, labels, rows, crafted, own, trained, "add_remove")
+    fewer, fewer_y = _canaries.insert_canaries(
+        records, labels, rows, crafted, own, trained, "add_remove"
+    )
     kept = np.ones(50, bool)
     kept[rows[~trained]] = False
     np.testing.assert_array_equal(fewer, mixed[kept])

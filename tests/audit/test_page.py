@@ -15,7 +15,7 @@ from skprivacy.attacks import AttackResult, LossThreshold, SupervisedAttack
 from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit
 from skprivacy.audit._briefing import briefing
 from skprivacy.audit._origin import origin_in_words, origin_point
-from skprivacy.metrics._evidence import Evidence, Rates, gather
+from skprivacy.metrics._evidence import Evidence, Rates, gather_evidence
 
 from .test_audit import CLAIM, PARTS, Claiming
 
@@ -235,8 +235,8 @@ def test_an_area_is_no_point():
     upside_down = origin_in_words(Evidence((weak,), 0.95, mirrored=True), 0.0)
     assert "at least 0.95, with its scores reversed" in upside_down
     low = np.arange(100.0)
-    assert gather(low, low + 80, delta=0.0, alpha=0.05).mirrored
-    assert not gather(low + 80, low, delta=0.0, alpha=0.05).mirrored
+    assert gather_evidence(low, low + 80, delta=0.0, alpha=0.05).mirrored
+    assert not gather_evidence(low + 80, low, delta=0.0, alpha=0.05).mirrored
     assert origin_point(Evidence((weak,), 0.0), 0.0) == (0.4, 0.5)
     nothing = Evidence((Rates(0.3, 0.4),), 0.4)
     assert (origin_in_words(nothing, 0.0), origin_point(nothing, 0.0)) == ("", None)

@@ -21,7 +21,7 @@ from skprivacy.attacks import (
     SupervisedAttack,
 )
 from skprivacy.audit import _attacking, audit, audit_predictions, predictions
-from skprivacy.audit._attacking import together
+from skprivacy.audit._attacking import concat_records
 
 N = 300
 X, y = make_classification(4 * N, n_informative=6, n_classes=3, flip_y=0.3, random_state=0)
@@ -120,7 +120,7 @@ def test_a_model_that_never_saw_the_records_is_not_refuted():
 
 def test_an_attack_judged_on_what_it_learned_from_would_be_noticed():
     def cheat(attack, records, people):
-        X, y = together(records)
+        X, y = concat_records(records)
         member = np.arange(len(y)) < len(y) // 2
         scores = attack.fit(X, y, member).score_samples(X, y)
         return [AttackResult(scores[member], scores[~member])]

@@ -20,8 +20,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.audit import verify_privacy
-from skprivacy.audit._fits import Fits
-from skprivacy.audit._released import given_to, numbers_of
+from skprivacy.audit._fits import IndependentFits
+from skprivacy.audit._released import parameters_before_fit, released_numbers
 from skprivacy.preprocessing import PrivateStandardScaler
 
 
@@ -50,7 +50,7 @@ class Model(BaseEstimator):
 def numbers(kept):
     model = Model()
     model.kept_ = kept
-    return numbers_of(model, np.zeros((1, 1)))
+    return released_numbers(model, np.zeros((1, 1)))
 
 
 def asks(row):
@@ -165,7 +165,10 @@ MADE_OF_SCALERS = {
 
 def bare(estimator):
     """Return how many numbers are alike in all runs on some data, and others on other data."""
-    fits, half = Fits(estimator, probes=np.zeros((1, 1))), np.linspace(-0.5, 0.5, 9)[:, None]
+    fits, half = (
+        IndependentFits(estimator, probes=np.zeros((1, 1))),
+        np.linspace(-0.5, 0.5, 9)[:, None],
+    )
     some, other = (np.stack([fits((X, None)) for _ in range(3)]) for X in (half, half / 2))
     alike = (np.ptp(some, axis=0) == 0) & (np.ptp(other, axis=0) == 0)
     return int(np.sum(alike & (some[0] != other[0])))
@@ -186,14 +189,16 @@ def test_parameters_that_a_fit_makes_up_are_told():
 @pytest.mark.parametrize("made", MADE_OF_SCALERS)
 def test_parameters_that_a_fit_leaves_alone_are_not_told(made):
     model = MADE_OF_SCALERS[made](PCA(1, tol=0.123))
-    told = numbers_of(clone(model).fit(np.eye(3)), np.eye(3), given_to(model))
+    told = released_numbers(clone(model).fit(np.eye(3)), np.eye(3), parameters_before_fit(model))
     assert len(told) > 9
     assert 0.123 not in told
 
 
 def test_a_part_that_holds_the_whole_does_not_run_in_circles():
     model = Model(public=Model()).fit_twice()
-    assert 0.5 in numbers_of(model, np.zeros((1, 1)), given_to(Model(public=Model())))
+    assert 0.5 in released_numbers(
+        model, np.zeros((1, 1)), parameters_before_fit(Model(public=Model()))
+    )
 
 
 def test_a_pipeline_that_keeps_its_table_is_found():

@@ -12,8 +12,8 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
     Repeated,
 )
-from skprivacy.audit._fits import Fits
-from skprivacy.audit._steps import in_steps
+from skprivacy.audit._fits import IndependentFits
+from skprivacy.audit._steps import participation_ratios
 from skprivacy.preprocessing import PrivateStandardScaler
 
 STEPS, SIZE, RATE, NOISE = 6, 4, 1 / 3, 0.41
@@ -29,7 +29,9 @@ def runs(random, n, rate):
 @pytest.mark.parametrize("which", [0, 1], ids=["one direction", "each step's own"])
 def test_the_score_reaches_what_sampling_allows_and_the_sum_does_not(which):
     random = np.random.default_rng(0)
-    score = list(in_steps(runs(random, 2_000, RATE), runs(random, 2_000, 0.0), WHERE))[which]
+    score = list(participation_ratios(runs(random, 2_000, RATE), runs(random, 2_000, 0.0), WHERE))[
+        which
+    ]
     claim = PrivacyGuarantee(
         Repeated(PoissonSampled(RATE, GaussianEvent(NOISE)), STEPS),
         at_delta=1e-5,
@@ -52,13 +54,13 @@ def test_the_score_reaches_what_sampling_allows_and_the_sum_does_not(which):
 def test_one_step_of_another_size_leaves_each_its_own_direction():
     random = np.random.default_rng(1)
     where = [slice(0, 8), *WHERE[2:]]
-    assert len(list(in_steps(runs(random, 50, 1.0), runs(random, 50, 0.0), where))) == 1
+    assert len(list(participation_ratios(runs(random, 50, 1.0), runs(random, 50, 0.0), where))) == 1
 
 
 def test_where_the_answers_of_the_mechanisms_stand():
     data = np.zeros((5, 2)), None
     scaler = PrivateStandardScaler(bounds=([-1.0, -1.0], [1.0, 1.0]))
-    fits = Fits(scaler)
+    fits = IndependentFits(scaler)
     told, steps = fits.with_answers(fits.claim(data), data)
     assert (told.answers, steps) == (True, (slice(0, 5),))
     other = PrivacyGuarantee(ApproxDP(1.0))  # of what is not the scaler's noise

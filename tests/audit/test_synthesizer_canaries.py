@@ -13,9 +13,13 @@ from scipy.stats import binom
 
 from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.audit import audit_synthesizer
-from skprivacy.audit._table_canaries import Mixture, spread
+from skprivacy.audit._table_canaries import Mixture, spread_records
 from skprivacy.mechanisms import Gaussian
-from skprivacy.metrics._one_run import gaussian, guessed_in_turn, refutes_apart
+from skprivacy.metrics._one_run import (
+    guess_each,
+    inverse_gaussian_curve,
+    refutes_with_separate_runs,
+)
 from skprivacy.preprocessing import Bounded, Categories, Schema
 from skprivacy.synthesis import Grid, PrivateSynthesizer, _choosing
 from skprivacy.synthesis import synthesizer as fitting
@@ -197,7 +201,7 @@ def test_guesses_of_coins_in_runs_of_their_own_are_right_as_often_as_a_curve_all
     for _ in range(2000):
         coins = random.random(n) < 0.5
         scores = random.normal(size=n) + mu * (coins - 0.5)
-        right = int((guessed_in_turn(scores) == coins).sum())
+        right = int((guess_each(scores) == coins).sum())
         for claimed in refuted:
             refuted[claimed] += least_refuted(claimed) <= right
     assert refuted[1.0] <= binom.ppf(1 - 1e-6, 2000, 0.05)
@@ -208,7 +212,11 @@ def test_guesses_of_coins_in_runs_of_their_own_are_right_as_often_as_a_curve_all
 @cache
 def least_refuted(mu):
     """Return how many right guesses of 200 refute a claim."""
-    return next(k for k in range(201) if refutes_apart(k, 200, gaussian(mu), 0.05))
+    return next(
+        k
+        for k in range(201)
+        if refutes_with_separate_runs(k, 200, inverse_gaussian_curve(mu), 0.05)
+    )
 
 
 @pytest.mark.slow
@@ -220,7 +228,7 @@ def test_true_claims_are_refuted_in_at_most_alpha_of_600_runs(n_runs, n_canaries
 
 def test_canaries_are_spread_over_ranges_and_categories():
     facts = SCHEMA.check_kinds("test", missing=True)
-    found = spread(facts, X.dtypes, 40, np.random.default_rng(0))
+    found = spread_records(facts, X.dtypes, 40, np.random.default_rng(0))
     assert set(found["job"].value_counts()) == {10}
     assert set(found["rich"].value_counts()) == {20}
     gains = np.sort(found["gain"].to_numpy())

@@ -105,8 +105,8 @@ def test_planted_rates_without_intervals_are_caught(monkeypatch):
 
 def test_chords_lie_below_the_claimed_curve():
     fpr = np.random.default_rng(0).random(200)
-    assert (refutation_module.curve_of(GAUSSIAN)(fpr) <= GAUSSIAN.tpr_bound(fpr) + 1e-12).all()
-    assert refutation_module.curve_of(None) is None
+    assert (refutation_module.claimed_curve(GAUSSIAN)(fpr) <= GAUSSIAN.tpr_bound(fpr) + 1e-12).all()
+    assert refutation_module.claimed_curve(None) is None
 
 
 def test_exchanged_groups_are_told_loudly():

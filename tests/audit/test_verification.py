@@ -32,9 +32,9 @@ from skprivacy.audit import (
     verify_privacy,
     verify_release,
 )
-from skprivacy.audit._fits import Fits
-from skprivacy.audit._neighbours import Public, neighbours
-from skprivacy.audit._released import adds_up_answers, numbers_of
+from skprivacy.audit._fits import IndependentFits
+from skprivacy.audit._neighbours import PublicRanges, neighbours
+from skprivacy.audit._released import covers_all_answers, released_numbers
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     OutputPerturbationClassifier,
@@ -42,7 +42,7 @@ from skprivacy.linear_model import (
 )
 from skprivacy.linear_model.objective import ObjectivePerturbation
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, RandomizedResponse, SecureRandom
-from skprivacy.mechanisms.base import answers
+from skprivacy.mechanisms.base import record_releases
 from skprivacy.metrics._fresh_runs import (
     Counts,
     gaussian_curve,
@@ -162,8 +162,8 @@ def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
     def seen(self, n):
         return self.pilot_runs(n) if self.n_made else original(self, n)
 
-    original = _attack.Runs.fresh
-    with mock.patch.object(_attack.Runs, "fresh", seen):
+    original = _attack.ReleaseRuns.fresh
+    with mock.patch.object(_attack.ReleaseRuns, "fresh", seen):
         assert times_broken("Gaussian") > MOST
 
 
@@ -321,7 +321,7 @@ def test_two_processes_do_the_same():
 
 def test_runs_are_independent_and_public_chance_is_not():
     """No two runs share noise, and the global generators are left as they were."""
-    fits = Fits(PrivateStandardScaler(epsilon=1e-6, bounds=UNIT), answers=True)
+    fits = IndependentFits(PrivateStandardScaler(epsilon=1e-6, bounds=UNIT), answers=True)
     data = np.zeros((5, 1)), None
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     runs = [fits(data) for _ in range(20)]
@@ -331,7 +331,7 @@ def test_runs_are_independent_and_public_chance_is_not():
 
 def test_answers_of_mechanisms_are_collected_and_inputs_are_not():
     mechanism, random = Laplace(1.0, 1.0), SecureRandom()
-    with answers() as told:
+    with record_releases() as told:
         first = mechanism.release(np.zeros(3), random)
     mechanism.release(np.zeros(3), random)
     [(by, answer)] = told
@@ -391,7 +391,7 @@ def test_what_fit_takes_further_is_passed_without_labels_too():
             self.shift_ = shift
             return self
 
-    fits = Fits(Takes(bounds=UNIT), {"shift": 2.5})
+    fits = IndependentFits(Takes(bounds=UNIT), {"shift": 2.5})
     assert fits.fitted((np.zeros((3, 1)), None)).shift_ == 2.5
 
 
@@ -427,25 +427,25 @@ SEARCH = PrivateSelection(LaplaceEvent(1.0), 1.0, 0.5)
 )
 def test_answers_count_only_where_the_claim_is_one_of_all_answers(event, all_told):
     """The answers of a search's losing trials are not released: with them, its claim is false."""
-    assert adds_up_answers(PrivacyGuarantee(event, 1e-5), [Laplace(1.0, 1.0)]) is all_told
+    assert covers_all_answers(PrivacyGuarantee(event, 1e-5), [Laplace(1.0, 1.0)]) is all_told
 
 
 def test_answers_count_where_the_claim_is_made_of_the_very_events_of_the_mechanisms():
     """The event of K-norm noise says of nothing that all of it is told; a claim beside it may."""
     k_norm, laplace = KNorm(0.5, 1.0), Laplace(1.0, 1.0)
     claim = PrivacyGuarantee(Composed((k_norm.event, laplace.event)))
-    assert adds_up_answers(claim, [laplace, k_norm])
-    assert not adds_up_answers(claim, [k_norm])
-    assert not adds_up_answers(claim, [laplace, k_norm, k_norm])
-    assert not adds_up_answers(PrivacyGuarantee(ApproxDP(2.0 + 1e-9)), [k_norm])
+    assert covers_all_answers(claim, [laplace, k_norm])
+    assert not covers_all_answers(claim, [k_norm])
+    assert not covers_all_answers(claim, [laplace, k_norm, k_norm])
+    assert not covers_all_answers(PrivacyGuarantee(ApproxDP(2.0 + 1e-9)), [k_norm])
     inner = ObjectivePerturbation(1.0, 0.0, 2)  # its answer is not what the classifier releases
-    assert not adds_up_answers(PrivacyGuarantee(ApproxDP(1.01)), [inner])
+    assert not covers_all_answers(PrivacyGuarantee(ApproxDP(1.01)), [inner])
 
 
 def test_under_label_privacy_each_label_is_changed_in_turn():
     """One report without noise stands in one place: of LP2ST not at that of the last record."""
     X, y = np.arange(6.0)[:, None], np.array([0, 1, 1, 0, 1, 0])
-    public = Public(np.zeros(1), np.full(1, 5.0), (0, 1), numbers=False)
+    public = PublicRanges(np.zeros(1), np.full(1, 5.0), (0, 1), numbers=False)
     changed = [
         np.flatnonzero(pair.data[1] != pair.other[1]).tolist()
         for pair in neighbours("label", X, y, public, erased=False)
@@ -459,7 +459,7 @@ def test_a_linear_classifier_moves_nearly_as_far_as_its_sensitivity_among_faint_
     model = OutputPerturbationClassifier(
         epsilon=4.0, bounds=UNIT, classes=[0, 1], fit_intercept=False, radius=1.0
     )
-    public = Public(-np.ones(1), np.ones(1), (0, 1), numbers=False)
+    public = PublicRanges(-np.ones(1), np.ones(1), (0, 1), numbers=False)
     data = np.linspace(-1, 1, 24)[:, None], np.arange(24) % 2
     moved = {}
     with mock.patch.object(Laplace, "_noise", lambda *args: np.zeros(args[2], np.int64)):
@@ -485,7 +485,7 @@ def test_an_array_keeps_its_place_whatever_the_size_of_the_models_beside_it():
             estimator_=SimpleNamespace(theta_=np.ones(size)), labels_=np.arange(3)
         )
 
-    small, large = (numbers_of(fitted(size), np.zeros((1, 1))) for size in (2, 5))
+    small, large = (released_numbers(fitted(size), np.zeros((1, 1))) for size in (2, 5))
     np.testing.assert_array_equal(small[:3], [0, 1, 2])
     np.testing.assert_array_equal(small[:3], large[:3])
 

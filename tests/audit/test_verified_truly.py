@@ -17,9 +17,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.audit import verification, verify_privacy, verify_release
-from skprivacy.audit._attack import Runs
-from skprivacy.audit._fits import Fits
-from skprivacy.audit._neighbours import Agreed, Pair, Public, neighbours
+from skprivacy.audit._attack import ReleaseRuns
+from skprivacy.audit._fits import IndependentFits
+from skprivacy.audit._neighbours import NeighbourPair, PublicFeatures, PublicRanges, neighbours
 from skprivacy.ensemble import PATEClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.neural_network import DPSGDClassifier
@@ -48,7 +48,7 @@ def no_noise(value):
 def test_the_sides_take_turns_in_random_order():
     """A release that tells the time would tell all runs with the record, made first, apart."""
     count = itertools.count()
-    runs = Runs(lambda side: (side, next(count)), Pair("", 1, 0), 1)
+    runs = ReleaseRuns(lambda side: (side, next(count)), NeighbourPair("", 1, 0), 1)
     sides = [*runs.pilot_runs(100), *runs.fresh(100)]
     assert [{run[0] for run in side} for side in sides] == [{1}, {0}, {1}, {0}]
     told = [np.array([run[1] for run in side]) for side in sides]
@@ -97,7 +97,7 @@ class Mean(BaseEstimator):
 )
 def test_what_noise_is_drawn_from_is_fresh_in_every_run(given):
     """A clone has a copy of a generator: with the same noise in every run all claims are broken."""
-    fits = Fits(Mean(**given))
+    fits = IndependentFits(Mean(**given))
     means = {fits.fitted((DATA, None)).mean_.item() for _ in range(20)}
     assert len(means) == 20
     assert fits.changes == (f"{next(iter(given))} is fresh in every run: it may drive the noise",)
@@ -119,7 +119,7 @@ class Foreign(BaseEstimator):
 def test_a_source_of_noise_beside_it_does_not_make_a_seed_public(seed):
     """In a pipeline with a private scaler, true claims of another library's step were broken."""
     scaler = PrivateStandardScaler(bounds=([0.0], [1.0]))
-    fits = Fits(make_pipeline(scaler, Foreign(seed)))
+    fits = IndependentFits(make_pipeline(scaler, Foreign(seed)))
     noise = [fits.fitted((DATA, None))[-1].noise_ for _ in range(20)]
     assert [len(set(column)) for column in zip(*noise, strict=True)] == [20, 20]
 
@@ -136,25 +136,28 @@ def test_a_source_of_noise_beside_it_does_not_make_a_seed_public(seed):
     ids=lambda model: type(model).__name__,
 )
 def test_seeds_in_and_around_what_has_its_own_noise_are_public(model):
-    assert Fits(model).changes == ()
-    beside = Fits(make_pipeline(Foreign(5), model)).changes
+    assert IndependentFits(model).changes == ()
+    beside = IndependentFits(make_pipeline(Foreign(5), model)).changes
     assert beside == ("foreign__random_state is fresh in every run: it may drive the noise",)
 
 
 @pytest.mark.parametrize(
     ("estimator", "agreed"),
     [
-        (OutputPerturbationClassifier(), Agreed(labels=True, ranges=True)),
-        (OneVsRestClassifier(GIVEN), Agreed(labels=True)),
-        (VotingClassifier([("one", GIVEN)]), Agreed(labels=True)),
-        (AdaSSPRegressor(delta=1e-5), Agreed(ranges=True)),
-        (PrivateStandardScaler(), Agreed(ranges=True)),
-        (GIVEN, Agreed()),
+        (OutputPerturbationClassifier(), PublicFeatures(labels=True, ranges=True)),
+        (OneVsRestClassifier(GIVEN), PublicFeatures(labels=True)),
+        (VotingClassifier([("one", GIVEN)]), PublicFeatures(labels=True)),
+        (AdaSSPRegressor(delta=1e-5), PublicFeatures(ranges=True)),
+        (PrivateStandardScaler(), PublicFeatures(ranges=True)),
+        (GIVEN, PublicFeatures()),
     ],
     ids=str,
 )
 def test_what_a_claim_takes_for_public_is_read_in_its_assumptions(estimator, agreed):
-    assert Agreed.from_guarantee(Fits(estimator).claim((DATA, np.arange(8) % 2))) == agreed
+    assert (
+        PublicFeatures.from_guarantee(IndependentFits(estimator).claim((DATA, np.arange(8) % 2)))
+        == agreed
+    )
 
 
 def test_a_claim_that_takes_facts_of_the_data_for_public_is_tested_as_one():
@@ -173,12 +176,12 @@ def facts(data):
 
 def test_neighbours_agree_in_labels_and_ranges_where_the_claim_says_so():
     X, y = np.arange(6.0)[:, None], np.array([0, 1, 1, 0, 1, 0])
-    public = Public(np.zeros(1), np.full(1, 5.0), (0, 1), numbers=False)
+    public = PublicRanges(np.zeros(1), np.full(1, 5.0), (0, 1), numbers=False)
 
     for relation in ("add_remove", "replace_one", "zero_out", "label"):
         every, alike = (
             list(neighbours(relation, X, y, public, erased=False, agreed=agreed))
-            for agreed in (Agreed(), Agreed(labels=True, ranges=True))
+            for agreed in (PublicFeatures(), PublicFeatures(labels=True, ranges=True))
         )
         assert any(facts(pair.data) != facts(pair.other) for pair in every)
         assert all(facts(pair.data) == facts(pair.other) == ({0, 1}, 0, 5) for pair in alike)

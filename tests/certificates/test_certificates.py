@@ -42,7 +42,7 @@ from skprivacy.accounting import (
     SampledGroup,
     epsilon_of,
 )
-from skprivacy.accounting.budget.exported import lines_of
+from skprivacy.accounting.budget.exported import export_lines
 from skprivacy.certificates import create_key, recomputing, verification
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
@@ -519,9 +519,9 @@ def test_nesting_at_the_limit_of_recursion_is_a_failure(issued, tmp_path):
 @pytest.mark.parametrize(("epsilon", "delta"), [(4.0, 1e-4), (1.0, 1e-5), (0.3, 1e-9)])
 def test_an_event_whose_own_delta_is_the_stated_one_is_not_contradicted(epsilon, delta):
     """Rounding left dp_accounting no epsilon at all, and true certificates were refused."""
-    low, _ = recomputing.bracket_of(ApproxDP(epsilon, delta), delta, "zero_out")
+    low, _ = recomputing.epsilon_bracket(ApproxDP(epsilon, delta), delta, "zero_out")
     assert 0.99 * epsilon < low <= epsilon
-    less, _ = recomputing.bracket_of(ApproxDP(epsilon, delta), 0.99 * delta, "zero_out")
+    less, _ = recomputing.epsilon_bracket(ApproxDP(epsilon, delta), 0.99 * delta, "zero_out")
     assert less == np.inf
 
 
@@ -530,28 +530,28 @@ def test_an_event_whose_own_delta_is_the_stated_one_is_not_contradicted(epsilon,
 )
 def test_several_releases_without_delta_are_not_contradicted(event, count):
     """What dp_accounting cuts off when it composes left no epsilon at delta 0."""
-    low, _ = recomputing.bracket_of(Repeated(event, count), 0.0, "add_remove")
+    low, _ = recomputing.epsilon_bracket(Repeated(event, count), 0.0, "add_remove")
     stated = epsilon_of(Repeated(event, count), 0.0)
     assert 0.999 * stated < low <= stated
-    both, _ = recomputing.bracket_of(Composed((event, ApproxDP(0.5))), 0.0, "add_remove")
+    both, _ = recomputing.epsilon_bracket(Composed((event, ApproxDP(0.5))), 0.0, "add_remove")
     assert 0.999 < both / epsilon_of(Composed((event, ApproxDP(0.5))), 0.0) <= 1
 
 
 def test_dp_accounting_knows_groups_of_sampled_records_too():
     steps = Repeated(SampledGroup(0.05, GaussianEvent(12.0), 3), 20)
-    low, high = recomputing.bracket_of(steps, 1e-5, "zero_out")
+    low, high = recomputing.epsilon_bracket(steps, 1e-5, "zero_out")
     stated = epsilon_of(steps, 1e-5, "zero_out")
     assert low <= stated <= 1.01 * high
     for_one = epsilon_of(Repeated(PoissonSampled(0.05, GaussianEvent(12.0)), 20), 1e-5)
     assert for_one < low  # stated for three, it would be found to be too small
     every = SampledGroup(1.0, GaussianEvent(12.0), 3)
-    assert recomputing.bracket_of(every, 1e-5, "zero_out") == recomputing.bracket_of(
+    assert recomputing.epsilon_bracket(every, 1e-5, "zero_out") == recomputing.epsilon_bracket(
         GaussianEvent(4.0), 1e-5, "zero_out"
     )
-    assert recomputing.bracket_of(steps, 1e-5, "replace_one") is None
+    assert recomputing.epsilon_bracket(steps, 1e-5, "replace_one") is None
     many = Composed(tuple(SampledGroup(0.1, GaussianEvent(9.0 + i), 3) for i in range(6)))
     with mock.patch.object(recomputing, "import_module", side_effect=AssertionError):
-        assert recomputing.bracket_of(many, 1e-6, "zero_out") is None
+        assert recomputing.epsilon_bracket(many, 1e-6, "zero_out") is None
 
 
 def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):
@@ -573,7 +573,7 @@ def test_a_certificate_of_many_kinds_of_events_cannot_make_the_check_hang():
     """dp_accounting takes about a second for each: of ten thousand, hours."""
     many = Composed(tuple(PoissonSampled(0.01, GaussianEvent(1 + i / 1e4)) for i in range(51)))
     with mock.patch.object(recomputing, "import_module", side_effect=AssertionError):
-        assert recomputing.bracket_of(many, 1e-6, "zero_out") is None
+        assert recomputing.epsilon_bracket(many, 1e-6, "zero_out") is None
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", "1", '{"about": NaN}', "[" * 100_000])
@@ -622,7 +622,7 @@ def test_a_ledger_that_takes_too_long_is_refused_at_once(issued, tmp_path):
             event = SampledGroup(0.01, GaussianEvent(2.0), size)
             log.append("reserve", "/", "", json.dumps(event.to_dict()))
     forged = content(issued)
-    forged["ledger"]["lines"] = lines_of(budget)[1]
+    forged["ledger"]["lines"] = export_lines(budget)[1]
     start = time.process_time()
     found = verified(issued, tmp_path, signed_anew(issued, forged))
     assert time.process_time() - start < 1

@@ -143,7 +143,7 @@ def test_audit_of_an_honest_model(folder, capsys):
 def test_the_attacks_of_the_command_are_those_of_the_function():
     """The command ran offline LiRA long after the function ran the strongest attack."""
     by_default = runner.check_attacks(None)
-    offered = _attacks.make(argparse.Namespace(attack="both", n_shadows=16, seed=None))
+    offered = _attacks.make_attacks(argparse.Namespace(attack="both", n_shadows=16, seed=None))
     assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
 
@@ -231,7 +231,7 @@ def test_columns_outside_the_schema_are_told(folder, capsys):
 
 def test_categories_that_look_missing_are_categories(folder):
     line = ["train", "data.csv", "--schema", "schema.json"]
-    records = cli_data.load(parser(line).parse_args(line))
+    records = cli_data.load_records(parser(line).parse_args(line))
     assert {"NA", "Rome", "Oslo", "?"} == set(records.X["city"])
     assert set(records.y) == {"no", "yes"}
 

@@ -33,9 +33,9 @@ def test_what_is_written_is_found_out(sep, encoding, decimal, tmp_path, capsys):
     path = tmp_path / "t.csv"
     TABLE.to_csv(path, sep=sep, encoding=encoding, decimal=decimal, index=False)
     if (sep, decimal) == (",", ","):
-        read = _tables.read(path, options(decimal=","))  # cannot be found out without doubt
+        read = _tables.read_table(path, options(decimal=","))  # cannot be found out without doubt
     else:
-        read = _tables.read(path, options())
+        read = _tables.read_table(path, options())
     pd.testing.assert_frame_equal(read, TABLE)
     said = capsys.readouterr().err
     assert ("--sep" in said) == (sep != ",")
@@ -48,7 +48,7 @@ def test_what_is_given_is_not_found_out(tmp_path, capsys):
     path = tmp_path / "t.csv"
     TABLE.to_csv(path, sep=";", encoding="latin-1", decimal=",", index=False)
     for sep in (";", "semicolon"):
-        read = _tables.read(path, options(sep=sep, encoding="latin-1", decimal=","))
+        read = _tables.read_table(path, options(sep=sep, encoding="latin-1", decimal=","))
         pd.testing.assert_frame_equal(read, TABLE)
     assert capsys.readouterr().err == ""
 
@@ -56,7 +56,7 @@ def test_what_is_given_is_not_found_out(tmp_path, capsys):
 def test_the_last_letter_of_a_long_file_can_rule_out_utf_8(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n" + b"1,x\n" * 400_000 + "1,ä\n".encode("cp1252"))
-    assert _tables.read(path, options())["b"].iloc[-1] == "ä"
+    assert _tables.read_table(path, options())["b"].iloc[-1] == "ä"
 
 
 @pytest.mark.parametrize(("suffix", "opened"), [("gz", gzip), ("bz2", bz2), ("xz", lzma)])
@@ -64,7 +64,7 @@ def test_compressed(suffix, opened, tmp_path):
     path = tmp_path / f"t.csv.{suffix}"
     with opened.open(path, "wb") as file:
         file.write(TABLE.to_csv(sep=";", decimal=",", index=False).encode())
-    pd.testing.assert_frame_equal(_tables.read(path, options()), TABLE)
+    pd.testing.assert_frame_equal(_tables.read_table(path, options()), TABLE)
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_other_kinds(name, write, needs, tmp_path, monkeypatch):
     pytest.importorskip(needs)
     path = tmp_path / name
     getattr(TABLE, write)(path, **({"index": False} if write == "to_excel" else {}))
-    pd.testing.assert_frame_equal(_tables.read(path, options()), TABLE)
+    pd.testing.assert_frame_equal(_tables.read_table(path, options()), TABLE)
     with pytest.raises(UserError, match=r"not a CSV file\. Leave --sep out"):
-        _tables.read(path, options(sep=";"))
+        _tables.read_table(path, options(sep=";"))
     path.write_bytes(b"nothing")
     with pytest.raises(UserError, match=f"{name} cannot be read as"):
-        _tables.read(path, options())
+        _tables.read_table(path, options())
     monkeypatch.setitem(__import__("sys").modules, needs, None)
     extra = "excel" if needs == "openpyxl" else "parquet"
     with pytest.raises(UserError, match=rf"needs {needs}.*skprivacy\[{extra}\]"):
-        _tables.read(path, options())
+        _tables.read_table(path, options())
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_errors_name_the_file_and_the_option(name, content, given, words, tmp_pa
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(UserError, match=words):
-        _tables.read(path, options(**given))
+        _tables.read_table(path, options(**given))
 
 
 def test_columns_that_are_text_stay_text(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("code,age,city\n007,1,NA\n8,?,Rome\n")
-    read = _tables.read(path, options(), ["code", "city"], {"age": _tables.MISSING})
+    read = _tables.read_table(path, options(), ["code", "city"], {"age": _tables.MISSING})
     assert read["code"].tolist() == ["007", "8"]
     assert read["city"].tolist() == ["NA", "Rome"]
     assert np.isnan(read["age"].iloc[1])
@@ -125,7 +125,7 @@ def test_columns_that_are_text_stay_text(tmp_path):
 def test_one_column_needs_no_separator(tmp_path):
     path = Path(tmp_path / "t.csv")
     path.write_text("text\none; two\nthree\n")
-    assert _tables.read(path, options()).shape == (2, 1)
+    assert _tables.read_table(path, options()).shape == (2, 1)
 
 
 def test_names_of_columns_steer_no_terminal(tmp_path, capsys, monkeypatch):

@@ -10,7 +10,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy._stacked import apart, devices, train_alone, train_apart
+from skprivacy._stacked import apart, devices, train_alone, train_isolated_networks
 from skprivacy._stacked.device_mlp import train_mlps
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.ensemble import PATEClassifier, teachers
@@ -46,7 +46,7 @@ def trained(net, X, y, parts, device):
     kept = {}
 
     def keeping(*args):
-        members = train_apart(*args)
+        members = train_isolated_networks(*args)
         for i, member in enumerate(members):
             if member is not None:
                 kept[i] = member
@@ -87,7 +87,7 @@ def test_shadows_trained_side_by_side_are_caught(change):
         layers = dict(zip(able, train_mlps([tasks[i] for i in able], device), strict=True))
         return [layers.get(i) for i in range(len(tasks))]
 
-    with mock.patch.object(apart, "train_apart", side_by_side):
+    with mock.patch.object(apart, "train_isolated", side_by_side):
         _, members = trained(SMALL, X, Y, PARTS, "cpu:0")
         _, then = trained(SMALL, *CHANGES[change](X, Y, PARTS), "cpu:0")
     assert any(weights(then[i]) != weights(members[i]) for i in then if i != CHANGED)
@@ -99,7 +99,7 @@ def test_shadows_trained_side_by_side_are_caught(change):
 def test_they_are_the_networks_of_the_processor(net, classes, device):
     y = np.where(np.isin(Y, classes), Y, classes[0])
     parts = [(X[i == PARTS], y[i == PARTS]) for i in range(N_TEACHERS)]
-    ours = train_apart(net, parts, 4, classes, SEEDS, device)
+    ours = train_isolated_networks(net, parts, 4, classes, SEEDS, device)
     for (records, labels), seed, member in zip(parts, SEEDS, ours, strict=True):
         alone = train_alone(net, records, labels, classes, int(seed))
         for layer, its_layer in zip(member.layers, alone.layers, strict=True):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivacy._groups import check_groups
-from skprivacy.mechanisms.bounds import UnitBall, checked_bounds, exact_product, quantize
+from skprivacy.mechanisms.bounds import UnitBall, check_bounds, exact_product, quantize
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -97,15 +97,15 @@ def test_coefficients_undo_the_map(intercept):
 def test_one_pair_per_feature_is_told_how_to_turn():
     pairs = [(0, 1), (0, 10), (5, 6)]
     with pytest.raises(ValueError, match=r"numpy\.transpose"):
-        checked_bounds("bounds", pairs, 3)
-    lower, upper = checked_bounds("bounds", np.transpose(pairs), 3)
+        check_bounds("bounds", pairs, 3)
+    lower, upper = check_bounds("bounds", np.transpose(pairs), 3)
     assert (lower.tolist(), upper.tolist()) == ([0, 0, 5], [1, 10, 6])
 
 
 @pytest.mark.parametrize("bounds", [(1, 0), ([0, 1], [2]), ([0, 0], [1, 1])])
 def test_other_wrong_bounds_are_not_taken_for_pairs(bounds):
     with pytest.raises(ValueError, match="must be a pair") as error:
-        checked_bounds("bounds", bounds, 3)
+        check_bounds("bounds", bounds, 3)
     assert "transpose" not in str(error.value)
 
 
@@ -121,16 +121,16 @@ def test_other_wrong_bounds_are_not_taken_for_pairs(bounds):
 )
 def test_with_two_features_pairs_are_not_read_as_lower_and_upper(bounds):
     with pytest.raises(ValueError, match="ambiguous for two features") as error:
-        checked_bounds("bounds", bounds, 2)
+        check_bounds("bounds", bounds, 2)
     assert "(numpy.array(lower), numpy.array(upper))" in str(error.value)
     assert "tuple(numpy.transpose(pairs))" in str(error.value)
 
 
 def test_two_features_what_the_message_says_works():
     pairs = [(0, 1), (2, 10)]
-    lower, upper = checked_bounds("bounds", tuple(np.transpose(pairs)), 2)
+    lower, upper = check_bounds("bounds", tuple(np.transpose(pairs)), 2)
     assert (lower.tolist(), upper.tolist()) == ([0, 2], [1, 10])
-    lower, upper = checked_bounds("bounds", (np.array([0, 1]), np.array([2, 10])), 2)
+    lower, upper = check_bounds("bounds", (np.array([0, 1]), np.array([2, 10])), 2)
     assert (lower.tolist(), upper.tolist()) == ([0, 1], [2, 10])
 
 
@@ -138,10 +138,10 @@ def test_two_features_what_the_message_says_works():
     "bounds", [([0, 0], [120, 200]), [[-1, -1], [1, 1]], ((3, 1), (4, 5)), ([0, 1], [1, 9])]
 )
 def test_two_features_with_one_sensible_reading_keep_it(bounds):
-    lower, upper = checked_bounds("bounds", bounds, 2)
+    lower, upper = check_bounds("bounds", bounds, 2)
     assert (lower.tolist(), upper.tolist()) == tuple(map(list, bounds))
 
 
 def test_two_features_whose_pairs_alone_make_sense_are_told_how_to_turn():
     with pytest.raises(ValueError, match=r"numpy\.transpose"):
-        checked_bounds("bounds", [(0, 1), (-5, -1)], 2)
+        check_bounds("bounds", [(0, 1), (-5, -1)], 2)

@@ -55,10 +55,10 @@ from skprivacy.mechanisms import (
     SecureRandom,
     SmoothGaussian,
 )
-from skprivacy.mechanisms.ahead import DrawnAhead
+from skprivacy.mechanisms.ahead import PrefetchedNoise
 from skprivacy.neural_network._training.canaries import _Watched
 from skprivacy.neural_network._training.distributed import ProcessGroup
-from skprivacy.neural_network._training.engine import Alone
+from skprivacy.neural_network._training.engine import SingleProcess
 from skprivacy.preprocessing._columns import Columns
 
 from ..noise_laws import choice_as_normal, claim_of, noise_of
@@ -96,7 +96,7 @@ def _vector(
 
 
 def _drawn_ahead(source: SecureRandom) -> SecureRandom:
-    return DrawnAhead(source, LONG, elsewhere=True)
+    return PrefetchedNoise(source, LONG, elsewhere=True)
 
 
 def _grid(kind: Callable[..., Any], size: int, times: int = 1) -> Any:
@@ -402,7 +402,7 @@ CASES = {
         ),
         0.97,
     ),
-    "Alone": NoiseCase(Alone, _of_network(Alone())),
+    "Alone": NoiseCase(SingleProcess, _of_network(SingleProcess())),
     "_Watched": NoiseCase(_Watched, _of_network(_watched())),
     "ProcessGroup": NoiseCase(ProcessGroup, _of_network(_first_of_group())),
 }

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from skprivacy.mechanisms import FloatGaussian, SecureRandom, ahead
-from skprivacy.mechanisms.ahead import DrawnAhead
+from skprivacy.mechanisms.ahead import PrefetchedNoise
 from skprivacy.mechanisms.entropy import _CHUNK
 
 from .test_entropy import in_fork, raw_fork
@@ -38,12 +38,12 @@ def test_the_numbers_are_those_of_the_stream_whoever_draws_them(elsewhere, dtype
     stream = SecureRandom()
     stream._streams = {place: ahead.new_stream(key) for place in stream._streams}
     expected = added(stream, std=2.5, dtype=dtype)
-    found = added(DrawnAhead(SecureRandom(3), N, elsewhere), std=2.5, dtype=dtype)
+    found = added(PrefetchedNoise(SecureRandom(3), N, elsewhere), std=2.5, dtype=dtype)
     np.testing.assert_array_equal(found, expected)
 
 
 def test_the_noise_is_normal_into_the_tails():
-    noise = added(DrawnAhead(SecureRandom(11), 1 << 19, elsewhere=True), 1 << 19)
+    noise = added(PrefetchedNoise(SecureRandom(11), 1 << 19, elsewhere=True), 1 << 19)
     assert stats.kstest(noise, "norm").pvalue > 1e-4
     for edge in (2.0, 3.0):
         beyond = int((np.abs(noise) > edge).sum())
@@ -53,7 +53,7 @@ def test_the_noise_is_normal_into_the_tails():
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_nothing_is_added_twice(elsewhere):
     random = SecureRandom()
-    streams = [DrawnAhead(random, N, elsewhere) for _ in range(3)]
+    streams = [PrefetchedNoise(random, N, elsewhere) for _ in range(3)]
     every = [added(stream) for stream in streams for _ in range(3)]
     every.append(added(random))
     assert len(np.unique(np.concatenate(every))) > 0.95 * len(every) * N  # float32 has ties
@@ -69,14 +69,14 @@ def test_planted_reuse_is_caught(monkeypatch):
     def keeps(self, size):
         self._drawn = Kept([self.normal(size)])
 
-    monkeypatch.setattr(DrawnAhead, "_draw", keeps)
+    monkeypatch.setattr(PrefetchedNoise, "_draw", keeps)
     with pytest.raises(AssertionError):
         test_nothing_is_added_twice(True)
 
 
 def test_of_many_threads_one_gets_the_numbers():
     for _ in range(20):
-        stream, barrier = DrawnAhead(SecureRandom(), 64, elsewhere=True), threading.Barrier(4)
+        stream, barrier = PrefetchedNoise(SecureRandom(), 64, elsewhere=True), threading.Barrier(4)
 
         def add(_, stream=stream, barrier=barrier):
             barrier.wait()
@@ -87,7 +87,7 @@ def test_of_many_threads_one_gets_the_numbers():
 
 
 def test_another_length_is_drawn_anew_and_the_numbers_are_lost():
-    stream = DrawnAhead(SecureRandom(), N, elsewhere=True)
+    stream = PrefetchedNoise(SecureRandom(), N, elsewhere=True)
     stream._wait()
     drawn = stream._drawn[0].copy()
     shorter = added(stream, N - 1)
@@ -98,12 +98,14 @@ def test_another_length_is_drawn_anew_and_the_numbers_are_lost():
 
 def test_everything_else_that_is_drawn_comes_after():
     """Under a seed results would else depend on which thread is faster."""
-    found = {DrawnAhead(SecureRandom(5), N, elsewhere=True).random_bytes(16) for _ in range(5)}
+    found = {PrefetchedNoise(SecureRandom(5), N, elsewhere=True).random_bytes(16) for _ in range(5)}
     assert len(found) == 1
-    stream = DrawnAhead(SecureRandom(5), N, elsewhere=True)
+    stream = PrefetchedNoise(SecureRandom(5), N, elsewhere=True)
     noise = added(stream)
     assert stream.random_bytes(16) in found
-    np.testing.assert_array_equal(noise, added(DrawnAhead(SecureRandom(5), N, elsewhere=False)))
+    np.testing.assert_array_equal(
+        noise, added(PrefetchedNoise(SecureRandom(5), N, elsewhere=False))
+    )
 
 
 def test_without_a_thread_to_be_had_numbers_are_drawn_when_they_are_added(monkeypatch):
@@ -111,8 +113,10 @@ def test_without_a_thread_to_be_had_numbers_are_drawn_when_they_are_added(monkey
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    found = added(DrawnAhead(SecureRandom(5), N, elsewhere=True))
-    np.testing.assert_array_equal(found, added(DrawnAhead(SecureRandom(5), N, elsewhere=False)))
+    found = added(PrefetchedNoise(SecureRandom(5), N, elsewhere=True))
+    np.testing.assert_array_equal(
+        found, added(PrefetchedNoise(SecureRandom(5), N, elsewhere=False))
+    )
 
 
 def test_without_memory_for_all_numbers_are_drawn_when_they_are_added(monkeypatch):
@@ -122,7 +126,7 @@ def test_without_memory_for_all_numbers_are_drawn_when_they_are_added(monkeypatc
         raise MemoryError
 
     monkeypatch.setattr(SecureRandom, "normal", no_room)
-    stream = DrawnAhead(SecureRandom(13), N, elsewhere=True)
+    stream = PrefetchedNoise(SecureRandom(13), N, elsewhere=True)
     stream._wait()
     monkeypatch.setattr(SecureRandom, "normal", normal)
     assert stats.kstest(added(stream), "norm").pvalue > 1e-6
@@ -131,7 +135,7 @@ def test_without_memory_for_all_numbers_are_drawn_when_they_are_added(monkeypatc
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_stream_cannot_be_duplicated(duplicate):
     with pytest.raises(TypeError, match="cannot be copied"):
-        duplicate(DrawnAhead(SecureRandom(), 8, elsewhere=True))
+        duplicate(PrefetchedNoise(SecureRandom(), 8, elsewhere=True))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
@@ -143,7 +147,7 @@ class TestFork:
         ("done", "fork"), [(False, os.fork), (True, os.fork), (True, raw_fork)]
     )
     def test_a_child_gets_none_of_the_numbers_and_another_key(self, done, fork):
-        stream = DrawnAhead(SecureRandom(), 64, elsewhere=True)
+        stream = PrefetchedNoise(SecureRandom(), 64, elsewhere=True)
         if done:
             stream._wait()
         children = [in_fork(lambda: bytes_of(added(stream, 64)), fork) for _ in range(2)]
@@ -157,7 +161,7 @@ class TestFork:
 
 
 def test_a_mechanism_adds_them_as_it_adds_others():
-    stream = DrawnAhead(SecureRandom(), N, elsewhere=True)
+    stream = PrefetchedNoise(SecureRandom(), N, elsewhere=True)
     stream._wait()
     drawn = stream._drawn[0].astype(float)
     value = np.ones(N)
@@ -168,6 +172,6 @@ def test_a_mechanism_adds_them_as_it_adds_others():
 
 @pytest.mark.parametrize("std", [-1.0, np.nan, np.inf, "1"])
 def test_a_size_that_noise_cannot_have_is_refused(std):
-    stream = DrawnAhead(SecureRandom(), 4, elsewhere=True)
+    stream = PrefetchedNoise(SecureRandom(), 4, elsewhere=True)
     with pytest.raises(ValueError, match="std="):
         added(stream, 4, std=std)

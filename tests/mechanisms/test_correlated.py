@@ -18,7 +18,7 @@ from skprivacy.accounting import (
     pld,
     square_root_band,
 )
-from skprivacy.accounting.matrix import last_step_spread
+from skprivacy.accounting.matrix import last_step_deviation
 from skprivacy.mechanisms import MatrixGaussian, SecureRandom
 from skprivacy.mechanisms import correlated as module
 
@@ -187,7 +187,7 @@ def test_noise_that_grows_until_it_drowns_itself_is_refused(band):
 
 @pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.0), (1.0, 0.0, 1.2)])
 def test_what_is_not_refused_keeps_its_fresh_noise(band):
-    steps = next(n for n in (1000, 50, 8) if last_step_spread(np.array(band), n) <= 1e3)
+    steps = next(n for n in (1000, 50, 8) if last_step_deviation(np.array(band), n) <= 1e3)
     y = noise(BandedFactorization(3.0, steps, 1, band), 20_000)
     z = (banded_matrix(band, steps) @ y)[-1] / 3.0
     assert stats.kstest(z, "norm").pvalue > 1e-7

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from skprivacy.accounting import GaussianEvent
 from skprivacy.mechanisms import FloatGaussian, RoundedGaussian, SecureRandom, rounded
-from skprivacy.mechanisms._normal_tail import cell_of, normal_tail
+from skprivacy.mechanisms._normal_tail import decide_rounded_cell, normal_tail
 from skprivacy.mechanisms.rounded import rounded_normal
 
 
@@ -182,9 +182,9 @@ def test_bounds_of_the_tail(bits):
 
 
 def test_bits_that_do_not_decide_are_told():
-    assert cell_of(border(5, 3.0), 64, 3.0) is None
-    assert cell_of(0, 64, 1e6) is None
-    assert cell_of((1 << 63) - 1, 64, 1e6) == 0
+    assert decide_rounded_cell(border(5, 3.0), 64, 3.0) is None
+    assert decide_rounded_cell(0, 64, 1e6) is None
+    assert decide_rounded_cell((1 << 63) - 1, 64, 1e6) == 0
 
 
 # ---------------------------------------------------------------- the mechanism

@@ -259,12 +259,12 @@ def test_planted_best_of_many_thresholds_is_caught():
 
 
 def of_threshold(members, others, alpha):
-    found = _evidence.gather(members, others, delta=0.0, alpha=2 * alpha)
+    found = _evidence.gather_evidence(members, others, delta=0.0, alpha=2 * alpha)
     return _evidence.Evidence(found.points, 0.0).epsilon(0.0)
 
 
 def of_area(members, others, alpha):
-    area = _evidence.area_bound(members, others, alpha)
+    area = _evidence.bound_area(members, others, alpha)
     return _evidence.Evidence((), area).epsilon(0.0)
 
 

@@ -11,12 +11,12 @@ from scipy import stats
 
 from skprivacy.metrics import GuessBound, bound_from_guesses, epsilon_from_guesses
 from skprivacy.metrics._one_run import (
-    gaussian,
-    guessed,
-    line,
-    refutes,
-    telling_guesses,
-    usual_guesses,
+    best_n_guesses,
+    default_n_guesses,
+    guess_top_scores,
+    inverse_gaussian_curve,
+    inverse_line_curve,
+    refutes_curve,
 )
 
 ALPHA = 0.05
@@ -43,7 +43,7 @@ def test_golden_numbers(counts, bound, epsilon, within):
 def law_of_refutation(inverse, guesses, n_coins):
     """Return for every count whether it refutes the curve."""
     return np.array(
-        [refutes(right, guesses, n_coins, inverse, ALPHA) for right in range(guesses + 1)]
+        [refutes_curve(right, guesses, n_coins, inverse, ALPHA) for right in range(guesses + 1)]
     )
 
 
@@ -51,19 +51,19 @@ def law_of_refutation(inverse, guesses, n_coins):
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 4.0])
 def test_randomised_response_is_refuted_with_at_most_alpha_exactly(n, epsilon):
     """Its counts are binomial, so that the probability of an error is a sum, without chance."""
-    wrong = law_of_refutation(line(epsilon, 0.0), n, n)
+    wrong = law_of_refutation(inverse_line_curve(epsilon, 0.0), n, n)
     right = 1 / (1 + math.exp(-epsilon))
     assert 0 < stats.binom(n, right).pmf(np.arange(n + 1))[wrong].sum() <= ALPHA
     # Half the epsilon would be refuted far more often: the test can fail.
     if epsilon >= 1 and n == 1000:
-        wrong = law_of_refutation(line(epsilon / 2, 0.0), n, n)
+        wrong = law_of_refutation(inverse_line_curve(epsilon / 2, 0.0), n, n)
         assert stats.binom(n, right).pmf(np.arange(n + 1))[wrong].sum() > 0.9
 
 
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 def test_independent_gaussian_noise_is_refuted_with_at_most_alpha_exactly(mu):
     right = stats.binom(500, stats.norm.cdf(mu / 2)).pmf(np.arange(501))
-    assert right[law_of_refutation(gaussian(mu), 500, 500)].sum() <= ALPHA
+    assert right[law_of_refutation(inverse_gaussian_curve(mu), 500, 500)].sum() <= ALPHA
 
 
 def test_canaries_that_share_one_coin_break_the_product_bound_alone():
@@ -87,7 +87,7 @@ def test_canaries_that_share_one_coin_break_the_product_bound_alone():
     assert refuted(bound="product") > 0.6  # so it must not be the default
     assert refuted(bound="gaussian") <= ALPHA
     assert refuted() <= ALPHA
-    assert law[law_of_refutation(gaussian(1.0), n, n)].sum() <= ALPHA
+    assert law[law_of_refutation(inverse_gaussian_curve(1.0), n, n)].sum() <= ALPHA
 
 
 def test_coins_that_share_one_outcome_count_as_one():
@@ -96,7 +96,7 @@ def test_coins_that_share_one_outcome_count_as_one():
     It tells 1 + o(1) coins, however many there are; independence would refute it at once.
     """
     n, runs, random = 400, 2000, np.random.default_rng(0)
-    refuted = law_of_refutation(line(1.0, 0.0), n, n)
+    refuted = law_of_refutation(inverse_line_curve(1.0, 0.0), n, n)
     ones = random.binomial(n, 0.5, size=runs)
     told = np.where(random.random(runs) < 1 / (1 + math.exp(-1)), ones > n / 2, ones <= n / 2)
     right = np.where(told, ones, n - ones)
@@ -109,7 +109,7 @@ def test_scores_that_say_nothing_are_right_half_the_time(value):
     random = np.random.default_rng(1)
     coins = np.r_[np.ones(1000, bool), np.zeros(1000, bool)]
     for scores in (np.full(2000, value), (random.random(2000) < 0.3) * 1.0):
-        chosen, guess = guessed(scores, 500, random)
+        chosen, guess = guess_top_scores(scores, 500, random)
         assert len(set(chosen.tolist())) == 500
         right = int((guess == coins[chosen]).sum())
         assert stats.binomtest(right, 500).pvalue > 1e-6
@@ -119,11 +119,11 @@ def test_guesses_chosen_after_the_counts_would_break_the_bound():
     """The planted bug: the best of many numbers of guesses, at epsilon 0. One number is right."""
     random = np.random.default_rng(2)
     n, runs = 200, 400
-    refused = {g: law_of_refutation(line(0.0, 0.0), g, n) for g in range(5, n + 1, 5)}
+    refused = {g: law_of_refutation(inverse_line_curve(0.0, 0.0), g, n) for g in range(5, n + 1, 5)}
     fixed = best = 0
     for _ in range(runs):
         coins, scores = random.random(n) < 0.5, random.normal(size=n)
-        chosen, guess = guessed(scores, n, random)
+        chosen, guess = guess_top_scores(scores, n, random)
         right = np.cumsum(guess == coins[chosen])
         shown = {g: refused[g][right[g - 1]] for g in refused}
         fixed += shown[50]
@@ -142,7 +142,7 @@ def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     found = []
     for _ in range(runs):
         coins = random.random(n_coins) < 0.5
-        chosen, guess = guessed(scores_of(coins, random), guesses, random)
+        chosen, guess = guess_top_scores(scores_of(coins, random), guesses, random)
         right = int((guess == coins[chosen]).sum())
         found.append(shown(right, guesses, n_coins, bound, delta))
     return np.array(found)
@@ -163,7 +163,7 @@ def test_gaussian_noise_is_bounded_tightly(mu, n, general, apart):
     def scores(coins, random):
         return mu * coins + random.normal(size=len(coins))
 
-    guesses = usual_guesses(2 * n)
+    guesses = default_n_guesses(2 * n)
     found = bounds(scores, 2 * n, guesses, "gaussian", 1e-5)
     truth = {1.0: 4.377, 2.0: 10.0}[mu]
     assert np.median(found) >= general
@@ -187,12 +187,14 @@ def test_randomised_response_is_bounded_tightly(epsilon, least):
 
 def power(guesses, n_coins, mu, truth):
     """Return how often a claim of ``mu`` is refuted where ``truth`` is true."""
-    refuted = law_of_refutation(gaussian(mu), guesses, n_coins)
+    refuted = law_of_refutation(inverse_gaussian_curve(mu), guesses, n_coins)
     random = np.random.default_rng(4)
     found = 0
     for _ in range(100):
         coins = random.random(n_coins) < 0.5
-        chosen, guess = guessed(truth * coins + random.normal(size=n_coins), guesses, random)
+        chosen, guess = guess_top_scores(
+            truth * coins + random.normal(size=n_coins), guesses, random
+        )
         found += refuted[(guess == coins[chosen]).sum()]
     return found
 
@@ -200,12 +202,15 @@ def power(guesses, n_coins, mu, truth):
 @pytest.mark.parametrize(("mu", "n_coins", "least"), [(1.0, 1000, 95), (2.0, 2000, 90)])
 def test_the_number_of_guesses_refutes_a_claim_of_half_the_truth(mu, n_coins, least):
     """So few as are best for a bound refute nothing at mu = 2."""
-    assert power(telling_guesses(n_coins, gaussian(mu), ALPHA), n_coins, mu, 2 * mu) >= least
-    assert power(usual_guesses(2000), 2000, 2.0, 4.0) < 10
+    assert (
+        power(best_n_guesses(n_coins, inverse_gaussian_curve(mu), ALPHA), n_coins, mu, 2 * mu)
+        >= least
+    )
+    assert power(default_n_guesses(2000), 2000, 2.0, 4.0) < 10
 
 
 def test_default_number_of_guesses_if_no_number_refutes():
-    assert telling_guesses(100, gaussian(6.0), ALPHA) == usual_guesses(100) == 49
+    assert best_n_guesses(100, inverse_gaussian_curve(6.0), ALPHA) == default_n_guesses(100) == 49
 
 
 def test_bound_is_near_the_exact_bound():
@@ -221,7 +226,10 @@ def test_the_sharper_theorem_is_chosen_by_what_is_fixed_before(guesses, n_coins,
     """The larger one after looking would be wrong too often; one of the two is used throughout."""
     whole, exact, used = [], [], []
     for right in range(guesses * 6 // 10, guesses + 1, max(1, guesses // 20)):
-        curve = [refutes(right, guesses, n_coins, line(e, delta), ALPHA) for e in (0.3, 1.0, 3.0)]
+        curve = [
+            refutes_curve(right, guesses, n_coins, inverse_line_curve(e, delta), ALPHA)
+            for e in (0.3, 1.0, 3.0)
+        ]
         found = bound_from_guesses(right, guesses, n_coins, delta=delta).epsilon
         used.append(found)
         exact.append(epsilon_from_guesses(right, guesses, n_coins, delta=delta))

@@ -64,7 +64,7 @@ def test_planted_fixed_coin_is_caught(monkeypatch):
         won = int((first > second).sum()) + np.random.default_rng(0).binomial(ties, 0.5)
         return float(clopper_pearson(won, n, 2 * alpha)[0])
 
-    monkeypatch.setattr(_evidence, "area_bound", area)
+    monkeypatch.setattr(_evidence, "bound_area", area)
     with pytest.raises(AssertionError):
         test_constant_scores_refute_nothing(1)
 

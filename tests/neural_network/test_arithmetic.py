@@ -9,7 +9,7 @@ from torch import nn
 
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients import arithmetic
-from skprivacy.neural_network._gradients.arithmetic import squared_lengths, tiny_numbers_as_zeros
+from skprivacy.neural_network._gradients.arithmetic import flush_denormals, squared_lengths
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING, AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import OuterProduct
@@ -149,13 +149,13 @@ def has_tiny_numbers():
 def test_tiny_numbers_are_zero_inside_and_as_before_outside(before):
     torch.set_flush_denormal(before)
     try:
-        with tiny_numbers_as_zeros():
+        with flush_denormals():
             assert not has_tiny_numbers()
-            with tiny_numbers_as_zeros():
+            with flush_denormals():
                 pass
             assert not has_tiny_numbers()
         assert has_tiny_numbers() is not before
-        with pytest.raises(KeyError), tiny_numbers_as_zeros():
+        with pytest.raises(KeyError), flush_denormals():
             raise KeyError
         assert has_tiny_numbers() is not before
     finally:
@@ -166,7 +166,7 @@ def test_numbers_whose_squares_vanish_are_clipped_all_the_same():
     """A thousand of them may add up to more than the norm allows."""
     a, d = torch.full((1, 1000), 1e-20), torch.full((1, 1), 1e10)
     product = OuterProduct(torch.zeros(1, 1000), None, a, d)
-    with tiny_numbers_as_zeros():
+    with flush_denormals():
         assert not (a * a).any()
         assert product.squared_norms().double().sqrt() >= 1e-20 * 1e10 * 1000**0.5
 

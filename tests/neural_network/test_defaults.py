@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from skprivacy import load_model, save_model
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._defaults import PublicFacts, chosen
+from skprivacy.neural_network._defaults import PublicFacts, resolve_auto_settings
 
 AUTO = {
     name: value
@@ -49,10 +49,10 @@ def test_training_lasts_as_long_as_the_signal_allows():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon)
         time = 0.5 * known.signal / 4
-        steps, took = run(chosen(AUTO, known))
+        steps, took = run(resolve_auto_settings(AUTO, known))
         assert steps == pytest.approx(32 * math.sqrt(time), rel=0.03)  # in whole epochs
         assert took == pytest.approx(time)
-        steps, took = run(chosen(AUTO | {"hidden_layer_sizes": ()}, known))
+        steps, took = run(resolve_auto_settings(AUTO | {"hidden_layer_sizes": ()}, known))
         assert took == pytest.approx(min(2 * time, 2.0 * steps))  # a rate of at most 2
 
 
@@ -60,27 +60,32 @@ def test_numbers_take_a_quarter_of_the_time_in_as_many_steps():
     for epsilon in (0.3, 1.0, 3.0):
         known = facts(epsilon=epsilon, classifies=False, n_outputs=1)
         time = 0.125 * known.signal / 4
-        recipe = chosen(AUTO, known)
+        recipe = resolve_auto_settings(AUTO, known)
         steps, took = run(recipe)
         assert steps == pytest.approx(64 * math.sqrt(time), rel=0.03)
         assert took == pytest.approx(time)
         assert (recipe.optimizer, recipe.averaging) == ("sgd", 0.0)
-        assert run(chosen(AUTO | {"hidden_layer_sizes": ()}, known))[1] == pytest.approx(time)
+        assert run(resolve_auto_settings(AUTO | {"hidden_layer_sizes": ()}, known))[
+            1
+        ] == pytest.approx(time)
 
 
 @pytest.mark.parametrize("given", [{"epochs": 7}, {"batch_size": 250}, {"epochs": 100}])
 def test_the_step_size_fits_itself_to_the_steps_that_are_given(given):
-    recipe = chosen(AUTO | given, facts())
+    recipe = resolve_auto_settings(AUTO | given, facts())
     assert all(getattr(recipe, name) == value for name, value in given.items())
     _, time = run(recipe)
-    assert time == pytest.approx(run(chosen(AUTO, facts()))[1]) or recipe.learning_rate == 2.0
+    assert (
+        time == pytest.approx(run(resolve_auto_settings(AUTO, facts()))[1])
+        or recipe.learning_rate == 2.0
+    )
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("n", [1, 3, 50, 10**4, 10**8])
 @pytest.mark.parametrize("classifies", [True, False])
 def test_no_size_of_a_table_is_too_small_or_too_large(n, epsilon, classifies):
-    recipe = chosen(AUTO, facts(n_records=n, epsilon=epsilon, classifies=classifies))
+    recipe = resolve_auto_settings(AUTO, facts(n_records=n, epsilon=epsilon, classifies=classifies))
     steps, _ = run(recipe, n)
     assert 1 <= recipe.batch_size <= n
     assert 0 < recipe.learning_rate <= 2.0
@@ -88,9 +93,9 @@ def test_no_size_of_a_table_is_too_small_or_too_large(n, epsilon, classifies):
 
 
 def test_few_records_or_little_epsilon_train_no_hidden_layer():
-    assert chosen(AUTO, facts(epsilon=0.01)).hidden_layer_sizes == ()
-    assert chosen(AUTO, facts(n_records=300)).hidden_layer_sizes == ()
-    assert chosen(AUTO, facts()).hidden_layer_sizes == (64,)
+    assert resolve_auto_settings(AUTO, facts(epsilon=0.01)).hidden_layer_sizes == ()
+    assert resolve_auto_settings(AUTO, facts(n_records=300)).hidden_layer_sizes == ()
+    assert resolve_auto_settings(AUTO, facts()).hidden_layer_sizes == (64,)
 
 
 def test_all_that_is_given_is_obeyed():
@@ -107,20 +112,27 @@ def test_all_that_is_given_is_obeyed():
         facts(studied=False),
         facts(perceptron=False),
     ):
-        recipe = chosen(given, known)
+        recipe = resolve_auto_settings(given, known)
         assert {name: getattr(recipe, name) for name in given} == given
         for name, value in given.items():
-            assert getattr(chosen(AUTO | {name: value}, known), name) == value
+            assert getattr(resolve_auto_settings(AUTO | {name: value}, known), name) == value
 
 
 def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too():
-    recipe = chosen(AUTO | {"learning_rate": 0.5}, facts(epsilon=np.inf))
+    recipe = resolve_auto_settings(AUTO | {"learning_rate": 0.5}, facts(epsilon=np.inf))
     assert (recipe.optimizer, recipe.max_grad_norm) == ("sgd", 1.0)
-    assert chosen(AUTO | {"optimizer": "sgd"}, facts(epsilon=np.inf)).learning_rate == 0.1
-    assert chosen(AUTO | {"optimizer": "adam"}, facts()).learning_rate == "auto"
+    assert (
+        resolve_auto_settings(AUTO | {"optimizer": "sgd"}, facts(epsilon=np.inf)).learning_rate
+        == 0.1
+    )
+    assert resolve_auto_settings(AUTO | {"optimizer": "adam"}, facts()).learning_rate == "auto"
     # faster, a network learns the noise of its targets: R2 on a table falls from 0.21 to 0.07
-    assert chosen(AUTO, facts(epsilon=np.inf, classifies=False)).learning_rate == 0.001
-    assert chosen(AUTO, facts(epsilon=np.inf, clipping="adaptive")).max_grad_norm == 1.0
+    assert (
+        resolve_auto_settings(AUTO, facts(epsilon=np.inf, classifies=False)).learning_rate == 0.001
+    )
+    assert (
+        resolve_auto_settings(AUTO, facts(epsilon=np.inf, clipping="adaptive")).max_grad_norm == 1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +140,7 @@ def test_a_rate_of_ones_own_is_of_clipped_gradient_descent_without_privacy_too()
     [(100, 100, 100), (5000, 128, 100), (10_240, 256, 100), (40_960, 512, 25)],
 )
 def test_without_privacy_large_tables_take_larger_batches_and_as_many_records(n, batch, epochs):
-    recipe = chosen(AUTO, facts(epsilon=np.inf, n_records=n))
+    recipe = resolve_auto_settings(AUTO, facts(epsilon=np.inf, n_records=n))
     assert (recipe.batch_size, recipe.epochs) == (batch, epochs)
     assert recipe.learning_rate == pytest.approx(0.003 * (max(batch, 128) / 128) ** 0.75)
 
@@ -144,7 +156,7 @@ def test_without_privacy_large_tables_take_larger_batches_and_as_many_records(n,
     ],
 )
 def test_batches_without_privacy_grow_only_as_they_were_studied(given, known):
-    recipe = chosen(AUTO | given, facts(epsilon=np.inf, n_records=40_960, **known))
+    recipe = resolve_auto_settings(AUTO | given, facts(epsilon=np.inf, n_records=40_960, **known))
     assert (recipe.batch_size, recipe.epochs) == (128, 25)
 
 
@@ -153,19 +165,21 @@ def test_what_the_study_does_not_know_is_as_it_was():
         facts(classifies=False, studied=False),
         facts(classifies=False, perceptron=False),
     ):
-        recipe = chosen(AUTO, known)
+        recipe = resolve_auto_settings(AUTO, known)
         assert (recipe.optimizer, recipe.epochs, recipe.batch_size) == ("adam", 30, 5000)
         assert (recipe.schedule, recipe.averaging) == ("constant", 0.5)
 
 
 def test_a_step_is_divided_by_the_norm_that_is_given():
-    rate = chosen(AUTO, facts()).learning_rate
-    assert chosen(AUTO | {"max_grad_norm": 0.1}, facts()).learning_rate == pytest.approx(10 * rate)
+    rate = resolve_auto_settings(AUTO, facts()).learning_rate
+    assert resolve_auto_settings(
+        AUTO | {"max_grad_norm": 0.1}, facts()
+    ).learning_rate == pytest.approx(10 * rate)
 
 
 def test_what_falls_to_zero_is_not_averaged():
-    assert chosen(AUTO, facts()).averaging == 0.0
-    assert chosen(AUTO | {"schedule": "constant"}, facts()).averaging == 0.5
+    assert resolve_auto_settings(AUTO, facts()).averaging == 0.0
+    assert resolve_auto_settings(AUTO | {"schedule": "constant"}, facts()).averaging == 0.5
 
 
 @pytest.mark.parametrize("known", [{"n_records": 300}, {}])

@@ -16,7 +16,7 @@ from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
 from skprivacy.neural_network._training.config import TrainingConfig
-from skprivacy.neural_network._training.engine import Alone, Training
+from skprivacy.neural_network._training.engine import SingleProcess, Training
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -60,7 +60,7 @@ def test_a_run_releases_what_its_configuration_says(noise, steps, clipping, monk
 def test_who_watches_the_releases_of_a_run_sees_them_on_a_gpu_too(monkeypatch):
     """Noise that a device makes by itself would pass by whoever stands between."""
 
-    class Watching(Alone):
+    class Watching(SingleProcess):
         seen = 0
 
         def release(self, mechanism, total, random):
@@ -149,7 +149,7 @@ def test_short_steps_take_one_thread_and_long_ones_all(module, width, threads, t
     """Threads that wait for one another took many times the processor time on a busy machine."""
     seen = []
 
-    class Watching(Alone):
+    class Watching(SingleProcess):
         def draw(self, *args):
             seen.append((torch.get_num_threads(), blas_threads()))
             if len(seen) == 3:

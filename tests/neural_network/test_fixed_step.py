@@ -22,7 +22,7 @@ from skprivacy.neural_network._training import engine, fixed_step, recorded, row
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.environment import ordinary_torch
-from skprivacy.neural_network._training.fixed_step import FixedStep
+from skprivacy.neural_network._training.fixed_step import GraphStep
 
 from .simulated_gpu import NoWaits, graph_of, simulated_gpu
 
@@ -227,7 +227,7 @@ def test_no_batch_moves_the_memory_of_a_graph():
     """Which would go on to work in memory that others write to."""
     with simulated_gpu():
         training = Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
-        fixed = FixedStep(training, *data(), training._clipped.probe)
+        fixed = GraphStep(training, *data(), training._clipped.probe)
         kept = fixed._sum._gradients._workspace._kept
         places = {name: tensor.data_ptr() for name, tensor in kept.items()}
         assert places
@@ -317,7 +317,7 @@ def test_a_step_waits_for_nothing():
             training = Training(
                 config(clipping=clipping), MODULES["perceptron"](), LOSS, Probe.like((16,), 3)
             )
-            fixed = FixedStep(training, *data(), training._clipped.probe)
+            fixed = GraphStep(training, *data(), training._clipped.probe)
             fixed(np.arange(5))
             with NoWaits():
                 for size in (0, 5, 30):
@@ -377,7 +377,7 @@ def test_what_is_recorded_wrongly_is_not_used():
 
     value = torch.ones(4)
     with simulated_gpu(), pytest.raises(RuntimeError, match="other numbers"):
-        recorded.recorded(body, [value])
+        recorded.capture_graph(body, [value])
     assert torch.equal(value, torch.ones(4))
 
 
@@ -389,7 +389,7 @@ def test_a_graph_that_does_nothing_is_not_used():
     ):
         training = Training(config(), MODULES["perceptron"](), LOSS, Probe.like((16,), 3))
         with pytest.warns(RuntimeWarning, match="the captured operations give other numbers"):
-            fixed = FixedStep(training, *data(), training._clipped.probe)
+            fixed = GraphStep(training, *data(), training._clipped.probe)
         summed = fixed._summed(np.arange(20)).clone()
     expected = training._sum(*fixed._table.records, torch.arange(20))
     torch.testing.assert_close(summed, expected)
@@ -439,10 +439,10 @@ def test_a_sum_that_is_not_finite_is_not_released(bad):
         seen.append(self._released.clone())
         move(self)
 
-    original = FixedStep._summed
+    original = GraphStep._summed
     with (
         simulated_gpu(graphs=False),
-        mock.patch.object(FixedStep, "_summed", spoiled),
+        mock.patch.object(GraphStep, "_summed", spoiled),
         mock.patch.object(fixed_step.Momentum, "_move", moved),
         pytest.raises(ValueError, match="All weights are NaN"),
     ):
@@ -521,7 +521,7 @@ def test_records_that_do_not_fit_are_sent_step_by_step(free):
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
-class Others(engine.Alone):
+class Others(engine.SingleProcess):
     """Processes that train together, to which the sum goes by way of the processor."""
 
     def release(self, mechanism, total, random):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from skprivacy.neural_network._gradients.adaptive import AdaptiveClippingOnDevice
-from skprivacy.neural_network._training.fixed_step import FixedStep
+from skprivacy.neural_network._training.fixed_step import GraphStep
 from tests import contracts
 from tests.private_estimators import CASES
 from tests.test_mutants import patched
@@ -121,10 +121,10 @@ def moves_by_more(original):
 @pytest.mark.parametrize(
     ("owner", "attribute", "make", "check"),
     [
-        (FixedStep, "_summed", sums_twice, contracts.check_replay),
-        (FixedStep, "__call__", releases_twice, contracts.check_accounting),
-        (FixedStep, "__call__", skips_the_release, contracts.check_replay),
-        (FixedStep, "__call__", moves_by_more, contracts.check_replay),
+        (GraphStep, "_summed", sums_twice, contracts.check_replay),
+        (GraphStep, "__call__", releases_twice, contracts.check_accounting),
+        (GraphStep, "__call__", skips_the_release, contracts.check_replay),
+        (GraphStep, "__call__", moves_by_more, contracts.check_replay),
         (AdaptiveClippingOnDevice, "__call__", counts_the_missing, contracts.check_replay),
     ],
 )

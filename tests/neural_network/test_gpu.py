@@ -26,7 +26,7 @@ from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine, recorded
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.fixed_step import FixedStep
+from skprivacy.neural_network._training.fixed_step import GraphStep
 from tests import contracts
 from tests.private_estimators import CASES, three_classes
 from tests.tape import Tape, recording
@@ -133,7 +133,7 @@ def test_a_step_waits_for_nothing(noise, clipping):
     settings = config(device=GPU, noise=noise, clipping=clipping)
     training = Training(settings, MODULES["perceptron"](), LOSS, Probe.like((16,), 3, GPU))
     with engine.ordinary_torch(GPU):
-        fixed = FixedStep(training, *data(), training._clipped.probe)
+        fixed = GraphStep(training, *data(), training._clipped.probe)
         for _ in range(3):
             fixed(np.arange(5))
         torch.cuda.synchronize()

@@ -13,9 +13,9 @@ from skprivacy._groups import Groups
 from skprivacy.neural_network import _network
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProduct
-from skprivacy.neural_network._gradients.people import Shares
-from skprivacy.neural_network._training.engine import Alone
-from skprivacy.neural_network._training.people import People
+from skprivacy.neural_network._gradients.people import GroupedExamples
+from skprivacy.neural_network._training.engine import SingleProcess
+from skprivacy.neural_network._training.people import GroupRows
 
 from ..neighbours import group_table
 from ..private_estimators import CASES
@@ -105,7 +105,7 @@ def halved(original):
             order = np.argsort(lots, kind="stable")
             starts = np.cumsum(lots) - lots
             places = np.concatenate([np.arange(starts[i], starts[i] + lots[i]) for i in order])
-            yield rows[places], Shares(lots[order], self._mean, rows.device)
+            yield rows[places], GroupedExamples(lots[order], self._mean, rows.device)
 
     return parts
 
@@ -162,30 +162,30 @@ def counts_who_has_nothing(original):
 FULL, SUM = NETWORKS["full batch"], NETWORKS["sum"]
 MUTANTS = {
     "rows are sampled": (_network, "check_groups", everybody_alone, people.check_replay, FULL),
-    "rows are counted": (Alone, "count", rows_for_people, people.check_inclusion, SUM),
+    "rows are counted": (SingleProcess, "count", rows_for_people, people.check_inclusion, SUM),
     "rows are counted, and their number told": (
-        Alone, "count", rows_for_people, people.check_replay, SUM,
+        SingleProcess, "count", rows_for_people, people.check_replay, SUM,
     ),
-    "a person in two lots": (People, "parts", halved, people.check_replay, SUM),
-    "a person in two lots, seen": (People, "parts", halved, people.check_rows, SUM),
-    "a person in two parts": (People, "parts", split_between_parts, people.check_replay, SUM),
-    "a person in two parts, seen": (People, "parts", split_between_parts, people.check_rows, SUM),
+    "a person in two lots": (GroupRows, "parts", halved, people.check_replay, SUM),
+    "a person in two lots, seen": (GroupRows, "parts", halved, people.check_rows, SUM),
+    "a person in two parts": (GroupRows, "parts", split_between_parts, people.check_replay, SUM),
+    "a person in two parts, seen": (GroupRows, "parts", split_between_parts, people.check_rows, SUM),
     "k is not kept": (Groups, "at_most", no_limit, people.check_rows, SUM),
     "clipped before joined": (
         ClippedGradientSum, "__call__", clip_before_joining, people.check_replay, SUM,
     ),
     "the sum is added, the mean clipped": (
-        Shares, "factors", sum_at_the_norm_of_the_mean, people.check_replay,
+        GroupedExamples, "factors", sum_at_the_norm_of_the_mean, people.check_replay,
         case_of("DPSGDClassifier", max_group_rows=5),
     ),
     "rows at right angles": (
         OuterProduct, "joint_norms", without_cross_terms, people.check_replay, SUM,
     ),
     "who has nothing is counted": (
-        Shares, "with_nothing_but", counts_who_has_nothing, people.check_replay,
+        GroupedExamples, "with_nothing_but", counts_who_has_nothing, people.check_replay,
         NETWORKS["adaptive"],
     ),
-    "a part is lost": (People, "parts", forgets_the_rest, people.check_rows, SUM),
+    "a part is lost": (GroupRows, "parts", forgets_the_rest, people.check_rows, SUM),
 }  # fmt: skip
 
 

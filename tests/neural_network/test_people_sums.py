@@ -12,16 +12,16 @@ from skprivacy.neural_network._gradients import contributions
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
 from skprivacy.neural_network._gradients.contributions import (
+    DenseGradients,
     Lookups,
     OuterProduct,
     OuterProducts,
-    Rows,
 )
 from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
-from skprivacy.neural_network._gradients.people import Shares
+from skprivacy.neural_network._gradients.people import GroupedExamples
 from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
 from skprivacy.neural_network._training.config import PerGroup
-from skprivacy.neural_network._training.people import People
+from skprivacy.neural_network._training.people import GroupRows
 
 from .test_augmentation import MODULES, VIEWS, mean_gradients
 from .test_layers import BOOK_KEEPING, LOSS, batch
@@ -57,7 +57,7 @@ def test_equals_a_loop_over_people(name, clip, mean):
     expected = (rows * (clip / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
     engine, grad = engine_of(module, clip / _SAFETY)
     grad.zero_()
-    engine(X, y, Shares(SIZES, mean, CPU))
+    engine(X, y, GroupedExamples(SIZES, mean, CPU))
     # Norms are bounds, as tight as single precision is: what comes to nothing may be clipped more.
     assert (grad - expected).norm() <= 3e-4 * expected.norm()
 
@@ -72,7 +72,7 @@ def test_views_of_records_of_people(name):
     expected = (rows * (0.05 / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
     engine, grad = engine_of(module, 0.05 / _SAFETY, views=VIEWS)
     grad.zero_()
-    engine(X, y, Shares(sizes, True, CPU))
+    engine(X, y, GroupedExamples(sizes, True, CPU))
     assert (grad - expected).norm() <= 3e-4 * expected.norm()
 
 
@@ -83,7 +83,7 @@ def test_the_other_ways_join_people_too(name, way):
     module = BOOK_KEEPING[name]()
     X, y = batch(int(SIZES.sum()))
     rows = gradients_of_people(one_view(module, X, y), SIZES, True)
-    shares = Shares(SIZES, True, CPU)
+    shares = GroupedExamples(SIZES, True, CPU)
     norms = sum(shares.squared_norms(c.joint_norms(shares)) for c in way(module, LOSS)(X, y))
     torch.testing.assert_close(norms.double(), rows.square().sum(1), rtol=1e-4, atol=1e-7)
 
@@ -102,7 +102,9 @@ def test_no_person_adds_more_than_the_clipping_norm(name, clipping, mean):
                 rows = X[:1].expand_as(X) if alike else X
                 grad.zero_()
                 engine(
-                    rows, y[:1].expand_as(y) if alike else y, Shares(np.array([size]), mean, CPU)
+                    rows,
+                    y[:1].expand_as(y) if alike else y,
+                    GroupedExamples(np.array([size]), mean, CPU),
                 )
                 longest = max(longest, grad.double().norm())
     assert 0.1 < longest <= 0.5
@@ -125,12 +127,12 @@ def test_norms_of_sums_that_nearly_cancel_are_never_too_small(terms, bias):
             rows = torch.cat([rows, d.double()], 1)
         true = rows.unflatten(0, (4, terms)).sum(1).norm(dim=1)
         lengths = rows.norm(dim=1).unflatten(0, (4, terms)).sum(1)
-        shares = Shares(np.full(4, terms), False, CPU)
+        shares = GroupedExamples(np.full(4, terms), False, CPU)
         forms = [OuterProduct(weight, shift, a, d)]
         if not bias:
-            forms.append(Rows(weight, (d[:, :, None] * a[:, None, :])))
+            forms.append(DenseGradients(weight, (d[:, :, None] * a[:, None, :])))
         if terms % 2 == 0:  # two positions an example
-            halves = Shares(np.full(4, terms // 2), False, CPU)
+            halves = GroupedExamples(np.full(4, terms // 2), False, CPU)
             pairs = [t.unflatten(0, (-1, 2)) for t in (a, d)]
             forms.append((OuterProducts(weight, shift, *pairs), halves))
         for form in forms:
@@ -145,7 +147,7 @@ def test_lookups_of_people_with_many_rows_are_counted_by_row(monkeypatch):
     index = torch.randint(9, (33, 4), generator=generator)
     table = torch.zeros(9, 5)
     lookups = Lookups(table, index, torch.randn(33, 4, 5, generator=generator))
-    shares = Shares(SIZES, True, CPU)
+    shares = GroupedExamples(SIZES, True, CPU)
     expected = shares.squared_norms(lookups.joint_norms(shares))
     monkeypatch.setattr(contributions, "_MAX_POSITIONS", 1)
     torch.testing.assert_close(
@@ -170,7 +172,7 @@ def test_norms_of_sums_are_never_too_small_whatever_the_rows(n, terms):
     for remains in (0.0, 1e-3, 3e-3, 1e-2):
         d[0], d[1] = 1.0, remains - 1.0
         true = (d.double().T @ a.double()).norm()
-        shares = Shares(np.array([terms]), False, CPU)
+        shares = GroupedExamples(np.array([terms]), False, CPU)
         form = OuterProduct(torch.zeros(1, n), None, a, d)
         norms = shares.squared_norms(form.joint_norms(shares))
         assert norms > 0
@@ -214,7 +216,7 @@ def test_what_a_person_adds_does_not_depend_on_who_else_is_there(sizes, position
         own = np.array([len(rows) for rows, _ in people])
         if own[-1] == 1:
             return form.squared_norms()[0]
-        shares = Shares(own, False, CPU)
+        shares = GroupedExamples(own, False, CPU)
         return shares.squared_norms(form.joint_norms(shares))[0]
 
     alone, together = norm_of_first(both[:1]), norm_of_first(both)
@@ -230,7 +232,7 @@ def test_rows_that_are_made_to_mislead_spoil_no_sum(size):
     engine = ClippedGradientSum(module, LOSS, 1.0, probe=Probe.like((4096,), 2))
     X = misleading(4096, size)
     y = torch.arange(size) % 2
-    engine(X, y, Shares(np.array([size]), True, CPU))
+    engine(X, y, GroupedExamples(np.array([size]), True, CPU))
     assert grad.norm() <= 1.0
 
 
@@ -242,14 +244,14 @@ def test_a_bad_row_is_left_out_and_nothing_else(name, value):
     engine, grad = engine_of(MODULES[name](), 0.1)
     X, y = batch(int(SIZES.sum()))
     X[7, 5] = value  # of a person with two, who keeps the other
-    shares = Shares(SIZES, False, CPU)
+    shares = GroupedExamples(SIZES, False, CPU)
     grad.zero_()
     engine(X, y, shares)
     found = grad.clone()
     # The last person with two rows is now one with one, and takes her place among those.
     rows = torch.cat([torch.arange(2), torch.tensor([6]), torch.arange(2, 6), torch.arange(8, 33)])
     grad.zero_()
-    engine(X[rows], y[rows], Shares(np.array([1, 1, 1, 2, 2, 3, 5, 6, 11]), False, CPU))
+    engine(X[rows], y[rows], GroupedExamples(np.array([1, 1, 1, 2, 2, 3, 5, 6, 11]), False, CPU))
     assert torch.isfinite(found).all()
     assert (found - grad).norm() <= 1e-5 * grad.norm()
 
@@ -262,11 +264,11 @@ def test_a_person_whose_rows_are_finite_and_whose_sum_is_not_is_left_out():
     X[1:3] = 2e18  # each squared norm is just finite
     y[1:3] = 0
     grad.zero_()
-    engine(X, y, Shares(np.array([1, 2, 2]), False, CPU))
+    engine(X, y, GroupedExamples(np.array([1, 2, 2]), False, CPU))
     found = grad.clone()
     grad.zero_()
     others = torch.tensor([0, 3, 4])
-    engine(X[others], y[others], Shares(np.array([1, 2]), False, CPU))
+    engine(X[others], y[others], GroupedExamples(np.array([1, 2]), False, CPU))
     assert (found - grad).norm() <= 1e-6 * grad.norm()
 
 
@@ -274,7 +276,7 @@ def people(sizes, most=None, contribution="mean"):
     codes = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
     codes = np.unique(codes, return_inverse=True)[1]
     groups = Groups(codes, len(sizes), "person")
-    return codes, People(groups, np.arange(len(codes)), PerGroup("person", most, contribution))
+    return codes, GroupRows(groups, np.arange(len(codes)), PerGroup("person", most, contribution))
 
 
 @pytest.mark.parametrize("n_rows", [1, 4, 10, 1000])

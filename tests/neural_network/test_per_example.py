@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward, PerceptronBackward
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY
-from skprivacy.neural_network._gradients.contributions import OuterProduct, Rows
+from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
 from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
 from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
@@ -194,7 +194,7 @@ def test_the_norm_of_millions_of_numbers_is_right(value):
     rows = torch.full((2, 1 << 22), value)
     exact = rows[0].double().norm()
     product = OuterProduct(torch.zeros(1, 1 << 22), None, rows, torch.ones(2, 1))
-    for contribution in (product, Rows(torch.zeros(1 << 22), rows)):
+    for contribution in (product, DenseGradients(torch.zeros(1 << 22), rows)):
         assert torch.allclose(contribution.squared_norms().double().sqrt(), exact, rtol=1e-5)
 
 

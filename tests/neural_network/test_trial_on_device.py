@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from skprivacy.neural_network import DPSGDClassifier, RandomFlip, augmentation
 from skprivacy.neural_network._gradients import trial
-from skprivacy.neural_network._gradients.trial import Probe, gradients_of, tried
+from skprivacy.neural_network._gradients.trial import Probe, gradients_of, select_gradient_method
 from skprivacy.neural_network.augmentation import Views
 
 from .test_augmentation import by_numpy, by_value, centred, noisy, with_a_partner
@@ -121,7 +121,7 @@ def test_a_device_is_shown_no_place_outside_of_a_table():
         return forward(self, x)
 
     with mock.patch.object(Words, "forward", seen):
-        _, probe = tried(Words(), LOSS, there(4))
+        _, probe = select_gradient_method(Words(), LOSS, there(4))
     assert set(np.unique(probe.inputs.cpu().numpy())) == {0.0, 1.0}
     on_device = [(low, high) for kind, low, high in shown if kind is There]
     assert on_device

@@ -11,10 +11,25 @@ from ..._input import parse_json
 from ..events import Event
 from .filters import Account
 from .log import LedgerError, Log
-from .rules import Cost, Counts, added_up
-from .scopes import along, event_of, memberships, record, total
+from .rules import Cost, Counts, sum_epsilons_and_deltas
+from .scopes import (
+    charges_along_path,
+    charges_of_record,
+    iter_memberships,
+    parse_event,
+    sum_charges,
+)
 
-__all__ = ["MANY", "Refusal", "Terms", "cap_of", "check_caps", "holds", "how_many_fit", "refusing"]
+__all__ = [
+    "MANY",
+    "Refusal",
+    "Terms",
+    "check_caps",
+    "count_fitting",
+    "find_refusal",
+    "is_within_cap",
+    "parse_cap",
+]
 
 MANY = 1 << 40  # largest count of further charges
 
@@ -38,13 +53,13 @@ class Opening(NamedTuple):
     left: Cost
 
 
-def cap_of(body: str) -> Cost:
+def parse_cap(body: str) -> Cost:
     """Read the cap from the body of a ledger line."""
     terms = parse_json(body)
     return Cost(terms["epsilon"], terms["delta"])
 
 
-def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
+def find_refusal(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     """Return a refusal if a charge of ``event`` would exceed the cap of ``leaf`` or its parents."""
     for scope, before in _accounts(log, leaf, terms).items():
         after = before.with_charge(event)
@@ -53,7 +68,7 @@ def refusing(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     return None
 
 
-def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = MANY) -> int:
+def count_fitting(log: Log, leaf: str, event: Event, terms: Terms, most: int = MANY) -> int:
     """Return how many more of ``event``, up to about ``most``, would be admitted."""
     accounts = _accounts(log, leaf, terms).values()
 
@@ -69,7 +84,7 @@ def how_many_fit(log: Log, leaf: str, event: Event, terms: Terms, most: int = MA
     return low
 
 
-def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
+def is_within_cap(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
     """Return True if the charges in and below ``scope`` stay within a cap.
 
     **Guarantees.** Never True if some record was charged beyond the cap.
@@ -85,16 +100,16 @@ def holds(log: Log, scope: str, cap: Cost, terms: Terms) -> bool:
         return _account(charged, cap, opening, terms).is_admitted()
 
     # ``{path}=/`` is a record of ``path`` in none of its partitions, which have other paths.
-    if all(holds_for(partial(along, log, scope, f"{path}=/")) for path in paths):
+    if all(holds_for(partial(charges_along_path, log, scope, f"{path}=/")) for path in paths):
         return True
-    records = [partial(record, log, scope, lies) for lies in memberships(paths)]
+    records = [partial(charges_of_record, log, scope, lies) for lies in iter_memberships(paths)]
     return bool(records) and all(holds_for(charged) for charged in records)
 
 
 def check_caps(log: Log, terms: Terms) -> None:
     """Raise LedgerError if the charges of any scope exceed its cap."""
     for scope, body in log.scopes().items():
-        if not holds(log, scope, cap_of(body), terms):
+        if not is_within_cap(log, scope, parse_cap(body), terms):
             raise LedgerError(
                 f"The charges in scope {scope!r} exceed its cap {body}. Release nothing more from "
                 "this ledger, and find out how they were written."
@@ -106,9 +121,11 @@ def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
     accounts = {}
     for scope, body in log.scopes().items():
         if leaf.startswith(scope):
-            cap = cap_of(body)
+            cap = parse_cap(body)
             opening = _opening(log, scope, cap, terms)
-            accounts[scope] = _account(partial(along, log, scope, leaf), cap, opening, terms)
+            accounts[scope] = _account(
+                partial(charges_along_path, log, scope, leaf), cap, opening, terms
+            )
     return accounts
 
 
@@ -139,16 +156,16 @@ def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
 
 
 def _find_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | None:
-    if added_up(along(log, scope, scope), relation).is_within(cap):
+    if sum_epsilons_and_deltas(charges_along_path(log, scope, scope), relation).is_within(cap):
         return None  # the sums grow, so all earlier ones were within the cap too
     counts: Counter[tuple[str, Event]] = Counter()
     plain = Cost(0.0, 0.0)
     for charge, path, body in log.reserves(scope):
-        event = event_of(body)
-        one = added_up(Counter({event: 1}), relation)
+        event = parse_event(body)
+        one = sum_epsilons_and_deltas(Counter({event: 1}), relation)
         plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
         if not plain.is_within(cap):  # else the sum fits even if all charges concern one record
-            before = total([(p, e, n) for (p, e), n in counts.items()], scope, path)
+            before = sum_charges([(p, e, n) for (p, e), n in counts.items()], scope, path)
             after = Account(cap, "adaptive", relation).with_added(before).with_charge(event)
             if after.opened is not None:
                 return Opening(charge, event, after.opened)

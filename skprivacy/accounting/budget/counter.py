@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .ledger import Ledger, Seen
+from .ledger import Ledger, LedgerVersion
 from .log import LedgerError
 
 __all__ = ["Counter"]
@@ -37,7 +37,7 @@ class Counter:
         self._store = store
         self.address = store.address
 
-    def create(self) -> Seen:
+    def create(self) -> LedgerVersion:
         """Create the counter at line 0 if it does not exist, and return its line."""
         try:
             with self._name_counter_in_errors():
@@ -46,7 +46,7 @@ class Counter:
             return self.read()
         return 0, ""
 
-    def read(self) -> Seen:
+    def read(self) -> LedgerVersion:
         """Return the number and the digest of the counter's line."""
         with self._name_counter_in_errors(), self._store._connection() as connection:
             rows = connection.execute("SELECT line, digest FROM counter").fetchall()
@@ -58,7 +58,7 @@ class Counter:
         line, digest = rows[0]
         return line, digest
 
-    def move(self, known: Seen, last: Seen) -> bool:
+    def move(self, known: LedgerVersion, last: LedgerVersion) -> bool:
         """Move from ``known`` to ``last``; return False if another process moved it before."""
         with self._name_counter_in_errors(), self._store._connection() as connection:
             moved = connection.execute(

@@ -10,10 +10,10 @@ from typing import Any
 from .._work import MAX_WORK, WorkLimitError
 from .ledger import Ledger
 from .log import COLUMNS, SCHEMA, LedgerError
-from .scopes import count_memberships, event_of, scope_of
+from .scopes import count_memberships, parse_event, scope_of
 from .statement import Statement
 
-__all__ = ["check_ledger_work", "lines_of", "statement_of"]
+__all__ = ["check_ledger_work", "export_lines", "open_exported_ledger"]
 
 
 _MAX_LEDGER_WORK = 4 * MAX_WORK  # caching saves most of the compositions of a ledger
@@ -52,12 +52,12 @@ class _ExportedLedger(Ledger):
                 ) from error
 
 
-def lines_of(budget: Statement) -> tuple[str, list[list[Any]]]:
+def export_lines(budget: Statement) -> tuple[str, list[list[Any]]]:
     """Return the scope of a budget and all verified lines of its ledger."""
     return budget._scope, [list(line) for line in budget._ledger.records()]
 
 
-def statement_of(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> Statement:
+def open_exported_ledger(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> Statement:
     """Open the lines of a ledger read-only, to sum its charges and ``verify()`` it."""
     statement = Statement.__new__(Statement)
     statement._attach(_ExportedLedger(name, lines), scope_of(scope))
@@ -78,7 +78,7 @@ def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
         below = [(scope, body) for scope, body in charges if scope.startswith(cap)]
         paths, kinds = {scope for scope, _ in below}, {body for _, body in below}
         times = len(paths) + count_memberships(paths)
-        work += times * sum(event_of(body).work() for body in kinds)
+        work += times * sum(parse_event(body).work() for body in kinds)
         work += _WORK_PER_KIND * len(below) * len(kinds)
     if not work <= _MAX_LEDGER_WORK:
         raise WorkLimitError(

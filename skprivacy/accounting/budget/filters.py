@@ -39,7 +39,15 @@ from dataclasses import dataclass, field, replace
 
 from ..events import Event
 from ..guarantee import epsilon_of
-from .rules import Cost, Counts, added_up, at_orders, planned, renyi_orders, together
+from .rules import (
+    Cost,
+    Counts,
+    compose_counts,
+    renyi_cost_at_orders,
+    renyi_orders,
+    repetitions_epsilon,
+    sum_epsilons_and_deltas,
+)
 
 __all__ = ["FILTERS", "Account"]
 
@@ -92,7 +100,7 @@ class Account:
 
     def sum_added(self) -> Cost:
         """Return the sums of the epsilons and deltas that are added up."""
-        return added_up(self.added, self.relation)
+        return sum_epsilons_and_deltas(self.added, self.relation)
 
     def remaining_cap(self) -> Cost:
         """Return the remaining cap for the tight part."""
@@ -117,14 +125,14 @@ class Account:
 
 def _basic_costs(account: Account) -> Iterator[Cost]:
     # Rogers et al. 2016: sums are a valid filter for adaptively chosen events
-    yield added_up(account.counts, account.relation)
+    yield sum_epsilons_and_deltas(account.counts, account.relation)
 
 
 def _pld_costs(account: Account) -> Iterator[Cost]:
     if account.cap.delta == 0:
         yield from _basic_costs(account)
     else:
-        event, delta = together(account.counts), account.cap.delta
+        event, delta = compose_counts(account.counts), account.cap.delta
         yield Cost(epsilon_of(event, delta, account.relation), delta)
 
 
@@ -148,7 +156,7 @@ def _tight_costs(account: Account, orders_share: float, plan_share: float) -> It
     the account is opened: if only its own cost admits it, no other charge is ever admitted.
     """
     spent, left, relation = account.sum_added(), account.remaining_cap(), account.relation
-    pure = added_up(account.added + account.counts, relation)
+    pure = sum_epsilons_and_deltas(account.added + account.counts, relation)
     free = pure.delta == 0 or not account.counts or not pure.is_within(account.cap)
     yield pure if free else Cost(math.inf, pure.delta)
     opened = account.opened or account.cap
@@ -159,13 +167,15 @@ def _tight_costs(account: Account, orders_share: float, plan_share: float) -> It
         return Cost(spent.epsilon + epsilon, spent.delta + delta)
 
     if sum(account.counts.values()) == 1:
-        yield all_of(epsilon_of(together(account.counts), left.delta, relation))
+        yield all_of(epsilon_of(compose_counts(account.counts), left.delta, relation))
     # Feldman and Zrnic 2021: a Renyi filter at each order, with a share of delta
     orders = renyi_orders(Cost(opened.epsilon, orders_share * opened.delta))
-    at = at_orders(account.counts, orders, orders_share * left.delta, relation)
+    at = renyi_cost_at_orders(account.counts, orders, orders_share * left.delta, relation)
     yield all_of(at.epsilon, 0.9 * left.delta + max(0.1 * left.delta, at.delta))
     if plan_share and account.first is not None:
-        yield all_of(planned(account.counts, account.first, plan_share * left.delta, relation))
+        yield all_of(
+            repetitions_epsilon(account.counts, account.first, plan_share * left.delta, relation)
+        )
 
 
 FILTERS: dict[str, Callable[[Account], Iterator[Cost]]] = {

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ..._input import parse_json
 from .admission import Terms
 from .filters import FILTERS
-from .ledger import Ledger, Seen, ledger_at
+from .ledger import Ledger, LedgerVersion, ledger_at
 from .log import LedgerError, Log
 from .scopes import check_partitions, scope_of
 
@@ -56,7 +56,9 @@ class Handle:
         return budget
 
     @classmethod
-    def _at(cls: type[_Self], path: str | Path, scope: str, seen: Seen | None = None) -> _Self:
+    def _at(
+        cls: type[_Self], path: str | Path, scope: str, seen: LedgerVersion | None = None
+    ) -> _Self:
         """Return a handle without opening its ledger, for unpickling."""
         budget = cls.__new__(cls)
         budget._attach(ledger_at(path, seen), scope_of(scope))
@@ -105,19 +107,19 @@ class Handle:
             )
         return known
 
-    def _settled(self, log: Log) -> Terms:
+    def _terms_with_defaults(self, log: Log) -> Terms:
         """Return the current terms, with defaults for those that no charge has fixed yet."""
-        relation, unit = self._known(log)
+        relation, unit = self._fixed_relation_and_unit(log)
         return self._terms | {"relation": relation or "add_remove", "unit": unit or "record"}
 
-    def _known(self, log: Log) -> tuple[str | None, str | None]:
+    def _fixed_relation_and_unit(self, log: Log) -> tuple[str | None, str | None]:
         """Return relation and unit; ``None`` for those that no charge has fixed yet."""
         relation, unit = log.settled()
         return self._terms["relation"] or relation, self._terms["unit"] or unit
 
     @property
-    def _current(self) -> Terms:
-        return self._settled(self._ledger.read())
+    def _current_terms(self) -> Terms:
+        return self._terms_with_defaults(self._ledger.read())
 
     @property
     def path(self) -> str:
@@ -138,12 +140,12 @@ class Handle:
     @property
     def relation(self) -> str | None:
         """Neighbouring relation of all charges; ``None`` until the first charge fixes it."""
-        return self._known(self._ledger.read())[0]
+        return self._fixed_relation_and_unit(self._ledger.read())[0]
 
     @property
     def unit(self) -> str | None:
         """Unit of privacy of all charges; ``None`` until the first charge fixes it."""
-        return self._known(self._ledger.read())[1]
+        return self._fixed_relation_and_unit(self._ledger.read())[1]
 
     @property
     def cap(self) -> tuple[float, float] | None:

@@ -16,11 +16,11 @@ from .log import COLUMNS, SCHEMA, LedgerError, Log, Record
 if TYPE_CHECKING:
     from .counter import Counter
 
-__all__ = ["Ledger", "Seen", "counter_at", "ledger_at"]
+__all__ = ["Ledger", "LedgerVersion", "counter_at", "ledger_at"]
 
 _MAX_CACHED_LOGS = 16  # in the memory of a thread
 
-Seen = tuple[int, str]  # number and digest of a line
+LedgerVersion = tuple[int, str]  # number and digest of a line
 
 
 class Ledger(ABC):
@@ -31,7 +31,7 @@ class Ledger(ABC):
     """
 
     address: str  # as passed to ledger_at()
-    seen: Seen | None = None
+    seen: LedgerVersion | None = None
     is_witnessed = False  # whether an older copy would lack a line that is known from elsewhere
     _begin: tuple[str, ...]  # statements that take the only write lock
     _guards: tuple[str, ...] = ()  # statements that create the triggers that forbid changes
@@ -77,7 +77,7 @@ class Ledger(ABC):
             try:
                 for statement in self._begin:
                     connection.execute(statement)
-                log = self._followed(connection)
+                log = self._read_log(connection)
                 self._check_guards(connection)
                 if counter is not None and covered is not None:
                     self._check_covered(connection, counter, covered)
@@ -119,7 +119,7 @@ class Ledger(ABC):
             with self._connection() as connection:
                 self._check_covered(connection, counter, covered)
 
-    def _check_covered(self, connection: Any, counter: Counter, covered: Seen) -> None:
+    def _check_covered(self, connection: Any, counter: Counter, covered: LedgerVersion) -> None:
         number, digest = covered
         if number and not _holds_line(connection, number, digest):
             raise LedgerError(
@@ -128,7 +128,7 @@ class Ledger(ABC):
                 "an older copy, or another copy of it was charged. Restore the latest copy."
             )
 
-    def _move_counter(self, counter: Counter, covered: Seen, last: Seen) -> None:
+    def _move_counter(self, counter: Counter, covered: LedgerVersion, last: LedgerVersion) -> None:
         """Move the counter to ``last``, unless it covers a later line of this ledger."""
         while covered[0] < last[0] and not counter.move(covered, last):
             covered = counter.read()
@@ -142,7 +142,7 @@ class Ledger(ABC):
     def read(self) -> Log:
         """Read the current log without a lock that blocks others."""
         with self._connection() as connection:
-            log = self._followed(connection)
+            log = self._read_log(connection)
         self._keep(log)
         return log
 
@@ -150,7 +150,7 @@ class Ledger(ABC):
         """Drop the cached log, so that the next use reads and checks every line again."""
         _cached_logs().pop(self.address, None)
 
-    def _followed(self, connection: Any) -> Log:
+    def _read_log(self, connection: Any) -> Log:
         log = _cached_logs().pop(self.address, None) or Log(self.address)
         try:
             log.follow(connection)
@@ -184,7 +184,7 @@ class Ledger(ABC):
         """Read the whole log again and check it against its digests."""
         self.forget()
         with self._connection() as connection:
-            self._followed(connection)
+            self._read_log(connection)
             rows = connection.execute(f"SELECT {COLUMNS} FROM log ORDER BY seq").fetchall()
         return [Record(*row) for row in rows]
 
@@ -221,7 +221,7 @@ def _cached_logs() -> dict[str, Log]:
     return found
 
 
-def ledger_at(address: str | Path, seen: Seen | None = None) -> Ledger:
+def ledger_at(address: str | Path, seen: LedgerVersion | None = None) -> Ledger:
     """Return the ledger in a file, or at ``postgresql://user@host/database#name``."""
     ledger: Ledger
     if str(address).startswith(("postgresql://", "postgres://")):

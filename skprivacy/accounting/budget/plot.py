@@ -6,29 +6,29 @@ from datetime import datetime, timedelta, timezone
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .rules import spent
-from .scopes import total
+from .rules import spent_epsilon
+from .scopes import sum_charges
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["draw", "moment", "running"]
+__all__ = ["draw_spending", "spending_over_time", "to_utc"]
 
 _SHORTEST = timedelta(seconds=10)
 
 
-def running(
+def spending_over_time(
     entries: pd.DataFrame, scope: str, delta: float, relation: str
 ) -> tuple[list[datetime], list[float]]:
     """Return up to about a hundred times, and the epsilon spent by each time."""
     charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
     ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
-    values = [spent(total(charges[:end], scope), delta, relation) for end in ends]
+    values = [spent_epsilon(sum_charges(charges[:end], scope), delta, relation) for end in ends]
     return [entries["when"].iloc[end - 1] for end in ends], values
 
 
-def draw(
+def draw_spending(
     times: list[datetime],
     values: list[float],
     cap: tuple[float, float] | None,
@@ -53,6 +53,6 @@ def draw(
     return ax
 
 
-def moment(at: float) -> datetime:
+def to_utc(at: float) -> datetime:
     """Convert seconds since 1970 to a time in UTC."""
     return datetime.fromtimestamp(at, timezone.utc)

@@ -19,16 +19,16 @@ from .._event import check_event
 from .._work import check_work
 from ..events import Event, check_relation, positive
 from ..guarantee import check_delta
-from .admission import cap_of, holds, how_many_fit, refusing
+from .admission import count_fitting, find_refusal, is_within_cap, parse_cap
 from .filters import FILTERS
 from .handle import FORMAT
 from .ledger import counter_at, ledger_at
 from .log import LedgerError, Log
 from .receipt import Receipt, Reservation
-from .refusals import before_release, explained, has_no_epsilon, no_epsilon
-from .rules import Cost, spent
+from .refusals import explain_missing_epsilon, explain_refusal, has_no_epsilon, note_no_release
+from .rules import Cost, spent_epsilon
 from .scope_names import check_scope_name
-from .scopes import along, check_partitions, inner
+from .scopes import charges_along_path, check_partitions, inner_scope
 from .statement import Statement
 from .terms import check_same_relation, check_same_unit, check_unit, check_who
 
@@ -234,7 +234,7 @@ class PrivacyBudget(Statement):
         return self._open_scope(f"={key}", None, None)
 
     def _open_scope(self, name: str, epsilon: float | None, delta: float | None) -> PrivacyBudget:
-        path = inner(self._scope, name)
+        path = inner_scope(self._scope, name)
         if epsilon is not None or delta is not None:
             positive("epsilon", epsilon)
             cap = Cost(
@@ -246,7 +246,7 @@ class PrivacyBudget(Statement):
                 if known is None:
                     self._check_late_cap(log, path, cap)
                     log.append("scope", path, "", body)
-                elif cap_of(known) != cap:
+                elif parse_cap(known) != cap:
                     raise ValueError(
                         f"The scope {path!r} already has the cap {known}, not {body}. Pass that "
                         "cap, or none."
@@ -257,10 +257,10 @@ class PrivacyBudget(Statement):
         return part
 
     def _check_late_cap(self, log: Log, scope: str, cap: Cost) -> None:
-        terms = self._settled(log)
-        if holds(log, scope, cap, terms):
+        terms = self._terms_with_defaults(log)
+        if is_within_cap(log, scope, cap, terms):
             return
-        left = spent(along(log, scope, scope), cap.delta, terms["relation"])
+        left = spent_epsilon(charges_along_path(log, scope, scope), cap.delta, terms["relation"])
         raise ValueError(
             f"epsilon={cap.epsilon:.4g}, delta={cap.delta:.4g} cannot cap scope {scope!r}: it has "
             f"spent epsilon={left:.4g} at this delta, which the filter {terms['filter']!r} does "
@@ -334,7 +334,7 @@ class PrivacyBudget(Statement):
         """
         return Reservation(self._admit(event, who, relation, unit), self._record_outcome)
 
-    @before_release()
+    @note_no_release()
     def _admit(
         self, event: Event, who: str, relation: str | None, unit: str, outcome: str | None = None
     ) -> Receipt:
@@ -349,12 +349,12 @@ class PrivacyBudget(Statement):
         body, source = json.dumps(event.to_dict(), sort_keys=True), check_who(who)
         _ = self._terms  # read before the lock is taken, and not again within it
         with self._ledger.transaction() as log:
-            known = self._known(log)
+            known = self._fixed_relation_and_unit(log)
             settled = check_same_relation(relation, known[0])
             check_same_unit(unit, known[1] or unit)
             check_partitions(self._scope, settled)
             terms = self._terms | {"relation": settled}
-            refusal = refusing(log, self._scope, event, terms)
+            refusal = find_refusal(log, self._scope, event, terms)
             if refusal is None:
                 if None in known:
                     log.settle(settled, unit)
@@ -366,7 +366,7 @@ class PrivacyBudget(Statement):
                     terms["delta"], log.tail.digest,
                 )  # fmt: skip
         # Explaining takes time, so it comes after the lock was given up.
-        message = explained(log, self._scope, refusal, event)
+        message = explain_refusal(log, self._scope, refusal, event)
         raise BudgetExceededError(f"{displayable(source) or 'A release'} was refused: {message}")
 
     def commit(self, charge_id: int) -> None:
@@ -435,10 +435,10 @@ class PrivacyBudget(Statement):
         """
         check_event("event", event)
         log = self._ledger.read()
-        terms = self._settled(log)
+        terms = self._terms_with_defaults(log)
         if terms["filter"] == "basic" and has_no_epsilon(event, terms["relation"]):
-            raise ValueError(no_epsilon(event, "basic"))
-        return how_many_fit(log, self._scope, event, terms)
+            raise ValueError(explain_missing_epsilon(event, "basic"))
+        return count_fitting(log, self._scope, event, terms)
 
 
 # Folders of temporary ledgers that this process created. A forked worker inherits the finaliser but

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..events import Event
-from .admission import Refusal, how_many_fit
+from .admission import Refusal, count_fitting
 from .filters import Account
 from .log import LedgerError, Log
-from .rules import Cost, added_up
+from .rules import Cost, sum_epsilons_and_deltas
 
-__all__ = ["before_release", "explained", "has_no_epsilon", "no_epsilon"]
+__all__ = ["explain_missing_epsilon", "explain_refusal", "has_no_epsilon", "note_no_release"]
 
 _MAX_SHOWN = 20  # largest count of releases that another filter would have admitted
 _OTHER_FILTERS = {
@@ -29,7 +29,7 @@ _PLD_CAVEAT = (
 
 
 @contextmanager
-def before_release() -> Iterator[None]:
+def note_no_release() -> Iterator[None]:
     """Add to an error of the ledger that nothing was released for the failed charge."""
     try:
         yield
@@ -38,7 +38,7 @@ def before_release() -> Iterator[None]:
         raise LedgerError(message) from error.__cause__
 
 
-def explained(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
+def explain_refusal(log: Log, leaf: str, refusal: Refusal, event: Event) -> str:
     """Explain why an event was refused, and what to do."""
     scope, before, after = refusal
     cap, spent, cost = after.cap, before.cost(), after.cost()
@@ -87,7 +87,7 @@ def _brief_repr(event: Event) -> str:
 
 def has_no_epsilon(event: Event, relation: str) -> bool:
     """Return True if an event has no finite epsilon that could be added to others."""
-    return math.isinf(added_up(Counter({event: 1}), relation).epsilon)
+    return math.isinf(sum_epsilons_and_deltas(Counter({event: 1}), relation).epsilon)
 
 
 def _explain_missing_epsilon(after: Account) -> str:
@@ -100,7 +100,7 @@ def _explain_missing_epsilon(after: Account) -> str:
     return "no finite epsilon is known for it at this delta"
 
 
-def no_epsilon(event: Event, filter: str) -> str:
+def explain_missing_epsilon(event: Event, filter: str) -> str:
     """Explain why an event without a single epsilon does not fit a filter of sums."""
     return (
         f"The filter {filter!r} adds up epsilons and deltas, but event={_brief_repr(event)} has no "
@@ -113,7 +113,7 @@ def _suggest_other_filter(log: Log, leaf: str, event: Event, after: Account) -> 
     """State how many such releases another filter would have admitted."""
     for other in _OTHER_FILTERS.get(after.filter, ()) if after.cap.delta else ():
         terms = {"filter": other, "relation": after.relation}
-        more = how_many_fit(log, leaf, event, terms, most=_MAX_SHOWN)
+        more = count_fitting(log, leaf, event, terms, most=_MAX_SHOWN)
         if more:
             count = f"{_MAX_SHOWN} or more" if more >= _MAX_SHOWN else str(more)
             return (

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from ..guarantee import PrivacyGuarantee
-from .exported import lines_of
+from .exported import export_lines
 from .ledger import Ledger
 from .log import COLUMNS, SCHEMA
 from .privacy_budget import PrivacyBudget
@@ -42,7 +42,7 @@ def rehearse_charges(budget: PrivacyBudget, planned: Iterable[PrivacyGuarantee])
     Nothing is charged. **Edge cases.** Others may charge the budget before the releases, so a
     series that fits now may be refused later.
     """
-    scope, lines = lines_of(budget)
+    scope, lines = export_lines(budget)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for statement in SCHEMA:
             connection.execute(statement)

@@ -1,8 +1,8 @@
 """Composition rules for fully adaptive charges: sums, Renyi orders, and a fixed plan.
 
 The three rules hold even if each event, with its parameters, is chosen after seeing all earlier
-answers: :func:`added_up`, :func:`at_orders` and :func:`planned`. Each gives an epsilon at a delta
-that is reserved for the rule.
+answers: :func:`sum_epsilons_and_deltas`, :func:`renyi_cost_at_orders` and
+:func:`repetitions_epsilon`. Each gives an epsilon at a delta that is reserved for the rule.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ..rdp import DEFAULT_ORDERS, rdp
 __all__ = [
     "Cost",
     "Counts",
-    "added_up",
-    "at_orders",
-    "planned",
+    "compose_counts",
+    "renyi_cost_at_orders",
     "renyi_orders",
-    "spent",
-    "together",
+    "repetitions_epsilon",
+    "spent_epsilon",
+    "sum_epsilons_and_deltas",
 ]
 
 Counts = Counter[Event]
@@ -47,15 +47,15 @@ class Cost(NamedTuple):
         return fits and math.isfinite(self.epsilon)
 
 
-def together(counts: Counts) -> Event:
+def compose_counts(counts: Counts) -> Event:
     """Compose all charges into one event."""
     return Composed(tuple(Repeated(e, n) for e, n in counts.items()))
 
 
-def spent(charges: Counts, delta: float, relation: str) -> float:
+def spent_epsilon(charges: Counts, delta: float, relation: str) -> float:
     """Return epsilon of all charges at ``delta``; infinity if none is finite."""
     try:
-        return epsilon_of(together(charges), delta, relation)
+        return epsilon_of(compose_counts(charges), delta, relation)
     except ValueError:  # delta = 0 where only delta > 0 is finite
         return math.inf
 
@@ -75,7 +75,7 @@ def _basic_cost(event: Event, relation: str) -> Cost:
     return Cost(epsilon, failure)
 
 
-def added_up(counts: Counts, relation: str) -> Cost:
+def sum_epsilons_and_deltas(counts: Counts, relation: str) -> Cost:
     """Return the sums of epsilons and of deltas: basic composition."""
     each = [(n, _basic_cost(event, relation)) for event, n in counts.items()]
     return Cost(
@@ -120,7 +120,7 @@ def renyi_orders(cap: Cost) -> tuple[tuple[float, float], ...]:
     return tuple((float(best * scale), share) for scale, share in _ORDERS if best * scale > 1)
 
 
-def at_orders(
+def renyi_cost_at_orders(
     counts: Counts, orders: tuple[tuple[float, float], ...], delta: float, relation: str
 ) -> Cost:
     """Return the smallest epsilon that any of the orders, fixed beforehand, proves at ``delta``.
@@ -142,7 +142,7 @@ def at_orders(
     return Cost(max(best, 0.0), failure)
 
 
-def planned(counts: Counts, first: Event, delta: float, relation: str) -> float:
+def repetitions_epsilon(counts: Counts, first: Event, delta: float, relation: str) -> float:
     """Return epsilon of the fewest repetitions of ``first`` that contain all charges.
 
     The first charge fixes how many repetitions fit a cap, before any answer is seen. Suppose all of

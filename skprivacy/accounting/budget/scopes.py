@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 
 from ..._input import parse_json
-from .._checks import replaces
+from .._checks import allows_replacement
 from ..events import Event
 from .log import LedgerError, Log
 from .scope_names import check_scope_name
 
 __all__ = [
-    "along",
+    "charges_along_path",
+    "charges_of_record",
     "check_partitions",
     "count_memberships",
-    "event_of",
-    "inner",
+    "inner_scope",
     "is_scope",
-    "memberships",
-    "record",
+    "iter_memberships",
+    "parse_event",
     "scope_of",
-    "total",
+    "sum_charges",
 ]
 
 _MAX_WAYS = 10_000  # in which a record can lie in partitions
@@ -50,11 +50,11 @@ def scope_of(path: str) -> str:
                 "separated by '/', such as 'adult' or '/adult/sweep/'."
             )
         check_scope_name("scope", name.removeprefix("="))
-        scope = inner(scope, name)
+        scope = inner_scope(scope, name)
     return scope
 
 
-def inner(scope: str, name: str) -> str:
+def inner_scope(scope: str, name: str) -> str:
     return f"{scope}{name}/"
 
 
@@ -69,7 +69,7 @@ def is_scope(scope: str) -> bool:
 
 def check_partitions(scope: str, relation: str | None) -> None:
     """Raise ValueError for a partition under a relation that lets a record change partitions."""
-    if relation is not None and replaces(relation) and "/=" in scope:
+    if relation is not None and allows_replacement(relation) and "/=" in scope:
         raise ValueError(
             f"relation={relation!r} has no parallel composition: a changed record may move to "
             "another partition. Use scope(), or a budget with relation 'add_remove' or 'zero_out'."
@@ -77,14 +77,14 @@ def check_partitions(scope: str, relation: str | None) -> None:
 
 
 @lru_cache(maxsize=4096)
-def event_of(body: str) -> Event:
+def parse_event(body: str) -> Event:
     try:
         return Event.from_dict(parse_json(body))
     except ValueError as error:
         raise LedgerError(f"The privacy ledger holds an unknown event: {error}") from None
 
 
-def along(
+def charges_along_path(
     log: Log, scope: str, leaf: str, since: int = 0, before: int | None = None
 ) -> Counter[Event]:
     """Return the charges within ``scope`` of a record of ``leaf``, from a range of lines."""
@@ -95,10 +95,12 @@ def along(
                 f"The privacy ledger holds a charge to {s!r}, which no cap covers. Release nothing "
                 "more from it, and find out how that line was written."
             )
-    return total([(s, event_of(b), n) for s, b, n in charges if s.startswith(scope)], scope, leaf)
+    return sum_charges(
+        [(s, parse_event(b), n) for s, b, n in charges if s.startswith(scope)], scope, leaf
+    )
 
 
-def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
+def sum_charges(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
     """Return the charges in and below ``scope``: scopes add up, partitions take the maximum.
 
     Of a divided scope on the path to ``leaf``, only the partition on the path counts. In other
@@ -120,14 +122,14 @@ def total(charges: list[Charge], scope: str, leaf: str = "") -> Counter[Event]:
         taken = ""  # a partition without charges yet: its siblings' charges do not count
     for path, within_it in below.items():
         if not _is_partition(path):
-            added += total(within_it, path, leaf)
+            added += sum_charges(within_it, path, leaf)
         elif taken is None or path == taken:
             # McSherry 2009, parallel composition: a record is in one partition
-            worst |= total(within_it, path, leaf)
+            worst |= sum_charges(within_it, path, leaf)
     return added + worst
 
 
-def record(
+def charges_of_record(
     log: Log,
     scope: str,
     lies: Callable[[str], bool],
@@ -138,11 +140,11 @@ def record(
     counts: Counter[Event] = Counter()
     for path, body, n in log.charges(since, before):
         if path.startswith(scope) and lies(path):
-            counts[event_of(body)] += n
+            counts[parse_event(body)] += n
     return counts
 
 
-def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
+def iter_memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
     """Yield, for each way in which a record can lie in partitions, whether a path charges it.
 
     **Edge cases.** Yields nothing if there are more than 10,000 ways.
@@ -155,7 +157,7 @@ def memberships(paths: Iterable[str]) -> Iterator[Callable[[str], bool]]:
 
 
 def count_memberships(paths: Iterable[str]) -> int:
-    """Count the ways that :func:`memberships` yields."""
+    """Count the ways that :func:`iter_memberships` yields."""
     count = _count_ways(_divided_scopes(paths))
     return count if count <= _MAX_WAYS else 0
 

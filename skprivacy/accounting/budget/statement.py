@@ -15,9 +15,9 @@ from ..guarantee import PrivacyGuarantee, check_delta
 from .admission import Terms, check_caps
 from .handle import Handle
 from .log import LedgerError, Record
-from .plot import draw, moment, running
-from .rules import spent, together
-from .scopes import along, event_of, is_scope
+from .plot import draw_spending, spending_over_time, to_utc
+from .rules import compose_counts, spent_epsilon
+from .scopes import charges_along_path, is_scope, parse_event
 from .terms import check_digest, check_terms
 
 __all__ = ["Statement"]
@@ -48,7 +48,7 @@ class Statement(Handle):
         return f"PrivacyBudget({shown}){per}{where}: {self.spent():.3g} spent by {n} charge{plural}"
 
     def _charges(self) -> Counter[Event]:
-        return along(self._ledger.read(), self._scope, self._scope)
+        return charges_along_path(self._ledger.read(), self._scope, self._scope)
 
     def spent(self, delta: float | None = None) -> float:
         """Return epsilon of all charges to this scope at ``delta``, by the tightest accountant.
@@ -67,7 +67,7 @@ class Statement(Handle):
         """
         if delta is None:
             delta = self._terms["delta"] if self.cap is None else self.cap[1]
-        return spent(self._charges(), check_delta(delta), self._current["relation"])
+        return spent_epsilon(self._charges(), check_delta(delta), self._current_terms["relation"])
 
     def guarantee(self) -> PrivacyGuarantee:
         """Return the guarantee of all charges to this scope together.
@@ -78,12 +78,12 @@ class Statement(Handle):
             Stated at the budget's delta, for its relation and unit. If a rollback of the ledger
             cannot be noticed, an assumption says so.
         """
-        terms = self._current
+        terms = self._current_terms
         assumptions = ["events settled before any answer was seen"]
         if self.witness is None:
             assumptions.append("the ledger was not restored from an older copy")
         return PrivacyGuarantee(
-            together(self._charges()),
+            compose_counts(self._charges()),
             terms["delta"] or None,
             terms["relation"],
             assumptions=tuple(assumptions),
@@ -99,7 +99,7 @@ class Statement(Handle):
             Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``unit``, ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
-        return charge_table(self._ledger.records(), self._scope, self._current)
+        return charge_table(self._ledger.records(), self._scope, self._current_terms)
 
     @property
     def witness(self) -> str | None:
@@ -161,7 +161,7 @@ class Statement(Handle):
                 )
         log = self._ledger.read()
         check_terms(records, self._terms, log.settled())
-        check_caps(log, self._settled(log))
+        check_caps(log, self._terms_with_defaults(log))
         if self.witness is None:
             warn_caller(
                 f"{self.rollback_notice} Pass a digest that was stored elsewhere to verify() (in "
@@ -209,10 +209,10 @@ class Statement(Handle):
         Axes
             Matplotlib axes of the plot.
         """
-        cap, terms, first = self.cap, self._current, self._ledger.records()[0]
+        cap, terms, first = self.cap, self._current_terms, self._ledger.records()[0]
         delta = terms["delta"] if cap is None else cap[1]
-        times, values = running(self.entries(), self._scope, delta, terms["relation"])
-        return draw([moment(first.at), *times], [0.0, *values], cap, delta, ax)
+        times, values = spending_over_time(self.entries(), self._scope, delta, terms["relation"])
+        return draw_spending([to_utc(first.at), *times], [0.0, *values], cap, delta, ax)
 
 
 def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFrame:
@@ -224,7 +224,7 @@ def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFram
     for r in records:
         if r.kind != "reserve" or not r.scope.startswith(scope):
             continue
-        event = event_of(r.body)
+        event = parse_event(r.body)
         rows.append(
             {
                 "charge": r.seq,
@@ -234,7 +234,7 @@ def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFram
                 "event": event,
                 "unit": terms["unit"],
                 "status": status.get(r.seq, "reserved"),
-                "cost": spent(Counter({event: 1}), terms["delta"], terms["relation"]),
+                "cost": spent_epsilon(Counter({event: 1}), terms["delta"], terms["relation"]),
             }
         )
     columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]

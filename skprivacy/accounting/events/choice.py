@@ -11,7 +11,7 @@ from .._checks import positive
 from .._event import Event, Orders, Pairs
 from .._renyi import pure_rdp
 from .._work import closed_form_work
-from ..pld.pairs import SlopePair, both, pure_pair
+from ..pld.pairs import SlopePair, pure_pair, symmetric_pairs
 
 __all__ = ["ExponentialEvent", "ReportNoisyMaxEvent"]
 
@@ -60,7 +60,7 @@ class ExponentialEvent(Event, tag="Exponential", stored=("epsilon",), knows_labe
     has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        return both(SlopePair(self.epsilon, loose=True))
+        return symmetric_pairs(SlopePair(self.epsilon, loose=True))
 
     def zcdp(self, relation: str) -> float:
         return self.epsilon**2 / 8  # Hoeffding's lemma for a loss in an interval of this length
@@ -94,7 +94,7 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), know
     has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        return both(pure_pair(self.epsilon))
+        return symmetric_pairs(pure_pair(self.epsilon))
 
     def grouped(self, size: int) -> ReportNoisyMaxEvent:
         return ReportNoisyMaxEvent(size * self.epsilon)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._checks import positive, replaces, whole
+from .._checks import allows_replacement, positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp, rdp, sampled_gaussian_rdp
 from .._work import CLOSED_FORM_WORK, closed_form_work
-from ..pld.pairs import MOST_ATOMS, WORK_PER_ATOM, AtomPair, GaussianPair, both
+from ..pld.pairs import MOST_ATOMS, WORK_PER_ATOM, AtomPair, GaussianPair, symmetric_pairs
 from ..pld.sampled import ReplacedGaussian
 
 __all__ = ["DiscreteGaussianEvent", "GaussianEvent"]
@@ -45,13 +45,13 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
         return sampled_gaussian_rdp(self.noise_multiplier, rate, orders, relation)
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        return both(GaussianPair(self.noise_multiplier))
+        return symmetric_pairs(GaussianPair(self.noise_multiplier))
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
-        if not replaces(relation):
+        if not allows_replacement(relation):
             return None
         z = self.noise_multiplier
-        return both(ReplacedGaussian(z, rate) if rate < 1 else GaussianPair(z / 2))
+        return symmetric_pairs(ReplacedGaussian(z, rate) if rate < 1 else GaussianPair(z / 2))
 
     def zcdp(self, relation: str) -> float:
         return 1 / (2 * self.noise_multiplier**2)  # Bun and Steinke 2016, Proposition 1.6
@@ -128,7 +128,7 @@ class DiscreteGaussianEvent(
         return orders * self.sensitivity**2 / (2 * self.sigma**2)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        if replaces(relation):
+        if allows_replacement(relation):
             if rate == 1:  # a contribution may change its sign, which is twice its norm
                 return rdp(self.grouped(2), orders, relation)
             raise TypeError(
@@ -152,7 +152,7 @@ class DiscreteGaussianEvent(
         losses = shift * (2 * x - shift) / (2 * self.sigma**2)
         total = max(p.sum(), q.sum())  # each is the whole mass but for its truncated tails
         gap = shift / (2 * self.sigma**2)
-        return both(
+        return symmetric_pairs(
             AtomPair(tuple(losses), tuple(p / total), tuple(q / total), gap=gap, unbounded=True)
         )
 

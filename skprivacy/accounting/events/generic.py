@@ -10,7 +10,7 @@ from .._checks import number, positive, probability
 from .._event import Event, Orders, Pairs
 from .._renyi import pure_rdp
 from .._work import closed_form_work
-from ..pld.pairs import AtomPair, both, pure_pair
+from ..pld.pairs import AtomPair, pure_pair, symmetric_pairs
 
 __all__ = ["ApproxDP", "NonPrivate"]
 
@@ -25,7 +25,7 @@ class NonPrivate(Event, tag="NonPrivate", knows_label=True):
         return np.full(orders.shape, np.inf)
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        return both(AtomPair((0.0,), (0.0,), (1.0,), infinity=1.0))
+        return symmetric_pairs(AtomPair((0.0,), (0.0,), (1.0,), infinity=1.0))
 
     def grouped(self, size: int) -> NonPrivate:
         return self
@@ -62,7 +62,7 @@ class ApproxDP(Event, tag="ApproxDP", stored=("epsilon", "delta"), knows_label=T
     has_bounded_loss = True
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        return both(pure_pair(self.epsilon, self.delta))
+        return symmetric_pairs(pure_pair(self.epsilon, self.delta))
 
     def grouped(self, size: int) -> Event:
         # Dwork and Roth 2014, group privacy: k steps are (k epsilon, delta')-DP with

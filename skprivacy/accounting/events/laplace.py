@@ -10,7 +10,7 @@ import numpy as np
 from .._checks import positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._work import CLOSED_FORM_WORK, closed_form_work
-from ..pld.pairs import MOST_ATOMS, WORK_PER_ATOM, AtomPair, SlopePair, both
+from ..pld.pairs import MOST_ATOMS, WORK_PER_ATOM, AtomPair, SlopePair, symmetric_pairs
 from .generic import ApproxDP
 
 __all__ = ["DiscreteLaplaceEvent", "LaplaceEvent"]
@@ -45,7 +45,7 @@ class LaplaceEvent(Event, tag="Laplace", stored=("noise_multiplier",), knows_lab
 
     def dominating_pairs(self, relation: str) -> Pairs:
         # Half of P has the largest loss: outcomes on the far side of its centre
-        return both(SlopePair(1 / self.noise_multiplier, atoms=True))
+        return symmetric_pairs(SlopePair(1 / self.noise_multiplier, atoms=True))
 
     def grouped(self, size: int) -> LaplaceEvent:
         return LaplaceEvent(self.noise_multiplier / size)
@@ -95,7 +95,7 @@ class DiscreteLaplaceEvent(
         inner = np.exp(-step * np.arange(1, t)) * (1 - ratio) / (1 + ratio)
         p = np.r_[1 / (1 + ratio), inner, ratio**t / (1 + ratio)][::-1]
         losses = step * (2 * np.arange(t + 1.0) - t)
-        return both(AtomPair(tuple(losses), tuple(p), tuple(p[::-1]), gap=step))
+        return symmetric_pairs(AtomPair(tuple(losses), tuple(p), tuple(p[::-1]), gap=step))
 
     def grouped(self, size: int) -> Event:
         distance = size * self.sensitivity

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..._validation import is_number
-from .._checks import positive, replaces
+from .._checks import allows_replacement, positive
 from .._event import Event, Orders, Pairs
 from .._renyi import ROUNDING, binomial_rdp
 from .._work import closed_form_work
-from ..pld.pairs import LooseGaussianPair, SlopePair, both
+from ..pld.pairs import LooseGaussianPair, SlopePair, symmetric_pairs
 
 __all__ = ["LogisticEvent"]
 
@@ -65,7 +65,7 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         return (_log_sinhc((2 * orders - 1) * t / 2) - _log_sinhc(t / 2)) / (orders - 1)
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        if replaces(relation):
+        if allows_replacement(relation):
             raise TypeError(
                 "No Renyi bound is known for Poisson-sampled logistic noise under "
                 f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
@@ -75,8 +75,10 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
 
     def dominating_pairs(self, relation: str) -> Pairs:
         if self.norm == 2:  # see Notes of the class
-            return both(LooseGaussianPair(math.sqrt(8 / math.pi) * self.noise_multiplier))
-        return both(SlopePair(1 / self.noise_multiplier))
+            return symmetric_pairs(
+                LooseGaussianPair(math.sqrt(8 / math.pi) * self.noise_multiplier)
+            )
+        return symmetric_pairs(SlopePair(1 / self.noise_multiplier))
 
     def zcdp(self, relation: str) -> float:
         return 1 / (6 * self.noise_multiplier**2)

@@ -14,8 +14,8 @@ from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import rdp
 from .._work import CURVE_WORK
 from ..pld import PrivacyLossDistribution, pld
-from ..pld.curve import pair_of_curve
-from ..pld.pairs import AtomPair, MixedPair, both
+from ..pld.curve import pair_from_curve
+from ..pld.pairs import AtomPair, MixedPair, symmetric_pairs
 from .composition import total_zcdp
 from .sampling import PoissonSampled
 
@@ -139,14 +139,16 @@ def _branch_pairs(loss: PrivacyLossDistribution, event: Event) -> Pairs:
         return alone
     top = _largest_loss(loss)
     if top == 0 and loss.infinity == 0:
-        return both(_ZERO_LOSS_PAIR)
+        return symmetric_pairs(_ZERO_LOSS_PAIR)
     if not top < _LARGEST_BRANCH_LOSS:
         raise NoLossDistributionError(
             f"{event!r} has privacy losses too large for a distribution. Use more noise."
         )
     epsilons = np.linspace(0, top, _BRANCH_POINTS)
     # The factor exceeds all later rounding errors.
-    return both(pair_of_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0)))
+    return symmetric_pairs(
+        pair_from_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0))
+    )
 
 
 def _largest_loss(loss: PrivacyLossDistribution) -> float:

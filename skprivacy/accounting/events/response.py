@@ -10,7 +10,7 @@ import numpy as np
 from .._checks import positive, whole
 from .._event import Event, Orders, Pairs
 from .._work import closed_form_work
-from ..pld.pairs import AtomPair, both, pure_pair
+from ..pld.pairs import AtomPair, pure_pair, symmetric_pairs
 from .composition import Repeated
 
 __all__ = ["RandomizedResponseEvent"]
@@ -56,10 +56,12 @@ class RandomizedResponseEvent(
 
     def dominating_pairs(self, relation: str) -> Pairs:
         if self.n_categories == 2:
-            return both(pure_pair(self.epsilon))
+            return symmetric_pairs(pure_pair(self.epsilon))
         high, low, rest = self._probabilities()
         losses = (-self.epsilon, 0.0, self.epsilon)
-        return both(AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon))
+        return symmetric_pairs(
+            AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon)
+        )
 
     def grouped(self, size: int) -> Event:
         # Each unit of the group gives one response.

@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import binom
 
-from .._checks import positive, replaces, whole
+from .._checks import allows_replacement, positive, whole
 from .._event import Event, Orders, Pairs
 from .._renyi import mixed_gaussian_rdp
 from ..pld.mixed_gaussians import MixedGaussians
-from ..pld.pairs import GaussianPair, both
+from ..pld.pairs import GaussianPair, symmetric_pairs
 from .gaussian import GaussianEvent
 
 __all__ = ["SampledGroup"]
@@ -110,7 +110,7 @@ class SampledGroup(
         weights, up, down = self._shifts(relation)
         noise = self.event.noise_multiplier
         each = [mixed_gaussian_rdp(noise, weights, up, down, orders)]
-        if not replaces(relation):
+        if not allows_replacement(relation):
             away = tuple(-c for c in up)
             each.append(mixed_gaussian_rdp(noise, weights, down, away, orders))
         divergence: Orders = np.max(each, axis=0)
@@ -120,16 +120,16 @@ class SampledGroup(
         weights, up, down = self._shifts(relation)
         noise = self.event.noise_multiplier
         if len(weights) == 1:
-            return both(GaussianPair(noise / (up[0] - down[0])))
+            return symmetric_pairs(GaussianPair(noise / (up[0] - down[0])))
         # Choquette-Choo et al. 2024: mixtures of Gaussians; see Notes of the class
         remove = MixedGaussians(noise, weights, up, down)
-        if replaces(relation):
-            return both(remove)
+        if allows_replacement(relation):
+            return symmetric_pairs(remove)
         return remove, MixedGaussians(noise, weights, down, tuple(-c for c in up))
 
     def zcdp(self, relation: str) -> float:
         # As for one record, zCDP has no amplification by sampling.
-        distance = self.size * (2 if replaces(relation) else 1)
+        distance = self.size * (2 if allows_replacement(relation) else 1)
         return distance**2 / (2 * self.event.noise_multiplier**2)
 
     def grouped(self, size: int) -> SampledGroup:
@@ -138,7 +138,7 @@ class SampledGroup(
     def _shifts(self, relation: str) -> tuple[tuple[float, ...], ...]:
         """Return the weights and the shifts of P and of Q, for removing or replacing a group."""
         weights, up = _count_probabilities(self.sampling_rate, self.size)
-        return weights, up, tuple(-c if replaces(relation) else 0.0 for c in up)
+        return weights, up, tuple(-c if allows_replacement(relation) else 0.0 for c in up)
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .._checks import positive, replaces
+from .._checks import allows_replacement, positive
 from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import pure_rdp, rdp
 from ..pld.sampled import Added, Removed
@@ -50,7 +50,7 @@ class PoissonSampled(
         return _SAMPLING_WORK + 2 * self.event.renyi_work()
 
     def renyi(self, orders: Orders, relation: str) -> Orders:
-        if self.sampling_rate == 1 and not replaces(relation):
+        if self.sampling_rate == 1 and not allows_replacement(relation):
             return rdp(self.event, orders, relation)
         if self.event.has_bounded_loss:  # ln(1 + q (e^epsilon - 1)) of the pure epsilon
             both = self.dominating_pairs(relation)
@@ -62,7 +62,7 @@ class PoissonSampled(
         known = inner.sampled_pairs(rate, relation)
         if known is not None:
             return known
-        if replaces(relation):
+        if allows_replacement(relation):
             raise NoLossDistributionError(
                 f"A Poisson sample of {inner!r} has no known dominating pair under "
                 f"relation={relation!r}. Use 'add_remove' or 'zero_out'."
@@ -79,7 +79,7 @@ class PoissonSampled(
         return Removed(base[0], rate), Added(base[1], rate)
 
     def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
-        if replaces(relation):
+        if allows_replacement(relation):
             return None
         # A sample of a sample is a sample, at the product of the rates.
         return PoissonSampled(rate * self.sampling_rate, self.event).dominating_pairs(relation)
@@ -87,7 +87,7 @@ class PoissonSampled(
     def zcdp(self, relation: str) -> float:
         # zCDP has no amplification by sampling, so this is the bound without sampling. A replaced
         # contribution moves by up to twice its norm, which multiplies rho by four.
-        return total_zcdp(self.event, relation) * (4 if replaces(relation) else 1)
+        return total_zcdp(self.event, relation) * (4 if allows_replacement(relation) else 1)
 
     def grouped(self, size: int) -> Event | None:
         inner: Event = self

@@ -13,8 +13,8 @@ from .._event import Event, NoLossDistributionError, Orders, Pairs, check_event
 from .._renyi import DEFAULT_ORDERS, rdp
 from .._work import CURVE_WORK
 from ..pld import pld
-from ..pld.curve import pair_of_curve
-from ..pld.pairs import both
+from ..pld.curve import pair_from_curve
+from ..pld.pairs import symmetric_pairs
 
 __all__ = ["PrivateSelection"]
 
@@ -121,7 +121,7 @@ class PrivateSelection(
                 f"{self!r} has too many trials for a distribution. Use a larger gamma."
             )
         several = np.minimum(self.expected_trials * deltas, 1.0)
-        return both(pair_of_curve(epsilons + drift, several))
+        return symmetric_pairs(pair_from_curve(epsilons + drift, several))
 
     def grouped(self, size: int) -> PrivateSelection | None:
         # The bounds hold for one run on any two data sets, so also for groups.

@@ -12,11 +12,11 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 
-from .._checks import numbers, positive, replaces, whole
+from .._checks import allows_replacement, numbers, positive, whole
 from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._work import CLOSED_FORM_WORK
 from ..matrix import banded_sensitivity, tree_sensitivity
-from ..pld.pairs import GaussianPair, both
+from ..pld.pairs import GaussianPair, symmetric_pairs
 
 __all__ = ["BandedFactorization", "MatrixFactorization", "TreeAggregation"]
 
@@ -98,7 +98,7 @@ class MatrixFactorization(Event, tag=None):
                 "'replace_one'."
             )
         # A replaced contribution moves by up to twice its norm.
-        contributions = 2 if replaces(relation) else 1
+        contributions = 2 if allows_replacement(relation) else 1
         return self.noise_multiplier / (contributions * self.sensitivity)
 
     def work(self) -> float:
@@ -109,7 +109,7 @@ class MatrixFactorization(Event, tag=None):
         return orders / (2 * self.effective_noise(relation) ** 2)
 
     def dominating_pairs(self, relation: str) -> Pairs:
-        return both(GaussianPair(self.effective_noise(relation)))
+        return symmetric_pairs(GaussianPair(self.effective_noise(relation)))
 
     def zcdp(self, relation: str) -> float:
         return 1 / (2 * self.effective_noise(relation) ** 2)

@@ -10,7 +10,7 @@ from .._event import Event, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
 from .._work import CLOSED_FORM_WORK, COMPOSITIONS_PER_CURVE, CURVE_WORK
 from ..pld.argmax import LONGEST, argmax_pair, is_covered
-from ..pld.pairs import both
+from ..pld.pairs import symmetric_pairs
 from .composition import Repeated
 from .votes import GNMaxVote, LNMaxVote, VoteThreshold
 
@@ -150,7 +150,7 @@ class VoteBlock(
                 f"{self!r} is accounted for by its parts and has no single dominating pair. "
                 "Account for it directly, not inside PoissonSampled or Mixture."
             )
-        return both(argmax_pair(self.kind, self._vote_in_noise_units, self.n_queries))
+        return symmetric_pairs(argmax_pair(self.kind, self._vote_in_noise_units, self.n_queries))
 
     def zcdp(self, relation: str) -> float:
         return self.with_counts.zcdp(relation)

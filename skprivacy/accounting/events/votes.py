@@ -16,7 +16,7 @@ from .._checks import number, numbers, positive, whole
 from .._event import Event, LocalBound, NoLossDistributionError, Orders, Pairs
 from .._renyi import rdp
 from .._work import CLOSED_FORM_WORK
-from ..pld.pairs import GaussianPair, both, pure_pair
+from ..pld.pairs import GaussianPair, pure_pair, symmetric_pairs
 from ._vote_curve import gnmax_rdp, vote_curve
 
 __all__ = ["GNMaxVote", "LNMaxVote", "VoteThreshold"]
@@ -122,7 +122,7 @@ class GNMaxVote(
 
     def dominating_pairs(self, relation: str) -> Pairs:
         self._refuse_votes()
-        return both(GaussianPair(self._noise_per_move / math.sqrt(2)))
+        return symmetric_pairs(GaussianPair(self._noise_per_move / math.sqrt(2)))
 
     def zcdp(self, relation: str) -> float:
         return 1 / self._noise_per_move**2
@@ -185,7 +185,7 @@ class LNMaxVote(
 
     def dominating_pairs(self, relation: str) -> Pairs:
         self._refuse_votes()
-        return both(pure_pair(2 / self._noise_per_move))
+        return symmetric_pairs(pure_pair(2 / self._noise_per_move))
 
 
 @fill_docs
@@ -255,7 +255,7 @@ class VoteThreshold(
 
     def dominating_pairs(self, relation: str) -> Pairs:
         self._refuse_votes()
-        return both(GaussianPair(self._noise_per_move))
+        return symmetric_pairs(GaussianPair(self._noise_per_move))
 
     def zcdp(self, relation: str) -> float:
         return 1 / (2 * self._noise_per_move**2)

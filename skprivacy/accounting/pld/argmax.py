@@ -25,9 +25,17 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.sparse import csr_array
 from scipy.special import log_ndtr, ndtr
 
-from .channels import Channels, binary, censored, gaussian, shift, shifted_far, three_way
-from .curve import pair_of_curve
-from .laplace_channels import laplace_argmax, randomised_response
+from .channels import (
+    Channels,
+    argmax_channels,
+    censored_channels,
+    far_shift_channel,
+    gaussian_channel,
+    max_shift_in_steps,
+    threshold_channels,
+)
+from .curve import pair_from_curve
+from .laplace_channels import laplace_argmax_channels, randomized_response_channel
 from .pairs import Array, AtomPair
 
 __all__ = ["LONGEST", "argmax_curve", "argmax_pair", "is_covered"]
@@ -127,7 +135,7 @@ Query = Callable[[Array, int, int], Array]  # takes V before query t, the number
 
 def _threshold_query(h: float, grid: _Grid) -> Query:
     """Return the recursion step for tests of one noisy number against a threshold."""
-    over = grid.filter(binary(h))
+    over = grid.filter(threshold_channels(h))
     return lambda v, points, t: _filtered_maximum(grid, over, grid.extend(v), points)
 
 
@@ -138,18 +146,20 @@ def _argmax_query(h: float, grid: _Grid) -> Query:
     taken"): s above _ALONE, y or x below _BEHIND, and the rest, on a lattice.
     """
     apart = math.sqrt(2) * h
-    full, one = (grid.filter(gaussian(t, grid.step)) for t in (apart, h))
-    far = grid.filter(shifted_far(h, grid.step))
-    over = grid.filter(binary(h))
-    behind = [tuple(map(grid.filter, censored(h, _BEHIND, grid.step, side))) for side in (-1, 1)]
+    full, one = (grid.filter(gaussian_channel(t, grid.step)) for t in (apart, h))
+    far = grid.filter(far_shift_channel(h, grid.step))
+    over = grid.filter(threshold_channels(h))
+    behind = [
+        tuple(map(grid.filter, censored_channels(h, _BEHIND, grid.step, side))) for side in (-1, 1)
+    ]
     rarely = float(ndtr(-_ALONE))
 
     @lru_cache(maxsize=1)
     def parts(t: int) -> tuple[list[tuple[csr_array, int]], list[tuple[csr_array, int]], float]:
-        lattice, missed = three_way(h, _BEHIND, _ALONE, wide=1.25 + _tilt(t))
+        lattice, missed = argmax_channels(h, _BEHIND, _ALONE, wide=1.25 + _tilt(t))
         winner, near = (
             [(grid.filter(part), every) for part, every in _split_by_divergence(channels, h, t)]
-            for channels in (binary(apart), lattice)
+            for channels in (threshold_channels(apart), lattice)
         )
         return winner, near, missed
 
@@ -220,8 +230,8 @@ def _split_by_divergence(channels: Channels, h: float, t: int) -> Iterator[tuple
 
 def _laplace_query(h: float, grid: _Grid) -> Query:
     """Return the recursion step for arg-maxima with Laplace noise."""
-    channels = laplace_argmax(h)
-    pure = grid.filter(randomised_response(h))
+    channels = laplace_argmax_channels(h)
+    pure = grid.filter(randomized_response_channel(h))
 
     @lru_cache(maxsize=1)
     def parts(t: int) -> list[tuple[csr_array, int]]:
@@ -253,7 +263,7 @@ class _Gaussian:
         return n_queries > 1 and self.spread * h * math.sqrt(n_queries) <= _LARGEST
 
     def pad(self, h: float, step: float) -> int:
-        return shift(self.spread * h, step)
+        return max_shift_in_steps(self.spread * h, step)
 
     def known_curve(self, h: float, n_queries: int, losses: Array) -> Array:
         """Return the curve with public noisy counts, an upper bound on V."""
@@ -318,7 +328,7 @@ _KINDS: dict[str, _Gaussian | _Laplace] = {
 def argmax_pair(kind: str, h: float, n_queries: int) -> AtomPair:
     """Return the pair of :func:`argmax_curve`, which dominates the block in both directions."""
     epsilons, deltas = argmax_curve(kind, h, n_queries)
-    return replace(pair_of_curve(epsilons, deltas), gap=h / _POINTS)
+    return replace(pair_from_curve(epsilons, deltas), gap=h / _POINTS)
 
 
 def is_covered(kind: str, h: float, n_queries: int) -> bool:

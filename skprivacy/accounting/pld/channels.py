@@ -15,7 +15,15 @@ from scipy.special import ndtr
 
 from .pairs import Array, GaussianPair
 
-__all__ = ["Channels", "binary", "censored", "gaussian", "shift", "shifted_far", "three_way"]
+__all__ = [
+    "Channels",
+    "argmax_channels",
+    "censored_channels",
+    "far_shift_channel",
+    "gaussian_channel",
+    "max_shift_in_steps",
+    "threshold_channels",
+]
 
 _SLACK = 2.0**-30  # added to ln P and ln Q, for noise on a grid, ties and rounding
 _REACH = 8.3  # standard deviations beyond which a normal law has less than 1e-16
@@ -46,12 +54,12 @@ class Channels:
         return Channels(p * math.exp(slack), -loss - 2 * slack)
 
 
-def shift(mu: float, step: float) -> int:
+def max_shift_in_steps(mu: float, step: float) -> int:
     """Return a bound, in steps, on the losses of the channels below."""
     return math.ceil((9 * mu + mu**2) / step) + 4
 
 
-def gaussian(t: float, step: float, slack: float = 0.0) -> Channels:
+def gaussian_channel(t: float, step: float, slack: float = 0.0) -> Channels:
     """Return N(t, 1) from N(0, 1) as one channel, with its losses split onto a grid."""
     edges = _edges(t, step)
     mass = _atoms(t, edges)
@@ -59,13 +67,13 @@ def gaussian(t: float, step: float, slack: float = 0.0) -> Channels:
     return Channels.from_losses(mass[:, None], edges[:, None], slack)
 
 
-def shifted_far(h: float, step: float) -> Channels:
-    """Return the channel in which D is public, for public shifts beyond :func:`three_way`.
+def far_shift_channel(h: float, step: float) -> Channels:
+    """Return the channel in which D is public, for public shifts beyond :func:`argmax_channels`.
 
     After the shift D has a variance below 1, and the law of the shift has the same error factor as
     on the lattice.
     """
-    return gaussian(math.sqrt(2 / (1 - _ROUGH[0])) * h, step, slack=4.1 * _OFF * h)
+    return gaussian_channel(math.sqrt(2 / (1 - _ROUGH[0])) * h, step, slack=4.1 * _OFF * h)
 
 
 def _edges(t: float, step: float) -> Array:
@@ -87,7 +95,7 @@ def _atoms(t: float, edges: Array) -> Array:
     return mass
 
 
-def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels, Channels]:
+def censored_channels(t: float, lowest: float, step: float, side: int) -> tuple[Channels, Channels]:
     """Return N(t, 1) from N(0, 1), seen only where it is ``-lowest`` or more off its centre.
 
     The first channel has one outcome, "not seen"; the second channel has the values that are seen:
@@ -108,7 +116,7 @@ def censored(t: float, lowest: float, step: float, side: int) -> tuple[Channels,
     return unseen, Channels.from_losses(mass[:, None], seen[:, None])
 
 
-def binary(t: float) -> Channels:
+def threshold_channels(t: float) -> Channels:
     """Return corners around all threshold tests of N(t, 1) against N(0, 1).
 
     The points (Phi(u), Phi(u - t)) form a convex curve. Its tangents at a grid of u form a polygon
@@ -131,7 +139,7 @@ def binary(t: float) -> Channels:
     return Channels.from_laws(p, q)
 
 
-def three_way(h: float, lowest: float, highest: float, wide: float) -> tuple[Channels, float]:
+def argmax_channels(h: float, lowest: float, highest: float, wide: float) -> tuple[Channels, float]:
     """Return channels around all arg-maxima of X, Y and 0, and a probability that they miss.
 
     They cover the channels whose means of X and Y are at least ``lowest`` and whose mean of
@@ -170,7 +178,7 @@ def three_way(h: float, lowest: float, highest: float, wide: float) -> tuple[Cha
 
 
 def _steps(variances: tuple[float, float], off: float) -> list[float]:
-    """Return lattice spacings at which the e of :func:`three_way` is at most ``off``."""
+    """Return lattice spacings at which the e of :func:`argmax_channels` is at most ``off``."""
     return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in variances]
 
 

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from .pairs import AtomPair
 
-__all__ = ["pair_of_curve"]
+__all__ = ["pair_from_curve"]
 
 Floats = NDArray[np.float64]
 
 
-def pair_of_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
+def pair_from_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
     """Return a symmetric pair whose privacy curve lies above the one through the points.
 
     A privacy curve is convex in e^epsilon, so it lies below the lower convex hull of points above

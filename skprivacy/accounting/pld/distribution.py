@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from ..._validation import is_number, open_unit
-from .._checks import check_relation, remembered
+from .._checks import cached_answer, check_relation
 from .._event import Event, check_known, flatten
 from .._work import check_work
 from .compose import ComposedLoss, compose
@@ -297,7 +297,7 @@ def _group_pairs(counts: Counter[Pair]) -> list[Group]:
     return groups
 
 
-@remembered(256)
+@cached_answer(256)
 def pld(event: Event, relation: str = "add_remove") -> PrivacyLossDistribution:
     """Return the privacy loss distribution of an event.
 

@@ -17,14 +17,14 @@ import numpy as np
 from .channels import Channels
 from .pairs import Array
 
-__all__ = ["laplace_argmax", "randomised_response"]
+__all__ = ["laplace_argmax_channels", "randomized_response_channel"]
 
 _CELLS = 12  # cells of the lattice per h
 _WIDE_CELLS = 4  # the same for channels with two outcomes, which are far from the maximum
 _TANGENT_POINTS = (np.arange(41) / 8) ** 2  # beyond h: points of the tangents that replace a curve
 
 
-def laplace_argmax(h: float) -> Channels:
+def laplace_argmax_channels(h: float) -> Channels:
     """Return channels of three outcomes, in both orders of P and Q.
 
     Let (x, y) be the means under P. By Lemma 1 of the documentation every channel is a mixture of
@@ -48,7 +48,7 @@ def laplace_argmax(h: float) -> Channels:
     )
 
 
-def randomised_response(h: float) -> Channels:
+def randomized_response_channel(h: float) -> Channels:
     """Return randomised response with losses -2h and 2h, which dominates any one query."""
     p = 1 / (1 + math.exp(-2 * h))
     return Channels(np.array([[p], [math.exp(-2 * h) * p]]), np.array([[-2 * h], [2 * h]]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from .pairs import Array, Pair, around, normal_cells
+from .pairs import Array, Pair, normal_cells, sketch_points
 
 __all__ = ["MixedGaussians"]
 
@@ -112,7 +112,7 @@ class MixedGaussians(Pair):
         return float(low), float(high)
 
     def sketch(self) -> tuple[Array, Array, Array]:
-        x = around(sorted({*self.up, *self.down}), self.z)
+        x = sketch_points(sorted({*self.up, *self.down}), self.z)
         loss, _ = self._loss(x)
         logs = -((x / self.z) ** 2) / 2
         p, q = (np.exp(logs + self._log_ratio(x, c)[0]) for c in (self.up, self.down))

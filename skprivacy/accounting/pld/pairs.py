@@ -32,8 +32,8 @@ __all__ = [
     "MixedPair",
     "Pair",
     "SlopePair",
-    "both",
     "pure_pair",
+    "symmetric_pairs",
 ]
 
 
@@ -78,7 +78,7 @@ def normal_cells(u: Array) -> Array:
     return cells
 
 
-def around(centres: list[float], width: float) -> Array:
+def sketch_points(centres: list[float], width: float) -> Array:
     """Return points for a sketch of normal densities of standard deviation ``width``.
 
     Their spacing is a third of ``width``. If that gives too many points, as for little noise, the
@@ -107,7 +107,7 @@ class GaussianPair(Pair):
 
     def sketch(self) -> tuple[Array, Array, Array]:
         z = self.z
-        loss = around([-1 / (2 * z**2), 1 / (2 * z**2)], 1 / z)
+        loss = sketch_points([-1 / (2 * z**2), 1 / (2 * z**2)], 1 / z)
         p = np.exp(-((loss * z - 1 / (2 * z)) ** 2) / 2)
         q = np.exp(-((loss * z + 1 / (2 * z)) ** 2) / 2)
         return loss, p / p.sum(), q / q.sum()
@@ -245,7 +245,7 @@ class MixedPair(Pair):
         return loss[order], p[order], q[order]
 
 
-def both(pair: Pair) -> tuple[Pair, Pair]:
+def symmetric_pairs(pair: Pair) -> tuple[Pair, Pair]:
     """Return a symmetric pair twice: for removing a record and for adding one."""
     return pair, pair
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from .pairs import Array, Pair, around, normal_cells
+from .pairs import Array, Pair, normal_cells, sketch_points
 
 __all__ = ["Added", "Removed", "ReplacedGaussian"]
 
@@ -155,7 +155,7 @@ class ReplacedGaussian(Pair):
         return float(low), float(high)
 
     def sketch(self) -> tuple[Array, Array, Array]:
-        x = around([-1.0, 0.0, 1.0], self.z)
+        x = sketch_points([-1.0, 0.0, 1.0], self.z)
         centre = np.exp(-((x / self.z) ** 2) / 2)
         p = (1 - self.q) * centre + self.q * np.exp(-(((x - 1) / self.z) ** 2) / 2)
         q = (1 - self.q) * centre + self.q * np.exp(-(((x + 1) / self.z) ** 2) / 2)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from .clipping import _FARTHEST, _RATE, _SAFETY, AdaptiveClipping
+from .clipping import _MAX_NORM_FACTOR, _NORM_LEARNING_RATE, _SAFETY, AdaptiveClipping
 
 __all__ = ["AdaptiveClippingOnDevice"]
 
@@ -55,7 +55,7 @@ class AdaptiveClippingOnDevice(AdaptiveClipping):
         """Return the noisy sum, and update the norm by the noisy count."""
         counted = noisy[-1].double() / (self._allowed * self._count_weight)
         share = 0.5 + counted / self._divisor
-        farthest = math.log(_FARTHEST)
-        log = (self._norm / self._start).log() - _RATE * (share - self.quantile)
+        farthest = math.log(_MAX_NORM_FACTOR)
+        log = (self._norm / self._start).log() - _NORM_LEARNING_RATE * (share - self.quantile)
         self._norm.copy_(self._start * log.clip(-farthest, farthest).exp())
         return noisy[:-1] / self._sum_weight

@@ -21,13 +21,13 @@ __all__ = [
     "activate",
     "add_weighted",
     "affine",
+    "flush_denormals",
     "multiply_by_slope",
     "numpy_sees",
     "product",
     "products",
     "softmax_gradient",
     "squared_lengths",
-    "tiny_numbers_as_zeros",
 ]
 
 _SMALL_PRODUCT = 1 << 22  # multiplications of a product below which numpy is faster
@@ -49,7 +49,7 @@ ACTIVATIONS = frozenset({nn.Tanh, nn.ReLU, nn.Sigmoid})
 
 
 @contextmanager
-def tiny_numbers_as_zeros() -> Iterator[None]:
+def flush_denormals() -> Iterator[None]:
     """Flush numbers below 1e-38 to zero in this thread, because CPUs are slow with them.
 
     Squared gradients of confidently learned records are such numbers, and took a fifth of a run's

@@ -35,10 +35,10 @@ from .arithmetic import (
 from .contributions import (
     ROW_COST,
     Contribution,
+    DenseGradients,
     Lookups,
     OuterProduct,
     OuterProducts,
-    Rows,
     Workspace,
 )
 
@@ -251,8 +251,8 @@ def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]
         for columns, seen in _bands(layer, some):
             inputs = _by_group(_by_position(seen, len(out)), groups, channels)
             products(given, inputs, out.view(-1, n_out // groups, n_in)[..., columns])
-        squared.append(Rows(layer.weight, out).squared_norms())
-    weight = Rows(layer.weight, rows, channels_last=True, squared=torch.cat(squared))
+        squared.append(DenseGradients(layer.weight, out).squared_norms())
+    weight = DenseGradients(layer.weight, rows, channels_last=True, squared=torch.cat(squared))
     return [weight, *_bias(layer, grads.sum(1))]
 
 
@@ -339,11 +339,11 @@ def _group_norm(layer: nn.GroupNorm, a: Tensor, d: Tensor, n: int) -> list[Contr
 
 
 def _weight_and_bias(layer: Any, weight: Tensor, bias: Tensor) -> list[Contribution]:
-    return [Rows(layer.weight, weight), *_bias(layer, bias)]
+    return [DenseGradients(layer.weight, weight), *_bias(layer, bias)]
 
 
 def _bias(layer: Any, bias: Tensor) -> list[Contribution]:
-    return [] if layer.bias is None else [Rows(layer.bias, bias)]
+    return [] if layer.bias is None else [DenseGradients(layer.bias, bias)]
 
 
 def _embedding(layer: nn.Embedding, index: Tensor, d: Tensor, n: int) -> list[Contribution]:

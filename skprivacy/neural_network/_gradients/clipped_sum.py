@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from .arithmetic import numpy_sees, tiny_numbers_as_zeros
+from .arithmetic import flush_denormals, numpy_sees
 from .bookkeeping import PerceptronBackward
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, Workspace
 from .perceptron_sum import PerceptronSum
-from .trial import Probe, tried
+from .trial import Probe, select_gradient_method
 
 if TYPE_CHECKING:
-    from .._training.people import People
+    from .._training.people import GroupRows
     from .._training.rows import MappedRows
     from ..augmentation import Views
-    from .people import Shares
+    from .people import GroupedExamples
 
 __all__ = ["BatchSum", "ClippedGradientSum"]
 
@@ -59,7 +59,7 @@ class ClippedGradientSum:
         clip: Clip = CLIPPING["flat"],
         probe: Probe | None = None,
     ) -> None:
-        self.gradients, self.probe = tried(module, per_example_loss, probe)
+        self.gradients, self.probe = select_gradient_method(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
         self._in_numpy: PerceptronSum | None = None
@@ -75,9 +75,14 @@ class ClippedGradientSum:
         """Whether a sum can overwrite ``grad``, which then needs no clearing."""
         return isinstance(self.gradients, PerceptronBackward)
 
-    @tiny_numbers_as_zeros()
+    @flush_denormals()
     def __call__(
-        self, inputs: Tensor, targets: Tensor, shares: Shares | None = None, *, first: bool = False
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        shares: GroupedExamples | None = None,
+        *,
+        first: bool = False,
     ) -> None:
         """Add the clipped sum over this batch to ``grad`` of every parameter.
 
@@ -98,7 +103,7 @@ class ClippedGradientSum:
         else:
             self._add(self.gradients(inputs, targets), shares)
 
-    def _add(self, examples: list[Contribution], shares: Shares | None) -> None:
+    def _add(self, examples: list[Contribution], shares: GroupedExamples | None) -> None:
         with torch.no_grad():
             # Bu et al. 2023, Algorithm 1: per-example norms of all layers from one backward pass
             squared = _squared_norms(examples, shares)
@@ -107,7 +112,7 @@ class ClippedGradientSum:
                 bad = ~torch.isfinite(_squared_norms(examples).sum(0))
                 examples = _without(examples, bad)
                 squared = _squared_norms(examples, shares)
-                squared = squared.masked_fill(shares.with_nothing_but(bad), math.inf)
+                squared = squared.masked_fill(shares.has_only(bad), math.inf)
             factors = self._factors(squared)  # ... the clip factors
             if not finite:
                 bad = ~torch.isfinite(squared.sum(0))
@@ -128,7 +133,7 @@ class ClippedGradientSum:
         return torch.from_numpy(factors.astype(values.dtype, copy=False))
 
 
-def _squared_norms(examples: list[Contribution], shares: Shares | None = None) -> Tensor:
+def _squared_norms(examples: list[Contribution], shares: GroupedExamples | None = None) -> Tensor:
     """Return squared norms of all layers' examples, or groups: (layers, batch)."""
     if shares is None:
         return torch.stack([c.squared_norms() for c in examples])
@@ -182,11 +187,11 @@ class BatchSum:
         self._workspace = Workspace()
 
     def __call__(
-        self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, people: People | None = None
+        self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, people: GroupRows | None = None
     ) -> Tensor:
         """Return the sum over the drawn rows of ``X`` and ``y``, or over drawn groups."""
         rows = self._rows_at_once(X.shape[1:].numel())
-        parts: list[tuple[Tensor, Shares | None]]
+        parts: list[tuple[Tensor, GroupedExamples | None]]
         if people is None:
             n_parts = math.ceil(len(drawn) / rows)
             drawn = drawn.to(X.device)
@@ -225,7 +230,7 @@ class BatchSum:
         X: Tensor | MappedRows,
         y: Tensor,
         part: Tensor,
-        shares: Shares | None,
+        shares: GroupedExamples | None,
         first: bool,
     ) -> None:
         """Add the sum over a part to ``grad``, or overwrite ``grad`` if it is the first."""

@@ -39,10 +39,10 @@ _SAFETY = 1.0 - 1e-3
 _STABILITY = 0.01
 
 # Adaptive clipping.
-_RATE = 0.2  # learning rate of the norm
+_NORM_LEARNING_RATE = 0.2  # learning rate of the norm
 _COUNT_STD = 0.05  # target standard deviation of the released share of short gradients
 _MIN_COUNT_SHARE, _MAX_COUNT_SHARE = 1e-4, 0.1  # share of a step's privacy that the count may use
-_FARTHEST = 1e6  # the norm stays within this factor of its start
+_MAX_NORM_FACTOR = 1e6  # the norm stays within this factor of its start
 
 
 def _flat(squared: Any, total: Any, allowed: float) -> Any:
@@ -132,7 +132,7 @@ class AdaptiveClipping:
         counted = float(noisy[-1]) / (self._allowed * self._count_weight)
         share = 0.5 + counted / self._divisor
         # Andrew et al. 2021, geometric update: C exp(-eta (b - gamma))
-        log = math.log(self.norm / self._start) - _RATE * (share - self.quantile)
-        farthest = math.log(_FARTHEST)
+        log = math.log(self.norm / self._start) - _NORM_LEARNING_RATE * (share - self.quantile)
+        farthest = math.log(_MAX_NORM_FACTOR)
         self.norm = self._start * math.exp(min(max(log, -farthest), farthest))
         return noisy[:-1] / self._sum_weight

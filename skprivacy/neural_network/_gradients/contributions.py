@@ -2,7 +2,8 @@
 
 Each form computes the squared norm of every example's contribution, and adds their weighted sum to
 the ``grad`` of the parameters. No form needs more memory than the layer's inputs and outputs,
-except :class:`Rows`, which holds the gradients. A :class:`Workspace` reuses memory between steps.
+except :class:`DenseGradients`, which holds the gradients. A :class:`Workspace` reuses memory
+between steps.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from torch import Tensor
 from .arithmetic import SUMMED, add_weighted, squared_lengths
 
 if TYPE_CHECKING:
-    from .people import Shares
+    from .people import GroupedExamples
 
 __all__ = [
     "LOST",
     "ROW_COST",
     "Contribution",
+    "DenseGradients",
     "Lookups",
     "OuterProduct",
     "OuterProducts",
-    "Rows",
     "Workspace",
 ]
 
@@ -67,7 +68,7 @@ class Contribution(Protocol):
     def without(self, bad: Tensor) -> Contribution:
         """Return the contributions with zeros for ``bad`` examples, since 0 * inf is NaN."""
 
-    def joint_norms(self, shares: Shares) -> Tensor:
+    def joint_norms(self, shares: GroupedExamples) -> Tensor:
         """Return such bounds for the sums over each group's examples, shape (n_groups,)."""
 
     def numbers(self) -> int:
@@ -104,7 +105,7 @@ class OuterProduct:
             output_grad=_zero_examples(self.output_grad, bad),
         )
 
-    def joint_norms(self, shares: Shares) -> Tensor:
+    def joint_norms(self, shares: GroupedExamples) -> Tensor:
         bias = self.bias is not None
         each = _norms_of_terms(self.input, self.output_grad, bias)
         longest = shares.longest(each)
@@ -167,7 +168,7 @@ class OuterProducts:
             output_grad=_zero_examples(self.output_grad, bad),
         )
 
-    def joint_norms(self, shares: Shares) -> Tensor:
+    def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found, positions = [], self.input.shape[1]
         for people in shares.joined:
             if people.m == 1:  # as without groups
@@ -209,7 +210,7 @@ class Lookups:
     def without(self, bad: Tensor) -> Lookups:
         return replace(self, output_grad=_zero_examples(self.output_grad, bad))
 
-    def joint_norms(self, shares: Shares) -> Tensor:
+    def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found = []
         for people in shares.joined:
             index = people.of(self.index).flatten(1, 2)
@@ -224,7 +225,7 @@ class Lookups:
 
 
 @dataclass
-class Rows:
+class DenseGradients:
     """The gradients themselves, one row per example."""
 
     parameter: Tensor
@@ -243,10 +244,10 @@ class Rows:
         total = total.movedim(1, -1) if self.channels_last else total
         total.add_(update.view(total.shape))
 
-    def without(self, bad: Tensor) -> Rows:
+    def without(self, bad: Tensor) -> DenseGradients:
         return replace(self, rows=_zero_examples(self.rows, bad), squared=None)
 
-    def joint_norms(self, shares: Shares) -> Tensor:
+    def joint_norms(self, shares: GroupedExamples) -> Tensor:
         each = self.squared_norms()
         found = []
         for people in shares.joined:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from .contributions import Contribution, Rows
+from .contributions import Contribution, DenseGradients
 
 __all__ = ["OneByOne", "Vectorised"]
 
@@ -39,7 +39,7 @@ class Vectorised:
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
         weights = {k: p.detach() for k, p in self.trained.items()}
         found = self._gradients(weights, _split_by_example(inputs, self.views), targets)
-        return [Rows(p, found[k].detach()) for k, p in self.trained.items()]
+        return [DenseGradients(p, found[k].detach()) for k, p in self.trained.items()]
 
 
 class OneByOne:
@@ -64,7 +64,7 @@ class OneByOne:
                     torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
                 )
         return [
-            Rows(p, torch.stack([g.to_dense() for g in column]))
+            DenseGradients(p, torch.stack([g.to_dense() for g in column]))
             for p, column in zip(parameters, zip(*rows, strict=True), strict=True)
         ]
 

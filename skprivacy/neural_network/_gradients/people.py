@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["GroupBucket", "Shares"]
+__all__ = ["GroupBucket", "GroupedExamples"]
 
 # Groups of up to this many examples are computed together with groups of equal size only. Larger
 # ones share a bucket with groups of up to twice as many, padded with examples that count nothing.
 _EXACT = 8
 
 
-class Shares:
+class GroupedExamples:
     """Division of a batch's consecutive examples among groups.
 
     ``sizes`` (n_groups,) are the numbers of examples, at least 1 and ascending, so that groups of
@@ -54,7 +54,7 @@ class Shares:
         """Return each example's value, given its group's; examples are the last dimension."""
         return values.index_select(-1, self._owner)
 
-    def with_nothing_but(self, bad: Tensor) -> Tensor:
+    def has_only(self, bad: Tensor) -> Tensor:
         """Return a mask of the groups that have only examples marked ``bad``."""
         good = self._weights.new_zeros(len(self._weights))
         return good.index_add_(0, self._owner, (~bad).to(good.dtype)) == 0

@@ -22,7 +22,7 @@ __all__ = [
     "flatten_parameters",
     "gradients_of",
     "is_off_cpu",
-    "tried",
+    "select_gradient_method",
 ]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -87,10 +87,10 @@ def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> P
     same modules. An operation that fails on the CPU, such as an index outside of a table, never
     reaches a GPU, which would not recover from it.
     """
-    return tried(module, loss, probe)[0]
+    return select_gradient_method(module, loss, probe)[0]
 
 
-def tried(
+def select_gradient_method(
     module: nn.Module, loss: Loss, probe: Probe | None
 ) -> tuple[PerExampleGradients, Probe | None]:
     """Return the method of :func:`gradients_of`, and the probe in a form the module accepts."""
@@ -102,7 +102,7 @@ def tried(
         raise ValueError("A probe is needed for a module that is not a plain perceptron.")
     if is_off_cpu(probe.inputs):
         here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
-        _, understood = tried(*_copy_to_cpu(module, loss), here)
+        _, understood = select_gradient_method(*_copy_to_cpu(module, loss), here)
         assert understood is not None
         if not torch.equal(understood.inputs, here.inputs):
             probe = probe.as_indices()

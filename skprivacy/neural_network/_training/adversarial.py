@@ -31,9 +31,9 @@ __all__ = [
     "GeneratorPlan",
     "RealOrGenerated",
     "discriminator_config",
-    "generator_from",
-    "made",
-    "networks",
+    "generate_rows",
+    "load_generator",
+    "make_networks",
 ]
 
 _LEAKY_SLOPE = 0.2  # slope of inactive units, so that the generator still gets a gradient
@@ -245,7 +245,7 @@ def discriminator_config(n: int, **settings: Any) -> TrainingConfig:
     )  # fmt: skip
 
 
-def networks(
+def make_networks(
     plan: GeneratorPlan, hidden_layer_sizes: Sequence[int], random: np.random.RandomState
 ) -> tuple[nn.Sequential, Generator]:
     """Return a discriminator and a generator whose weights depend only on ``random``."""
@@ -254,7 +254,7 @@ def networks(
         return _discriminator(plan, hidden_layer_sizes), Generator(plan)
 
 
-def generator_from(
+def load_generator(
     plan: GeneratorPlan, take: Callable[[str, tuple[int, ...]], NDArray[np.float64]]
 ) -> Generator:
     """Return a generator with the weights that ``take`` returns for a name and a shape.
@@ -271,7 +271,9 @@ def generator_from(
     return generator.requires_grad_(False)
 
 
-def made(generator: Generator, labels: NDArray[np.int64], seed: int) -> NDArray[np.float32]:
+def generate_rows(
+    generator: Generator, labels: NDArray[np.int64], seed: int
+) -> NDArray[np.float32]:
     """Return a generated row for each label."""
     with torch.inference_mode():
         made = generator(torch.from_numpy(labels), torch.Generator().manual_seed(seed))

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from ..._groups import Groups
 from ...mechanisms import Mechanism, SecureRandom
 from .._gradients.contributions import Contribution
-from .._gradients.people import Shares
+from .._gradients.people import GroupedExamples
 from .._gradients.trial import PerExampleGradients
 from .config import TrainingConfig
-from .engine import Alone, Peers, Training
+from .engine import Peers, SingleProcess, Training
 from .noise import Sampler
 from .rows import MappedRows
 
@@ -129,7 +129,7 @@ class _WithCanaries:
         theirs = to.length * factors[self.is_canary].to(to.grad.dtype)
         to.grad.index_add_(0, to.weights[self.numbers_of_canaries], theirs)
 
-    def joint_norms(self, shares: Shares) -> Tensor:
+    def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found = self.records.joint_norms(shares)
         alone = shares.alone
         if self.is_canary[alone:].any():
@@ -207,7 +207,7 @@ class Watcher(Protocol):
         """Observe the noisy sum at the canaries' weights, and the records' contribution there."""
 
 
-class _Watched(Alone):
+class _Watched(SingleProcess):
     def __init__(self, canaries: CanaryGradients, watcher: Watcher) -> None:
         self._canaries = canaries
         self._watcher = watcher

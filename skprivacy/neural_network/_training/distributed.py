@@ -27,7 +27,7 @@ from ...mechanisms import Mechanism, SecureRandom
 from .noise import Sampler
 from .rows import MappedRows
 
-__all__ = ["meeting"]
+__all__ = ["join_process_group"]
 
 _COMPARED_RECORDS = 64  # records hashed to compare the data of two processes
 # Types of another process's errors that are raised here, from special to general.
@@ -35,7 +35,7 @@ _ERRORS = (BudgetExceededError, ValueError, RuntimeError)
 
 
 @contextmanager
-def meeting(distributed: str) -> Iterator[ProcessGroup]:
+def join_process_group(distributed: str) -> Iterator[ProcessGroup]:
     """Join the other processes for one training; an error in one process stops all."""
     if not dist.is_available() or not dist.is_initialized():
         raise ValueError(

@@ -21,20 +21,20 @@ from ..._groups import Groups
 from ...accounting import PrivacyBudget, Receipt
 from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
-from ...mechanisms.ahead import DrawnAhead
+from ...mechanisms.ahead import PrefetchedNoise
 from .._gradients.adaptive import AdaptiveClippingOnDevice
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from .._gradients.clipping import AdaptiveClipping, Clip
 from .._gradients.trial import Probe, flatten_parameters
 from .config import TrainingConfig
 from .environment import ordinary_torch, private_randomness, usable_device
-from .fixed_step import FIXED_ON, FixedStep, hindrance
+from .fixed_step import FIXED_ON, GraphStep, why_unsupported
 from .noise import Sampler
 from .optimizers import OPTIMIZERS, MomentumSGD, PrivateAdam
-from .people import People
-from .rows import MappedRows, that_fit
+from .people import GroupRows
+from .rows import MappedRows, move_rows_to_device
 
-__all__ = ["Alone", "Peers", "Training", "WeightAverage"]
+__all__ = ["Peers", "SingleProcess", "Training", "WeightAverage"]
 
 
 # Devices that draw noise themselves. Others lack double precision, or the CPU's cipher is as fast.
@@ -51,8 +51,8 @@ class Training:
     ``module`` is trained in place; :meth:`run` returns another one. ``loss`` maps (outputs,
     targets) to one number per example, and a copy of it is used. ``probe`` holds public numbers of
     the shape of the data; only plain perceptrons need none. ``gradients`` names how per-example
-    gradients are computed, ``rate`` is the step size before the schedule, and ``hindrance`` says
-    why a GPU run does not use CUDA graphs.
+    gradients are computed, ``rate`` is the step size before the schedule, and ``why_unsupported``
+    says why a GPU run does not use CUDA graphs.
 
     **Guarantees.** Records reach the result of :meth:`run` through ``Mechanism.release`` only, and
     a run releases ``config.event``. The returned module is a copy from before training that
@@ -99,7 +99,7 @@ class Training:
         self.rate = config.step_size(len(self._weights))
         self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)
-        self._people: People | None = None
+        self._people: GroupRows | None = None
         self._step = 0
         self.hindrance: str | None = None
 
@@ -129,7 +129,7 @@ class Training:
                 "groups and config.per_group must be given together: a run protects either records "
                 "or groups."
             )
-        peers = Alone() if peers is None else peers
+        peers = SingleProcess() if peers is None else peers
         # Threads of BLAS and of torch would wait for each other in every step.
         with (
             one_blas_thread(),
@@ -137,7 +137,7 @@ class Training:
             ordinary_torch(self.device),
             private_randomness(self.random, self.device),
         ):
-            n, X = len(X), that_fit(X, self.device)
+            n, X = len(X), move_rows_to_device(X, self.device)
             fixed = self._make_graph_step(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
@@ -168,28 +168,28 @@ class Training:
         little = work < MUCH_NOISE and rows * work < MUCH_WORK and rows * room < MUCH_MEMORY
         return little and self._weights.device.type == "cpu"
 
-    def _make_graph_step(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> FixedStep | None:
+    def _make_graph_step(self, X: Tensor | MappedRows, y: Tensor, peers: Peers) -> GraphStep | None:
         """Return the run's steps as CUDA graphs, where the device and the run allow it."""
         kind = torch.device(self.device).type
         if kind not in FIXED_ON or type(self) is not Training or self._clipped.probe is None:
             return None
-        self.hindrance = hindrance(self, X, type(peers) is Alone)
+        self.hindrance = why_unsupported(self, X, type(peers) is SingleProcess)
         if self.hindrance is not None:
             return None
         self.module.train()
         try:
-            return FixedStep(self, cast(Tensor, X), y, self._clipped.probe)
+            return GraphStep(self, cast(Tensor, X), y, self._clipped.probe)
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # on public rows; a user's module may raise anything
             self.hindrance = f"{type(error).__name__}: {error}"
             return None
 
-    def _draw_group_rows(self, groups: Groups, peers: Peers) -> People:
+    def _draw_group_rows(self, groups: Groups, peers: Peers) -> GroupRows:
         """Return the rows of each group that train, drawn once for the whole run."""
         terms = self.config.per_group
         assert terms is not None
-        return People(groups, peers.kept(groups, terms.most, self.random), terms)
+        return GroupRows(groups, peers.kept(groups, terms.most, self.random), terms)
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         """Release the clipped sum of one batch, and move the weights by it."""
@@ -223,10 +223,10 @@ class Training:
         """
         size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
         of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
-        here = self._weights.device.type not in NOISE_ON and isinstance(peers, Alone)
+        here = self._weights.device.type not in NOISE_ON and isinstance(peers, SingleProcess)
         if size < MUCH_NOISE or not (of_sum and here):
             return self.random
-        return DrawnAhead(self.random, size, elsewhere=torch.get_num_threads() > 1)
+        return PrefetchedNoise(self.random, size, elsewhere=torch.get_num_threads() > 1)
 
     def _noisy(self, total: Tensor, peers: Peers, random: SecureRandom) -> Tensor:
         """Return the noisy sum; adaptive clipping releases a count with it.
@@ -238,7 +238,7 @@ class Training:
             noisy = peers.release(self._mechanism, value, random)
             return torch.from_numpy(self._parted(noisy))
         value = self._joined(total)
-        if type(peers) is Alone:  # no other process needs the sum
+        if type(peers) is SingleProcess:  # no other process needs the sum
             return cast(Tensor, self._parted(self._mechanism.release(value, random)))
         noisy = peers.release(self._mechanism, value.cpu().numpy(), random)
         return cast(Tensor, self._parted(torch.from_numpy(noisy).to(self.device)))
@@ -363,7 +363,7 @@ class Peers(Protocol):
         """Return the noisy sum over all processes, the same in each."""
 
 
-class Alone:
+class SingleProcess:
     """Training in one process."""
 
     def count(

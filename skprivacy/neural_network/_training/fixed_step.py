@@ -23,7 +23,7 @@ from .._gradients.losses import LabelEntropy, PerExample, SquaredError
 from .._gradients.padded import PaddedSum, Table, lengths_for
 from .._gradients.trial import Probe
 from .optimizers import MomentumSGD
-from .recorded import WARM_UPS, Body, close, recorded, room_for
+from .recorded import WARM_UPS, Body, are_close, capture_graph, graph_memory_pool
 from .rows import MappedRows
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from .config import TrainingConfig
     from .noise import Sampler
 
-__all__ = ["FixedStep", "hindrance"]
+__all__ = ["GraphStep", "why_unsupported"]
 
 # Devices that would wait for the CPU in every step without fixed memory.
 FIXED_ON = {"cuda"}
 # Layers and losses without state or data-dependent operations: only these are captured.
-_STEADY = {
+_CAPTURABLE = {
     nn.Sequential, nn.Linear, nn.Conv1d, nn.Conv2d, nn.LayerNorm, nn.GroupNorm, nn.Embedding,
     nn.Tanh, nn.ReLU, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity,
     nn.Flatten, nn.Unflatten, nn.AvgPool1d, nn.AvgPool2d, nn.MaxPool1d, nn.MaxPool2d,
@@ -47,7 +47,7 @@ _STEADY = {
 }  # fmt: skip
 
 
-def hindrance(training: Run, X: Tensor | MappedRows, alone: bool) -> str | None:
+def why_unsupported(training: Run, X: Tensor | MappedRows, alone: bool) -> str | None:
     """Return why a run cannot use fixed steps, or None if it can."""
     config = training.config
     if config.per_group is not None:
@@ -96,7 +96,7 @@ class Run(Protocol):
         """Return the noisy sum out of what was released."""
 
 
-class FixedStep:
+class GraphStep:
     """The steps of a run on fixed memory.
 
     ``X`` and ``y`` may be on any device; ``probe`` holds public rows. RuntimeError is raised if the
@@ -123,9 +123,9 @@ class FixedStep:
             training._clipped, training._grad, self._table, float(config.batch_size), lengths[-1]
         )
         self._rows = {n: self._table.of_probe.new_full((n,), self._table.n) for n in lengths}
-        room = room_for(self._sum.total.device)
-        steady = _is_steady(training.module) and _is_steady(training._loss)
-        with _off_zero(training._weights.data):
+        room = graph_memory_pool(self._sum.total.device)
+        steady = _is_capturable(training.module) and _is_capturable(training._loss)
+        with _move_off_zero(training._weights.data):
             self._sums = {n: self._summing(rows, steady, room) for n, rows in self._rows.items()}
         self._move = self._moving(room)
 
@@ -165,11 +165,11 @@ class FixedStep:
         rows[: len(tried)] = tried
         add_up = self._sum.over(rows)
         add_up()
-        if not close(total, expected):
+        if not are_close(total, expected):
             raise RuntimeError("the sum over padded rows differs")
         if steady:
             total.fill_(torch.nan)  # a graph that writes nothing would be noticed
-            add_up = _launched(add_up, [total], room)
+            add_up = _capture_or_keep(add_up, [total], room)
         rows.fill_(self._table.n)
         return add_up
 
@@ -206,7 +206,7 @@ class Momentum:
             changes.append(training._clip.state)
         released.zero_()
         released += 1.0  # public numbers that move the weights visibly
-        self._launch = _launched(self._move, changes, room)
+        self._launch = _capture_or_keep(self._move, changes, room)
         released.zero_()
 
     def __call__(self) -> None:
@@ -232,7 +232,7 @@ class Momentum:
 
 
 @contextmanager
-def _off_zero(weights: Tensor) -> Iterator[None]:
+def _move_off_zero(weights: Tensor) -> Iterator[None]:
     """Move weights by public numbers inside, since zeros would hide errors."""
     before = weights.clone()
     public = torch.Generator().manual_seed(0)
@@ -243,10 +243,10 @@ def _off_zero(weights: Tensor) -> Iterator[None]:
         weights.copy_(before)
 
 
-def _launched(body: Body, changes: list[Tensor], room: Any) -> Body:
+def _capture_or_keep(body: Body, changes: list[Tensor], room: Any) -> Body:
     """Return a function that launches a body as one graph, or the body where that fails."""
     try:
-        return recorded(body, changes, room)
+        return capture_graph(body, changes, room)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # from a driver or a third-party library
@@ -259,5 +259,5 @@ def _launched(body: Body, changes: list[Tensor], room: Any) -> Body:
         return body
 
 
-def _is_steady(module: nn.Module) -> bool:
-    return all(type(part) in _STEADY for part in module.modules())
+def _is_capturable(module: nn.Module) -> bool:
+    return all(type(part) in _CAPTURABLE for part in module.modules())

@@ -23,7 +23,7 @@ from .rows import MappedRows
 __all__ = [
     "ACTIVATIONS",
     "PrivateNet",
-    "begins_at_random",
+    "has_random_start",
     "layer_sizes",
     "make_mlp",
     "make_module",
@@ -135,7 +135,7 @@ def mlp_from_arrays(saved: dict[str, Any]) -> nn.Sequential:
     return made.eval()
 
 
-def begins_at_random(module: nn.Module, again: nn.Module) -> bool:
+def has_random_start(module: nn.Module, again: nn.Module) -> bool:
     """Return True if a module, made twice under different seeds, starts with random weights.
 
     Weights or buffers that are equal both times come from outside, perhaps from private data.

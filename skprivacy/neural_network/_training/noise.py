@@ -26,7 +26,7 @@ from ...accounting import (
     TreeAggregation,
     square_root_band,
 )
-from ...accounting.matrix import running_sum_error, step_spread
+from ...accounting.matrix import running_sum_error, step_deviation
 from ...mechanisms import (
     FloatGaussian,
     FloatLogistic,
@@ -159,7 +159,7 @@ class _Banded(_Streaming):
 
     def spread(self, run: TrainingConfig) -> float:
         band = square_root_band(run.steps_per_epoch, run.epochs)
-        return step_spread(np.asarray(band), run.n_steps)
+        return step_deviation(np.asarray(band), run.n_steps)
 
     def spread_in_sums(self, run: TrainingConfig) -> float:
         band = square_root_band(run.steps_per_epoch, run.epochs)

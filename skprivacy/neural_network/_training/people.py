@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._groups import Groups
-from .._gradients.people import Shares
+from .._gradients.people import GroupedExamples
 from .config import PerGroup
 
-__all__ = ["People"]
+__all__ = ["GroupRows"]
 
 
-class People:
+class GroupRows:
     """Rows of each group; a group takes part in a step with all of them.
 
     ``rows`` are the positions of the rows in use, at least one of each group of ``groups``.
@@ -41,7 +41,7 @@ class People:
 
     def parts(
         self, drawn: NDArray[np.int64], n_rows: int, device: torch.device
-    ) -> Iterator[tuple[Tensor, Shares | None]]:
+    ) -> Iterator[tuple[Tensor, GroupedExamples | None]]:
         """Yield the rows of drawn groups, at most ``n_rows`` at a time, and the group of each.
 
         **Edge cases.** A group of more than ``n_rows`` rows is a separate part. ``None`` stands for
@@ -58,5 +58,5 @@ class People:
             stop = max(start + 1, int(np.searchsorted(ends, before + n_rows, side="right")))
             part = rows[before : int(ends[stop - 1])].to(device)
             own = sizes[start:stop]
-            yield part, None if own[-1] == 1 else Shares(own, self._mean, device)
+            yield part, None if own[-1] == 1 else GroupedExamples(own, self._mean, device)
             start = stop

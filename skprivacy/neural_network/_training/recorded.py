@@ -9,42 +9,43 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["WARM_UPS", "Body", "close", "recorded", "room_for"]
+__all__ = ["WARM_UPS", "Body", "are_close", "capture_graph", "graph_memory_pool"]
 
 WARM_UPS = 3  # calls before a capture, so that one-time initialisation is not captured
 _AGREE = 1e-4  # relative tolerance: rounding is far below, errors are far above
 Body = Callable[[], None]
 
 
-def recorded(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
+def capture_graph(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
     """Return a function that does the same as ``body`` in one launch, or ``body`` itself.
 
     ``body`` consists of operations on tensors that stay in place. It must read no number from the
     CPU that changes between calls, and draw no noise. ``changes`` are all tensors that it changes,
-    on one device; they are restored. ``room`` is the memory of :func:`room_for`, shared by graphs
+    on one device; they are restored. ``room`` is the memory of :func:`graph_memory_pool`, shared
+    by graphs
     that never run at once. RuntimeError is raised if the graph does not reproduce the results of
     ``body`` on the numbers in memory, which must be public.
     """
     record = RECORD.get(changes[0].device.type)
     if record is None:
         return body
-    with _undone(changes):
+    with _restore_tensors(changes):
         for _ in range(WARM_UPS):
             body()
-    with _undone(changes):
+    with _restore_tensors(changes):
         again = record(body, room)
-    with _undone(changes):
+    with _restore_tensors(changes):
         body()
         expected = [value.to("cpu", copy=True) for value in changes]
-    with _undone(changes):
+    with _restore_tensors(changes):
         again()
-        if not all(map(close, [value.cpu() for value in changes], expected)):
+        if not all(map(are_close, [value.cpu() for value in changes], expected)):
             raise RuntimeError("the captured operations give other numbers")
     return again
 
 
 @contextmanager
-def _undone(changes: Sequence[Tensor]) -> Iterator[None]:
+def _restore_tensors(changes: Sequence[Tensor]) -> Iterator[None]:
     """Restore tensors after; the copies are on the CPU and take no device memory."""
     before = [value.to("cpu", copy=True) for value in changes]
     try:
@@ -54,13 +55,13 @@ def _undone(changes: Sequence[Tensor]) -> Iterator[None]:
             value.copy_(was)
 
 
-def close(found: Tensor, expected: Tensor) -> bool:
+def are_close(found: Tensor, expected: Tensor) -> bool:
     """Return True if two vectors are equal up to rounding."""
     difference, size = (found - expected).double().norm(), expected.double().norm()
     return bool(difference <= _AGREE * size)
 
 
-def room_for(device: torch.device) -> Any:
+def graph_memory_pool(device: torch.device) -> Any:
     """Return a memory pool that captured graphs may share for intermediate results."""
     return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 

@@ -16,17 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...mechanisms.chacha import sent
+from ...mechanisms.chacha import copy_to_device
 
 __all__ = [
     "MappedRows",
     "as_rows",
     "as_targets",
-    "chunks",
     "is_mapped",
+    "iterate_chunks",
     "make_huge_infinite",
+    "move_rows_to_device",
     "single_precision",
-    "that_fit",
 ]
 
 # Bytes of a file that reading may keep in memory before they are released.
@@ -68,10 +68,10 @@ class MappedRows:
         """Return a copy of the rows with these indices; ``dim`` is 0."""
         assert dim == 0
         rows = _read_rows(self.matrix, index.cpu().numpy(), self.dtype)
-        return sent(make_huge_infinite(torch.from_numpy(rows)).numpy(), self.device)
+        return copy_to_device(make_huge_infinite(torch.from_numpy(rows)).numpy(), self.device)
 
 
-def that_fit(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
+def move_rows_to_device(X: Tensor | MappedRows, device: str) -> Tensor | MappedRows:
     """Return the rows, or MappedRows that send each step's rows to a device with little memory."""
     free = _FREE.get(torch.device(device).type)
     # The number of records decides where they are stored; a step gets the same numbers either way.
@@ -94,7 +94,7 @@ def is_mapped(X: Any) -> TypeGuard[NDArray]:
     )
 
 
-def chunks(X: NDArray, size: int) -> Iterator[NDArray[np.float32]]:
+def iterate_chunks(X: NDArray, size: int) -> Iterator[NDArray[np.float32]]:
     """Yield all rows of a memory-mapped matrix in order, ``size`` at a time."""
     for start in range(0, len(X), size):
         yield _read_rows(X, np.arange(start, min(start + size, len(X))))

@@ -17,7 +17,7 @@ from .._gradients.bookkeeping import PerceptronBackward
 from .config import TrainingConfig
 from .rows import single_precision
 
-__all__ = ["StackedFit", "as_stacked_fit", "fits_the_stack"]
+__all__ = ["StackedFit", "as_stacked_fit", "is_stackable_fit"]
 
 Float32Array = NDArray[np.float32]
 
@@ -35,7 +35,7 @@ class StackedFit:
     loss_weight: Float32Array  # (n_classes,), factors of the cross-entropy
 
 
-def fits_the_stack(estimator: Any) -> bool:
+def is_stackable_fit(estimator: Any) -> bool:
     """Return True if the stacked trainer supports all parameters of a classifier."""
     try:
         estimator._validate_params()
