@@ -62,7 +62,7 @@ groups : array-like of shape (n_samples,), default=None
     Group of each record, such as a patient's number. The guarantee then protects all records of a
     group together. A Series names the unit of the guarantee.""",
     "fit_returns": """\
-self : object
+object
     The fitted estimator.""",
     "scores": """\
 scores_in, scores_out : array-like of shape (n_in,) and (n_out,)

@@ -61,7 +61,7 @@ def clipped_to_twice(self, norms):
 
 def of_records(self, weights, X, codes):
     """Clip each record of a party, and not the party."""
-    return self._of_records(weights, X, codes)
+    return self._record_contribution(weights, X, codes)
 
 
 def by_size(original):

@@ -231,7 +231,7 @@ def _search(
 
 
 def _is_solved(shown: Float64Array, label: Any, wanted: Float64Array, attack: Any) -> Any:
-    """Return where the label is kept and the attack's guess has flipped."""
+    """Return where the label is unchanged and the attack's guess has flipped."""
     turned = _attack_logit(shown, attack)[0] * wanted >= 0
     return (shown.argmax(axis=1) == label) & turned
 

@@ -29,9 +29,9 @@ def default_students(public: Any) -> list[Any]:
     """Return two unfitted students for public records, the preferred one first.
 
     The graph is the most accurate where neighbours share a class, but elsewhere it may predict a
-    single class. No public figure, such as the number of columns, tells the two cases apart.
+    single class. No public figure, such as the number of columns, separates the two cases.
 
-    **Guarantees.** Ranges and categories come from public records alone.
+    **Guarantees.** Only public records provide ranges and categories.
 
     **Edge cases.** Columns that are not numbers are one-hot encoded.
     """

@@ -133,7 +133,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
                 fit.assume(*value.assumptions)
 
     def _schema_of_records(self, fit: PrivateFit, X: Any) -> Schema:
-        """Return the schema to draw records like those of ``X`` from."""
+        """Return the schema from which to draw records that resemble ``X``."""
         schema = self.schema
         if schema is None:
             schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))

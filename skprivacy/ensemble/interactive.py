@@ -43,7 +43,7 @@ class InteractiveGNMax(ThresholdedGNMax):
 
     Notes
     -----
-    **Guarantees.** The cost is that of :class:`ConfidentGNMax`: a test of each query, and
+    **Guarantees.** The cost equals :class:`ConfidentGNMax`'s: a test of each query, and
     ``max_answers`` votes, all declared before the first. The student's expectation follows from
     released labels, hence is public when it is subtracted from the counts; the number of teachers
     is a parameter, and the same for neighbours. A neighbour that moves m votes changes each count

@@ -87,9 +87,9 @@ class PrivateKNNClassifier(StudentClassifier):
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the student, with a record as
     the unit, or a group. One record of each group takes part in all queries, drawn once by a secure
     generator. A record added to the sample replaces the last neighbour: one vote is added and one
-    removed, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism. Among
-    records at the same distance those of the first class come first, so votes do not depend on the
-    order of records.
+    removed, an L2 sensitivity of sqrt(2). Each query is a Poisson-sampled Gaussian mechanism.
+    Records at the same distance are sorted by class, so votes do not depend on the order of
+    records.
 
     **Edge cases.** A record with NaN or infinity has no distance and never votes. A sample of fewer
     than ``n_neighbors`` records votes as a whole.

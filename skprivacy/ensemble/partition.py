@@ -124,7 +124,7 @@ def _may_exceed_floats(column: pd.Series) -> bool:
 
 
 def _split_number(value: Any) -> tuple[float, str]:
-    """Return a value as a float (NaN if it is not a number), and what the float loses as text."""
+    """Return a value as a float, NaN for non-numbers, and the remainder as text."""
     value = value.item() if isinstance(value, np.generic) else value
     value = value.real if isinstance(value, complex) and value.imag == 0 else value
     if value is pd.NA:

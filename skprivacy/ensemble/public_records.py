@@ -103,7 +103,7 @@ def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray
 def with_public_categories(X: Any, public: Any) -> Any:
     """Give categorical columns of private records the categories of the public records.
 
-    pandas lists the categories of all records, so one record with a category of its own would
+    pandas lists the categories of all records, so one record with a unique category would
     renumber the categories of the others. Values outside the public categories become missing. A
     column without public categories becomes an object column.
     """

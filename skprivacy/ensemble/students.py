@@ -63,7 +63,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    **Guarantees.** None of its own: it is as private as its labels and records.
+    **Guarantees.** None: the student is as private as its labels and records.
 
     **Edge cases.** A record that no label reaches through the graph is ignored until the ridge
     classifier labels it. A single class is always predicted.
@@ -139,9 +139,9 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         ridge = _Ridge(rows, float(self.alpha))
         known = (np.asarray(labels)[:, None] == self.classes_).astype(np.float64)
         decided = _one_hot_winners(propagate_labels(graph, known, self.spread))
-        for taught in range(1, self.max_rounds + 1):
-            self._coef_, self._intercept_ = ridge.taught(decided)
-            self.n_rounds_ = taught
+        for n_rounds in range(1, self.max_rounds + 1):
+            self._coef_, self._intercept_ = ridge.solve(decided)
+            self.n_rounds_ = n_rounds
             scores = rows @ self._coef_ + self._intercept_
             before, decided = (
                 decided,
@@ -212,7 +212,7 @@ class _Ridge:
         gram[np.diag_indices_from(gram)] += alpha + np.finfo(gram.dtype).eps * np.trace(gram)
         self._root = cho_factor(gram, overwrite_a=True)
 
-    def taught(self, targets: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+    def solve(self, targets: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
         """Return coefficients of shape (n_features, n_classes), and intercepts."""
         known = targets.sum(axis=1) > 0  # a record without a label is set to the mean of the others
         mean = targets[known].mean(axis=0)

@@ -20,7 +20,7 @@ __all__ = ["check_parties", "train_over_parties"]
 
 
 def check_parties(parties: Any, X: Any, names: Any) -> Groups:
-    """Return the party of each record; without ``parties`` each record is a party of its own."""
+    """Return the party of each record; without ``parties`` each record is a separate party."""
     who = protected(None, X) if parties is None else check_groups(parties, X, "parties")
     return who if names is None else _index_parties(who, parties, names)
 

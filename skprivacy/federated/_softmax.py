@@ -10,7 +10,7 @@ __all__ = ["gradient_factors", "mean_gradient", "usable_rows"]
 
 Floats = NDArray[np.float64]
 
-_LARGEST = 1e100  # largest absolute feature: products of such numbers do not overflow
+_LARGEST = 1e100  # largest absolute feature: products of two do not overflow
 
 
 def usable_rows(X: NDArray) -> NDArray[np.bool_]:

@@ -124,8 +124,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     Gaussians, which is nearly as good as one Gaussian
     (:class:`~skprivacy.mechanisms.DistributedGaussian` states how nearly), and withstands the
     floating-point attack of Mironov (2012). Party names, participation and timing are public.
-    There is no defence against parties that send wrong numbers to spoil the model or to plant a
-    backdoor.
+    Parties that send wrong numbers, to spoil the model or to plant a backdoor, are not defended
+    against.
 
     **Automatic settings** follow from public facts alone, as for
     :class:`~skprivacy.neural_network.DPSGDClassifier` without hidden layers. Let mu be the
@@ -242,7 +242,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
             Labels.
         parties : array-like of shape (n_samples,), default=None
             Party of each record. With ``unit="party"``, the name of a Series names the unit.
-            ``None`` makes each record a party of its own, such as a phone, which is slow for many.
+            ``None`` makes each record a separate party, such as a phone, which is slow for many.
 
         Returns
         -------
@@ -330,7 +330,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     def _check_unit(self, of_parties: bool, alone: bool) -> None:
         if alone and (of_parties or self.n_records is not None):
             raise ValueError(
-                "parties=None makes each record a party of its own, and the number of parties is "
+                "parties=None makes each record a separate party, and the number of parties is "
                 "public. Pass fit(X, y, parties=...) with the party of each record, or leave "
                 "unit='record' and n_records=None."
             )

@@ -31,7 +31,7 @@ Steps = NDArray[np.int64]
 
 _INWARDS = 1.0 - 2.0**-20  # keeps a vector that is rounded to steps within its norm
 _MAX_NUMBERS_IN_MEMORY = 1 << 20  # numbers of records' gradients held in memory at once
-_MAX_UNITS = 1 << 24  # the sum of so many contributions does not overflow
+_MAX_UNITS = 1 << 24  # the sum of this many contributions does not overflow
 
 
 @dataclass(frozen=True, kw_only=True)

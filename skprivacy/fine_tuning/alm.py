@@ -74,7 +74,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         moments from the L2 sensitivity, and uses the one with less noise.
     sensitivity : "proved", "sampled", float, Sensitivity or SampledSensitivity, default="proved"
         How far a record moves the weights of ``head="softmax"``. "proved" uses the proved bound. A
-        number is an L2 sensitivity of your own, which the guarantee then assumes. "sampled" stands
+        number is an L2 sensitivity that the guarantee then assumes. "sampled" stands
         for ``SampledSensitivity()``, which uses the largest movement among the private records and
         is **an estimate, not a guarantee**; with a ``sampler`` of public records it gives random
         differential privacy. Both need ``relation="replace_one"``.
@@ -312,7 +312,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     def _prepare(
         self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any, groups: Any
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
-        """Check the input, fit the encoder and choose the head, from public facts alone."""
+        """Check the input, fit the encoder and choose the head, using only public facts."""
         if X_public is X:
             raise ValueError(
                 "X_public must not be X: public records must come from people outside the "

@@ -27,7 +27,7 @@ class NetworkHead(Head):
     """Network with hidden layers, trained by DP-SGD.
 
     It is a :class:`~skprivacy.neural_network.DPSGDClassifier`. Noise is added in training, since no
-    bound is known on how far a record moves the trained weights of such a network.
+    bound is known on how far a record moves the trained weights of a network.
 
     Parameters
     ----------

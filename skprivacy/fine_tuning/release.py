@@ -93,8 +93,8 @@ def _logistic_moments(
 
 
 # Candidates for each name. "auto" leaves out logistic noise: for L1 its standard deviation is 1.28
-# times that of Laplace noise at the same epsilon, and for L2 it is never below that of Gaussian
-# noise with the same trade-off curve.
+# times that of Laplace noise at the same epsilon, and for L2 it is at least as large as
+# Gaussian noise with the same trade-off curve.
 MECHANISMS: dict[str, tuple[Make, ...]] = {
     "auto": (_gaussian, _k_norm, _laplace),
     "gaussian": (_gaussian,),

@@ -78,8 +78,8 @@ def estimate_first_prior(
     """Return the class probabilities of the true labels, from a cross-fitted model of noisy ones.
 
     ``named`` holds the class of each noisy label, ``true`` the probability that it is the true one;
-    all other classes are equally probable. The model's probabilities p of noisy labels are solved
-    for those of true labels, (p - other) / (true - other).
+    all other classes are equally probable. The model's probabilities p of noisy labels give
+    (p - other) / (true - other) for true labels.
     """
     k = likelihood.shape[1]
     scores = cross_fit_scores(estimator, X, np.eye(k)[named], n_folds, random)

@@ -180,7 +180,7 @@ class LinearScores(ClassifierMixin):
 
     classes_: NDArray[Any]
 
-    if TYPE_CHECKING:  # a real method would hide those of the subclass's other bases
+    if TYPE_CHECKING:  # a real method would hide the ones of the subclass's other bases
 
         def _scores(self, X: ArrayLike) -> NDArray[np.float64]: ...
 

@@ -617,7 +617,7 @@ def test_the_ridge_is_that_of_scikit_learn():
     targets = np.eye(3)[RNG.integers(3, size=20)]
     for n_features in (5, 60):
         rows = RNG.normal(size=(20, n_features)) + 2.0
-        coefficients, intercepts = students._Ridge(rows, 0.7).taught(targets)
+        coefficients, intercepts = students._Ridge(rows, 0.7).solve(targets)
         expected = Ridge(alpha=0.7).fit(rows, targets)
         np.testing.assert_allclose(coefficients, expected.coef_.T, atol=1e-9)
         np.testing.assert_allclose(intercepts, expected.intercept_, atol=1e-9)

@@ -135,7 +135,7 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_spent(params, 
 
 @pytest.mark.parametrize("params", [{"unit": "party"}, {"n_records": 90}])
 def test_records_without_a_party_are_refused_where_parties_matter(params):
-    with pytest.raises(ValueError, match="parties=None makes each record a party"):
+    with pytest.raises(ValueError, match="parties=None makes each record a separate party"):
         federation(**params).fit(X, y)
 
 

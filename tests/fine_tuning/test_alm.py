@@ -171,7 +171,7 @@ def test_an_unfitted_encoder_learns_from_public_records_alone():
     assert Counting.seen == [len(PUBLIC)]
     assert "the public records depend on no private record" in model.privacy_.assumptions
     assert "the encoder depends on no private record" not in model.privacy_.assumptions
-    with pytest.raises(ValueError, match=r"never fitted to X, which is private.*X_public"):
+    with pytest.raises(ValueError, match=r"never fitted to the private X.*X_public"):
         tuner(Counting()).fit(X, Y)
     assert len(X) not in Counting.seen
 
@@ -495,7 +495,9 @@ def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
         PrivacySweepCV(model, epsilons=[0.5, 8.0], cv=2).fit,
         ShadowPool(model, n_shadows=4, random_state=0).fit,
     ):
-        with pytest.raises(ValueError, match=r"never fitted to X.*FrozenEstimator\(encoder\)"):
+        with pytest.raises(
+            ValueError, match=r"never fitted to the private X.*FrozenEstimator\(encoder\)"
+        ):
             call(X, Y)
     assert set(Counting.seen) == {1}, "but for the one record of zeros that it is tried on"
     assert budget.spent() == 0
