@@ -421,7 +421,7 @@ def test_networks_that_canaries_do_not_fit_are_refused_before_anything_is_charge
     ("network", "params", "error", "message"),
     [
         (None, {"canaries": "gradients"}, ValueError, "canaries='gradients' must be 'gradient'"),
-        (None, {"score": max}, ValueError, "Leave it out"),
+        (None, {"score": max}, ValueError, "Leave score out"),
         (None, {"n_canaries": 19}, ValueError, "n_canaries=19"),
         (None, {"records": (sparse.csr_matrix(X), y)}, ValueError, "dense matrix"),
         (None, {"records": (np.char.add(X.astype(str), "x"), y)}, ValueError, "X holds text"),
