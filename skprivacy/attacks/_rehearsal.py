@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import metrics
 
-__all__ = ["N_RECORDS", "Rehearsal", "Variant", "found_members", "trials"]
+__all__ = ["N_RECORDS", "Rehearsal", "Variant", "found_members", "iter_self_attacks"]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -56,7 +56,7 @@ class Rehearsal:
         # sorted by content first, so that the sample does not depend on the order of the records
         order = np.lexsort((*trained, *shadow))
         rows = order[np.random.default_rng(0).permutation(len(order))[:N_RECORDS]]
-        return cls(shadow[:, rows], trained[:, rows], tuple(trials(trained[:, rows])))
+        return cls(shadow[:, rows], trained[:, rows], tuple(iter_self_attacks(trained[:, rows])))
 
     def powers(self, variants: Iterable[Variant]) -> dict[Setting, float]:
         """Return the mean share of shadow models' members that each setting finds.
@@ -77,7 +77,7 @@ class Rehearsal:
         return found
 
 
-def trials(trained: Mask) -> Iterator[tuple[int, list[int]]]:
+def iter_self_attacks(trained: Mask) -> Iterator[tuple[int, list[int]]]:
     """Yield each model to attack, with the models that attack it.
 
     The model trained on the complementary half is left out, because its members are exactly the

@@ -19,7 +19,7 @@ from .._validation import Interval
 from . import scores
 from ._answers import one_label
 from ._moments import Moments, column_means, log_ratio, standard_score
-from ._rehearsal import N_RECORDS, found_members, trials
+from ._rehearsal import N_RECORDS, found_members, iter_self_attacks
 from ._shadowed import Known, ShadowedAttack
 from ._surroundings import Surroundings
 from .shadow import Said
@@ -168,7 +168,7 @@ class LearnedRatio(ShadowedAttack):
             )
             return np.hstack([seen, _neighbour_excess(excess, *near)])
 
-        tried = list(trials(~out))
+        tried = list(iter_self_attacks(~out))
         seen = {attacked: view(attacked, others) for attacked, others in tried}
         member = {attacked: ~out[attacked, rows] for attacked in seen}
         self.power_ = _self_attack_power(seen, member)

@@ -106,7 +106,7 @@ def test_the_target_plays_no_part_in_the_choice(forest):
 def test_the_twin_of_an_attacked_model_is_left_out():
     """Its members are exactly the others' non-members: with it, the choice would be of a twin."""
     trained = gaussians(8, 100, 1.0, 1.0, np.random.default_rng(0))[1]
-    trials = dict(_rehearsal.trials(trained))
+    trials = dict(_rehearsal.iter_self_attacks(trained))
     assert sorted(trials) == list(range(8))
     assert all(len(others) == 6 and k ^ 1 not in others for k, others in trials.items())
 
