@@ -27,7 +27,7 @@ from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit
 from skprivacy.metrics import bound_from_guesses, epsilon_lower_bound, multi_split_bound
-from skprivacy.metrics._one_run import default_n_guesses, guess_top_scores
+from skprivacy.metrics.coin_guesses import default_n_guesses, guess_top_scores
 
 ALPHA, DELTA = 0.05, 1e-5
 SIZES = (200, 1000, 5000)

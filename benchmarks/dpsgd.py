@@ -28,11 +28,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from skprivacy._blas import one_blas_thread
+from skprivacy._environment import one_blas_thread
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._gradients.perceptron import make_mlp
 from skprivacy.neural_network._training.engine import SingleProcess, Training
-from skprivacy.neural_network._training.net import make_mlp
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 SHAPES = {
     "adult": (32_561, 105, (64, 32), 2),

@@ -44,9 +44,9 @@ from sklearn.neural_network import MLPClassifier
 from skprivacy import attacks, load_model, save_model
 from skprivacy.datasets import fetch_adult, fetch_location30, fetch_mnist
 from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, SoftmaxHead
+from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.left_out import leave_one_out
-from skprivacy.fine_tuning.whitening import with_constant
+from skprivacy.fine_tuning.leave_one_out import leave_one_out
 from skprivacy.metrics import utility_loss
 from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
 from skprivacy.preprocessing import Bounded, SchemaTransformer

@@ -32,13 +32,14 @@ from skprivacy._stacked import train_isolated_networks, train_stacked
 from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network._gradients.perceptron import make_mlp
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import engine, recorded
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training import engine
+from skprivacy.neural_network._training import graph_step as recorded
 from skprivacy.neural_network._training.engine import SingleProcess, Training
-from skprivacy.neural_network._training.environment import ordinary_torch
-from skprivacy.neural_network._training.fixed_step import GraphStep
-from skprivacy.neural_network._training.net import make_mlp
+from skprivacy.neural_network._training.graph_step import GraphStep
+from skprivacy.neural_network._training.torch_modes import ordinary_torch
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 Step = Callable[[], object]
 SHAPES = {

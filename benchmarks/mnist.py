@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from skprivacy._blas import one_blas_thread
+from skprivacy._environment import one_blas_thread
 from skprivacy.datasets import fetch_mnist
 from skprivacy.neural_network import DPSGDClassifier, ScatteringTransformer
 from skprivacy.neural_network._gradients.trial import Probe

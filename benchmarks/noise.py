@@ -36,9 +36,9 @@ from skprivacy.mechanisms import (
     SecureRandom,
 )
 from skprivacy.neural_network import DPSGDClassifier
-from skprivacy.neural_network._training import noise
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import SingleProcess, Training, WeightAverage
+from skprivacy.neural_network._training.training_config import TrainingConfig
 from skprivacy.preprocessing import SchemaTransformer
 
 SEEDS = 3

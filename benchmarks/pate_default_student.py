@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy.ensemble._chosen import default_students, select_student
-from skprivacy.ensemble.public_records import choose_queries
-from skprivacy.ensemble.students import fit_student
+from skprivacy.ensemble.student_classifier import choose_queries
+from skprivacy.ensemble.students import default_students, fit_student, select_student
 
 N_PUBLIC = 1000
 N_DRAWS = 4

@@ -26,9 +26,9 @@ from skprivacy._groups import Groups
 from skprivacy.datasets import fetch_adult
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier
-from skprivacy.neural_network._training.config import PerGroup, TrainingConfig
+from skprivacy.neural_network._gradients.perceptron import make_mlp
 from skprivacy.neural_network._training.engine import SingleProcess, Training
-from skprivacy.neural_network._training.net import make_mlp
+from skprivacy.neural_network._training.training_config import PerGroup, TrainingConfig
 from skprivacy.preprocessing import SchemaTransformer
 
 N_ROWS, N_PEOPLE, MOST, EXPONENT = 32_561, 8_525, 50, 1.75

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivacy.fine_tuning import SoftmaxHead
+from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.left_out import leave_one_out
-from skprivacy.fine_tuning.whitening import with_constant
-from skprivacy.linear_model._logistic import minimize
+from skprivacy.fine_tuning.leave_one_out import leave_one_out
+from skprivacy.linear_model.logistic_solver import minimize
 
 ROUNDS = 5
 

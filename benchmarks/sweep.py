@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from skprivacy import DPSGDClassifier, PrivacySweepCV, SchemaTransformer
 from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.datasets import fetch_adult
-from skprivacy.model_selection import _attacked, _baselines
+from skprivacy.model_selection import sweep_runner as _attacked
+from skprivacy.model_selection import sweep_runner as _baselines
 
 
 class Timed:

@@ -27,7 +27,7 @@ import pandas as pd
 
 from skprivacy.preprocessing import Bounded
 from skprivacy.synthesis import Grid
-from skprivacy.synthesis._domain import Domain
+from skprivacy.synthesis.domain import Domain
 
 __all__ = ["PEERS", "drawn_by_peer"]
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._config import config_context, get_config, set_config
-from ._torch import torch_is_named
+from ._environment import torch_is_named
 from ._version import __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names below

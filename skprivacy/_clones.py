@@ -1,8 +1,13 @@
-"""Clones of the target for the attacker to train: seeded, without warnings, never charged."""
+"""Clones of the target for the attacker to train: seeded, without warnings, never charged.
+
+The generators that numpy, Python and torch share, from which user-defined models may draw.
+"""
 
 from __future__ import annotations
 
+import random
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -19,8 +24,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from ._input_data import check_numbers
 from ._sklearn import InvalidParameterError, safe_indexing
-from ._validation import check_numbers, raise_alone
+from ._validation import raise_alone
 from .exceptions import BudgetExceededError, SyntheticTrainingError
 
 if TYPE_CHECKING:
@@ -31,6 +37,7 @@ __all__ = [
     "check_weights",
     "group_names",
     "named_failure",
+    "seeded_globally",
     "shadow_clone",
     "train_clone",
     "weight_name",
@@ -176,3 +183,40 @@ def _group_names(estimator: Any) -> Iterator[str]:
             yield from (f"{step}__{name}" for name in _group_names(part))
     elif hasattr(estimator, "fit") and "groups" in signature(estimator.fit).parameters:
         yield "groups"
+
+
+@contextmanager
+def seeded_globally(seed: int) -> Iterator[None]:
+    """Seed the shared generators, and put them back afterwards.
+
+    Parameters
+    ----------
+    seed : int
+        In [0, 2**32).
+
+    Notes
+    -----
+    **Guarantees.** Afterwards their states tell nothing of what was drawn in between.
+
+    **Edge cases.** Without a torch that is loaded, only the generators of numpy and Python; those
+    of GPUs are left alone.
+    """
+    torch = sys.modules.get("torch")
+    generator = torch and torch.default_generator
+    # NPY002 asks for a generator of one's own; the one that NumPy shares is what is meant.
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    of_torch = generator and generator.get_state()
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (as above)
+    if generator:
+        generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002 (as above)
+        if generator:
+            generator.set_state(of_torch)
+
+
+SHARED_BY_CLONES = ("target", "pool")

@@ -1,9 +1,13 @@
-"""Write output files without following links or overwriting a ledger, and escape shown text."""
+"""Write output files without following links or overwriting a ledger, and escape shown text.
+
+Conversion of values to JSON, and of a model's text to one line.
+"""
 
 from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import stat
 import uuid
@@ -13,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the command line shows its help without it
+if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
@@ -23,7 +27,9 @@ __all__ = [
     "create_file",
     "displayable",
     "is_database",
+    "json_safe",
     "output_path",
+    "shorten_text",
     "without_formulas",
     "without_mathtext",
     "write_figure",
@@ -31,7 +37,6 @@ __all__ = [
 ]
 
 Content = str | bytes | memoryview  # text is written in UTF-8
-
 OF_SQLITE = ("-journal", "-wal", "-shm")  # after its name, files that SQLite has beside a database
 _DATABASE = b"SQLite format 3\0"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet begins to compute with
@@ -226,3 +231,22 @@ def _plain(value: object) -> object:
     except ValueError:
         return f"'{value}"
     return value
+
+
+_LONGEST = 120  # characters; the bounds of many columns would fill pages
+
+
+def json_safe(value: Any) -> Any:
+    """Return the value with None in place of numbers that JSON lacks."""
+    if isinstance(value, dict):
+        return {key: json_safe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_safe(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+def shorten_text(model: str) -> str:
+    """Return the text of a model, cut to the length of a line."""
+    return model if len(model) <= _LONGEST else f"{model[: _LONGEST - 3]}..."

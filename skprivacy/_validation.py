@@ -6,15 +6,12 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from datetime import date
-from functools import wraps
+from functools import lru_cache, wraps
 from numbers import Integral, Rational, Real
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn, TypeGuard, TypeVar, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn import utils
 
 from . import _sklearn
@@ -24,26 +21,19 @@ __all__ = [
     "VERBOSE",
     "Interval",
     "PlainNumbers",
-    "all_numbers",
-    "any_has_length",
     "as_array",
-    "as_frame",
     "as_path",
     "as_paths",
-    "check_column_names",
+    "cached_answer",
     "check_delta_is_small",
     "check_flat",
-    "check_numbers",
-    "check_one_type",
     "check_random_state",
     "check_unmasked",
-    "distinct",
     "flag",
     "generator",
     "is_number",
     "is_tensor",
     "is_whole",
-    "label_columns",
     "not_negative",
     "number",
     "open_unit",
@@ -128,11 +118,6 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, np.floating) else value
 
 
-def all_numbers(frame: pd.DataFrame) -> bool:
-    """Return whether every column of a table holds numbers."""
-    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
-
-
 def raise_alone(error: Exception) -> NoReturn:
     """Raise an error without the one that is being handled, which may quote values of the data.
 
@@ -181,35 +166,6 @@ def _is_known_to_numpy(values: Any) -> bool:
     except (RuntimeError, TypeError):  # of a sparse tensor, or of bfloat16
         return False
     return True
-
-
-def as_frame(X: Any, name: str = "X") -> Any:
-    """Return a table of pyarrow or polars as a DataFrame of pandas, anything else as it is.
-
-    Sparse columns that leave out another value than zero become dense: scikit-learn refuses them.
-
-    A Schema looks for columns by name, whatever their order; numpy would lose the names.
-    """
-    library, kind = type(X).__module__.partition(".")[0], type(X).__name__
-    if library == "pyarrow" and kind in ("Table", "RecordBatch"):
-        check_names_differ(X.schema.names, name)  # pandas would keep both
-        return X.to_pandas()
-    if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
-        return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
-    return _dense_where_filled(X) if isinstance(X, pd.DataFrame) else X
-
-
-def _dense_where_filled(X: pd.DataFrame) -> pd.DataFrame:
-    """Return a table without sparse columns that leave out another value than zero."""
-    filled = {
-        i: pd.Series(np.asarray(X.iloc[:, i]), X.index, name=X.columns[i])
-        for i, dtype in enumerate(X.dtypes)
-        if isinstance(dtype, pd.SparseDtype) and dtype.fill_value != 0
-    }
-    if not filled:
-        return X
-    columns = [filled.get(i, X.iloc[:, i]) for i in range(X.shape[1])]
-    return pd.concat(columns, axis=1)
 
 
 def check_delta_is_small(delta: float) -> None:
@@ -267,122 +223,6 @@ def _is_float(dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
         return dtype in (np.float32, np.float64)
     return str(dtype) in ("torch.float32", "torch.float64")
-
-
-def check_column_names(X: Any, name: str = "X") -> None:
-    """Refuse a DataFrame with two columns of the same name, in every version of scikit-learn."""
-    columns = getattr(X, "column_names", getattr(X, "columns", None))  # the first is pyarrow's
-    if columns is not None:
-        check_names_differ(columns, name)
-
-
-def check_names_differ(columns: Any, name: str = "X") -> None:
-    """Refuse names of columns that occur more than once."""
-    names = pd.Index(columns)
-    if not names.is_unique:
-        twice = names[names.duplicated()].unique().tolist()
-        raise ValueError(
-            f"{name} has more than one column named {twice[0]!r} (repeated names: {twice!r}). "
-            "Rename or drop the repeated columns."
-        )
-
-
-def check_numbers(X: Any, name: str = "X") -> None:
-    """Refuse text and dates and name their columns; numbers written as text are accepted."""
-    check_unmasked(X, name)
-    if not isinstance(X, pd.DataFrame):
-        others, text = [X], [name] * _holds_text(X, name)
-        where = ""
-    else:
-        places = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
-        others = [X.iloc[:, i] for i in places]
-        text = [X.columns[i] for i in places if _holds_text(X.iloc[:, i], name)]
-        where = f" in the columns {text[:5]!r}"
-    if text:
-        raise ValueError(
-            f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
-            "for example with SchemaTransformer."
-        )
-    for column in others:
-        _check_convertible(column, name)
-
-
-def _check_convertible(values: Any, name: str) -> None:
-    """Refuse objects that are not numbers, and integers that no float can hold."""
-    if getattr(getattr(values, "dtype", None), "kind", "O") != "O" or sparse.issparse(values):
-        return
-    array = as_array(name, values)
-    if array.dtype.kind == "O" and any_has_length(array):
-        raise TypeError(
-            f"{name} holds a sequence or another collection; each argument must be a string or a "
-            "number. Make a column of each of its values."
-        )
-    try:
-        array.astype(np.float64)
-    except OverflowError:
-        error: Exception = ValueError(f"{name} holds a number beyond 1e308. Check its unit.")
-    except (TypeError, ValueError):
-        error = TypeError(
-            f"{name} holds a value that is not a number; each argument must be a string or a "
-            "number."
-        )
-    else:
-        return
-    raise error
-
-
-def any_has_length(values: NDArray[np.object_]) -> bool:
-    """Return whether a cell holds several values."""
-    if set(map(type, values.flat)) <= {str, int, float, bool}:  # in a tenth of the time
-        return False
-    return any(map(_has_length, values.flat))
-
-
-def _has_length(value: Any) -> bool:
-    """Return whether a cell holds several values; an array without dimensions is one."""
-    if isinstance(value, str | bytes):
-        return False
-    return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
-
-
-def _holds_text(values: Any, name: str) -> bool:
-    if sparse.issparse(values):  # numbers; numpy would go through it row by row, where it can
-        return False
-    array = as_array(name, values)
-    if array.dtype.kind not in "OUS":
-        return array.dtype.kind in "Mm"
-    return any(isinstance(v, str | bytes | date) and not _reads_as_number(v) for v in array.flat)
-
-
-def _reads_as_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
-    """Return the column of each label in ``classes``, which are those of a model."""
-    y = as_array(name, y)
-    if y.ndim != 1:
-        raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
-    try:
-        columns = np.searchsorted(classes, y)
-    except (TypeError, ValueError):
-        raise_alone(
-            TypeError(
-                f"{name} holds labels of another type than the model's. Pass {name} in the form "
-                "of the model's classes_."
-            )
-        )
-    unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
-    if unknown.any():
-        raise ValueError(
-            f"{name} holds a label, first at position {int(unknown.argmax())}, which occurs "
-            "neither in the model nor in the attacker's records. Leave such records out."
-        )
-    return columns
 
 
 def is_number(value: Any) -> bool:
@@ -482,35 +322,6 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
         ) from None
 
 
-def check_one_type(name: str, labels: Any) -> None:
-    """Raise TypeError for labels as bytes, and for such as have no order: text beside numbers."""
-    values = as_array(name, labels)
-    if values.dtype.kind == "S":
-        raise TypeError(f"{name} has labels as bytes. Convert them to text: labels.astype(str).")
-    if values.dtype.kind != "O":
-        return
-    try:
-        found = distinct(values)
-        np.searchsorted(found, found)  # alone, a complex number among others passes
-    except (TypeError, ValueError):
-        raise_alone(
-            TypeError(
-                f"{name} must have labels of one type; some have no order, as text beside numbers."
-            )
-        )
-
-
-def distinct(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the different labels, sorted; of objects only those that differ are compared."""
-    if labels.dtype.kind == "O":
-        try:
-            found = dict.fromkeys(labels.flat)
-        except TypeError:  # one has no hash
-            return np.unique(labels)
-        labels = np.fromiter(found, dtype=object, count=len(found))
-    return np.unique(labels)
-
-
 def sequence(name: str, values: Any) -> tuple[Any, ...]:
     """Return the values of a sequence; TypeError for anything else, which is not shown."""
     try:
@@ -529,3 +340,28 @@ def as_paths(name: str, value: Any) -> list[str]:
         return [as_path(name, path) for path in ((value,) if is_one else value)]
     except TypeError:
         raise TypeError(f"{name}={value!r} must be a path, or a list of paths.") from None
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def cached_answer(most: int) -> Callable[[Function], Function]:
+    """Cache the ``most`` latest answers of a function; unhashable arguments are not cached."""
+
+    def decorate(function: Function) -> Function:
+        cached = lru_cache(most)(function)
+
+        @wraps(function)
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return cached(*args, **kwargs)
+            except TypeError as error:
+                if "unhashable" not in str(error):
+                    raise
+            return function(*args, **kwargs)  # which raises its own error about the argument
+
+        # Tests clear the cache as they clear an lru_cache. mypy knows no attributes of functions.
+        answer.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
+        return cast(Function, answer)
+
+    return decorate

@@ -2,20 +2,35 @@
 
 A fit warns of anything that voids the guarantee, states the guarantee, charges the budget, reads
 the data, and commits model and claim together. See ``doc/contributing/add_estimator.rst``.
+
+Parts of an estimator that no fit changes, and that may have learned from private records.
+
+Facts that a private fit treats as public: classes, and bounds of features and of targets.
+
+They are parameters. A fact that is not given is read off the data, which is a leak: it raises a
+warning, or an error if strict, and becomes an assumption of the guarantee.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import wraps
-from types import TracebackType
+from functools import partial, wraps
+from types import BuiltinFunctionType, ModuleType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+
 from ._config import leak, warn_caller
-from ._frozen import of_frozen_parts
-from ._identifiers import ask_whose
+from ._groups import ask_whose
+from ._input_data import check_classification_targets, check_one_type
 from .accounting import (
     Composed,
     Event,
@@ -24,10 +39,129 @@ from .accounting import (
     Receipt,
     weakest_arithmetic,
 )
-from .accounting._checks import check_relation
+from .accounting.event import check_relation
 from .exceptions import PrivacyWarning
+from .mechanisms.bounds import check_bounds
 
-__all__ = ["PrivateEstimatorMixin", "PrivateFit", "private_release", "rehearsed"]
+__all__ = [
+    "PrivateEstimatorMixin",
+    "PrivateFit",
+    "of_frozen_parts",
+    "on_its_word",
+    "private_release",
+    "public_bounds",
+    "public_classes",
+    "public_target_bounds",
+    "rehearsed",
+]
+
+_KNOWN = {"skprivacy", "sklearn", "skorch"}  # whose classes say of themselves what is so
+_LIBRARIES = {*_KNOWN, "numpy", "scipy", "torch"}  # whose functions have seen nobody's records
+
+
+def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
+    """Yield what a guarantee assumes of estimators that were passed fitted and stay as they are.
+
+    Parameters
+    ----------
+    params : mapping
+        Parameters of an estimator, by name.
+    relation : str
+        The neighbouring relation: under "label" features are public, and may have been learned
+        from.
+
+    Notes
+    -----
+    **Edge cases.** A method of an estimator, as in ``FunctionTransformer(scaler.transform)``, keeps
+    what that has learned. What a function knows, such as a mean, is nowhere seen: those that an
+    estimator was handed are assumed of, and one that is itself a parameter by whoever takes it.
+    Nothing is assumed of a part that learns nothing, or says by ``data_independent_`` that it has
+    not.
+    """
+    private = "label" if relation == "label" else "record"
+    for name, value in params.items():
+        if _is_frozen(value) and _may_have_learned(value):
+            yield f"the {name} depends on no private {private}"
+            continue
+        found = list(_frozen_in(value))
+        if any(_may_have_learned(part) for part in found if _is_estimator(part)):
+            yield f"what is frozen in {name} depends on no private {private}"
+        if not all(map(_is_estimator, found)):
+            yield f"the functions in {name} depend on no private {private}"
+
+
+def on_its_word(step: Any) -> bool:
+    """Return whether that a transformer learns nothing is only said by a class of somebody else's.
+
+    A subclass of SchemaTransformer inherits what that says, whatever its own ``fit`` does.
+    """
+    return hasattr(step, "data_independent_") and _package(type(step)) not in _KNOWN
+
+
+def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
+    """Yield the frozen estimators in a parameter, to any depth, and functions of its estimators."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    elif isinstance(value, partial):
+        value = [value.func, *value.args, value.keywords]
+    elif isinstance(value, np.vectorize):
+        value = [value.pyfunc]
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _frozen_in(part, inside)
+    elif _is_estimator(owner := getattr(value, "__self__", None)):
+        yield owner
+    elif inside and _is_function(value):
+        yield value
+    elif _is_frozen(value):
+        yield value
+        if isinstance(value, FrozenEstimator):
+            yield from _frozen_in(value.estimator, inside=True)
+    elif _is_estimator(value):
+        for part in value.get_params(deep=False).values():
+            yield from _frozen_in(part, inside=True)
+
+
+def _is_function(value: Any) -> bool:
+    """Return whether it is a user's function, or an object with data that is called like one."""
+    if not callable(value) or isinstance(value, type) or _is_estimator(value):
+        return False
+    if isinstance(value, np.ufunc):
+        return not any(getattr(of, value.__name__, None) is value for of in (np, special))
+    owner = getattr(value, "__self__", None)
+    if isinstance(value, BuiltinFunctionType) and isinstance(owner, type | ModuleType | None):
+        return False
+    # A function has a name of its own, in numpy's dispatchers too; an object has its class's alone.
+    if isinstance(owner, type) or (owner is None and hasattr(value, "__qualname__")):
+        return _package(value) not in _LIBRARIES
+    return _package(value if owner is None else type(owner)) not in _KNOWN
+
+
+def _package(value: Any) -> str:
+    return (getattr(value, "__module__", None) or "").split(".")[0]
+
+
+def _is_estimator(value: Any) -> bool:
+    return hasattr(value, "get_params") and hasattr(value, "fit") and not isinstance(value, type)
+
+
+def _is_frozen(value: Any) -> bool:
+    """Return whether an estimator is its own clone, or has one that is fitted as it is."""
+    if not _is_estimator(value):
+        return False
+    own = getattr(type(value), "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
+    if own is BaseEstimator.__sklearn_clone__:
+        return False
+    copy = clone(value)
+    return copy is value or any(a.endswith("_") and not a.endswith("__") for a in vars(copy))
+
+
+def _may_have_learned(frozen: Any) -> bool:
+    inner = frozen.estimator if isinstance(frozen, FrozenEstimator) else frozen
+    if getattr(inner, "data_independent_", False) is True:
+        return on_its_word(inner)
+    return bool(not hasattr(inner, "__sklearn_tags__") or get_tags(inner).requires_fit)
+
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
 # What a relation leaves unprotected, where that is not nothing.
@@ -36,7 +170,6 @@ _IS_PUBLIC = {
     "replace_one": "the number of records is public",
     "label": "the features of all records are public (labels alone are protected)",
 }
-
 _rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 
 
@@ -461,3 +594,137 @@ class PrivateEstimatorMixin:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # as above
         tags.non_deterministic = True
         return tags
+
+
+def public_classes(
+    fit: PrivateFit, y: NDArray, given: ArrayLike | None
+) -> tuple[NDArray, NDArray[np.int64]]:
+    """Return the sorted classes, and the labels as indices into them.
+
+    Parameters
+    ----------
+    fit : PrivateFit
+        The fit that is under way.
+    y : ndarray of shape (n_samples,)
+        Private labels.
+    given : array-like of shape (n_classes,) or None
+        The parameter ``classes``.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+        The classes, sorted.
+    codes : ndarray of shape (n_samples,)
+        Indices into them.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two classes, or ``y`` holds others; the message does not name them.
+    TypeError
+        If ``given`` holds classes that have no order.
+    """
+    if given is None:
+        check_classification_targets(y)
+        fit.read_off_data(
+            "classes=None: the labels are read off y, which reveals whether a rare class occurs. "
+            "Pass classes=[...] with all labels that are publicly possible.",
+            "the set of class labels is public (it was read off y)",
+        )
+    if given is not None:
+        check_one_type("classes", given)
+    classes = np.unique(np.asarray(y if given is None else given))
+    if len(classes) < 2:
+        raise ValueError(
+            f"classes={classes.tolist()!r}: {fit.who} needs at least two classes, got "
+            f"{len(classes)} class. Pass classes=[...] with all possible labels."
+        )
+    if not np.isin(y, classes).all():
+        raise ValueError(
+            f"y holds labels that are not in classes={classes.tolist()!r}. They are not named here "
+            "because labels are private: compare numpy.unique(y) with classes. Add the missing "
+            "labels to classes, or drop those records."
+        )
+    return classes, np.searchsorted(classes, y)
+
+
+def public_bounds(
+    fit: PrivateFit, X: NDArray, given: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the lower and the upper bound of each feature.
+
+    Parameters
+    ----------
+    fit : PrivateFit
+        The fit that is under way.
+    X : ndarray of shape (n_samples, n_features)
+        Private records; NaN and infinity are allowed.
+    given : tuple (lower, upper) or None
+        The parameter ``bounds``.
+
+    Returns
+    -------
+    lower : ndarray of shape (n_features,)
+        In the units of the features.
+    upper : ndarray of shape (n_features,)
+        In the units of the features.
+
+    Raises
+    ------
+    ValueError
+        If ``given`` is not a pair of bounds for this number of features.
+    """
+    if given is not None:
+        lower, upper = check_bounds("bounds", given, X.shape[1])
+        return np.array(lower), np.array(upper)
+    fit.read_off_data(
+        "bounds=None: the bounds of the features are read off X. Pass bounds=(lower, upper), "
+        "numbers or one per feature, from public knowledge.",
+        "the bounds of the features are public (they were read off X)",
+    )
+    finite = np.where(np.isfinite(X), X, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without any number
+        lower, upper = np.nanmin(finite, axis=0), np.nanmax(finite, axis=0)
+    return np.nan_to_num(lower), np.nan_to_num(upper)
+
+
+def public_target_bounds(fit: PrivateFit, y: NDArray, given: Any) -> tuple[float, float]:
+    """Return the lower and the upper bound of the target, which are never equal.
+
+    Parameters
+    ----------
+    fit : PrivateFit
+        The fit that is under way.
+    y : ndarray of shape (n_samples,)
+        Private targets, finite.
+    given : tuple (lower, upper) or None
+        The parameter ``target_bounds``.
+
+    Returns
+    -------
+    lower : float
+        In the units of the target.
+    upper : float
+        In the units of the target.
+
+    Raises
+    ------
+    ValueError
+        If ``given`` is not a pair of numbers, the lower one first.
+    """
+    if given is None:
+        fit.read_off_data(
+            "target_bounds=None: the bounds of the target are read off y, which reveals its "
+            "extremes. Pass target_bounds=(lower, upper) from public knowledge.",
+            "the bounds of the target are public (they were read off y)",
+        )
+        low, high = float(y.min()), float(y.max())
+        return (low, high) if low < high else (low - 1.0, high + 1.0)
+    lower, upper = check_bounds("target_bounds", given, 1)
+    if lower[0] == upper[0]:
+        raise ValueError(
+            f"target_bounds={given!r} must be a lower bound below an upper one; they are equal, so "
+            "there is nothing to learn. Pass the public range of the target."
+        )
+    return float(lower[0]), float(upper[0])

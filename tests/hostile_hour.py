@@ -31,8 +31,9 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.attacks import ShadowPool
 from skprivacy.certificates import create_key
 from skprivacy.linear_model import OutputPerturbationClassifier
-from skprivacy.model_selection import PrivacySweepCV, _kept
-from skprivacy.persistence.files import header_of
+from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.model_selection import sweep_store as _kept
+from skprivacy.persistence.file_format import header_of
 
 X = np.random.RandomState(0).uniform(size=(40, 2))
 y = np.arange(40) % 2

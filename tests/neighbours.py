@@ -21,14 +21,22 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import get_tags
 
-from skprivacy.ensemble import partition
+from skprivacy.defences import randomized_smoothing as smoothing
+from skprivacy.ensemble import teachers as partition
 from skprivacy.federated import plan
 from skprivacy.linear_model.perturbation import _PerturbedClassifier
 from skprivacy.mechanisms import bounds
-from skprivacy.neural_network import _network
-from skprivacy.neural_network._gradients import arithmetic, clipped_sum, perceptron_sum
-from skprivacy.neural_network._training import rows
-from skprivacy.preprocessing import smoothing
+from skprivacy.neural_network import network as _network
+from skprivacy.neural_network._gradients import (
+    clipped_sum,
+)
+from skprivacy.neural_network._gradients import (
+    perceptron as arithmetic,
+)
+from skprivacy.neural_network._gradients import (
+    perceptron as perceptron_sum,
+)
+from skprivacy.neural_network._training import mapped_rows as rows
 
 from .private_estimators import Case
 from .replay import Neighbourhood, Pair, cost_of_a_label, within_sensitivity

@@ -26,8 +26,8 @@ from skprivacy.accounting import (
     TreeAggregation,
     VoteBlock,
 )
-from skprivacy.linear_model._logistic import LogisticLoss
-from skprivacy.linear_model.objective import ObjectivePerturbation
+from skprivacy.linear_model.logistic_solver import LogisticLoss
+from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import (
     DistributedGaussian,
     Exponential,

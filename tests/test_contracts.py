@@ -13,9 +13,9 @@ import torch
 from skprivacy.base import PrivateEstimatorMixin
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import chacha
-from skprivacy.mechanisms.ahead import PrefetchedNoise
+from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.neural_network import DPNeuralNet
-from skprivacy.neural_network._gradients.perceptron_sum import PerceptronSum
+from skprivacy.neural_network._gradients.perceptron import PerceptronSum
 from skprivacy.neural_network._training import engine
 from skprivacy.preprocessing import LocalPerturbation
 

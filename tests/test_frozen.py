@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skprivacy import PATEClassifier, PrivateSearchCV, load_model, save_model
-from skprivacy._frozen import of_frozen_parts
 from skprivacy.audit import claim_of
+from skprivacy.base import of_frozen_parts
 from skprivacy.ensemble import PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.label_privacy import (

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy import _identifiers
-from skprivacy._identifiers import identifiers
+from skprivacy import _groups as _identifiers
+from skprivacy._groups import identifiers
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit
 from skprivacy.exceptions import PrivacyWarning

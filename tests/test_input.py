@@ -14,15 +14,15 @@ import pytest
 
 import skprivacy
 from skprivacy import PrivacyBudget, Schema, certificate, load_model, save_model, verify_certificate
-from skprivacy._input import MAX_TEXT_BYTES, open_file, parse_json, read_file
+from skprivacy._untrusted_files import MAX_TEXT_BYTES, open_file, parse_json, read_file
 from skprivacy.accounting import ApproxDP, Event, LaplaceEvent, LedgerError
-from skprivacy.accounting.budget.exported import export_lines, open_exported_ledger
-from skprivacy.accounting.budget.log import _digest
-from skprivacy.attacks._pool_folder import open_folder
+from skprivacy.accounting.budget.ledger import _digest
+from skprivacy.accounting.budget.snapshot import export_lines, open_exported_ledger
+from skprivacy.attacks.shadow_training import open_folder
 from skprivacy.certificates import create_key
 from skprivacy.cli import main
 from skprivacy.linear_model import AdaSSPRegressor
-from skprivacy.model_selection._kept import _read
+from skprivacy.model_selection.sweep_store import _read
 from skprivacy.preprocessing import Bounded
 
 X = np.random.RandomState(0).uniform(size=(40, 2))
@@ -50,7 +50,7 @@ def test_nothing_else_parses_json():
     """json.loads takes the last of two entries, and another reader may take the first."""
     calls = re.compile(r"\bjson\.(load|loads|JSONDecoder)\b|from json import")
     found = [f.name for f in ROOT.rglob("*.py") if calls.search(f.read_text(encoding="utf-8"))]
-    assert found == ["_input.py"]
+    assert found == ["_untrusted_files.py"]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_file_that_is_too_large_is_refused(name, issued, monkeypatch):
 
 def test_a_file_that_grows_is_read_to_the_limit(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"0" * 11)
-    monkeypatch.setattr("skprivacy._input._check_status", lambda *_: None)
+    monkeypatch.setattr("skprivacy._untrusted_files._check_status", lambda *_: None)
     with pytest.raises(ValueError, match="larger than 10 bytes"):
         read_file(tmp_path / "a", 10)
     assert read_file(tmp_path / "a", 11) == b"0" * 11

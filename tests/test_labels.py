@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivacy._validation import any_has_length, check_one_type, distinct
+from skprivacy._input_data import any_has_length, check_one_type, distinct
 
 
 class NoHash(str):

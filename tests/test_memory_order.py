@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from skprivacy._data_validation import make_row_major
+from skprivacy._input_data import make_row_major
+from skprivacy._sklearn import safe_indexing
 from skprivacy.attacks import LiRA, LossThreshold
-from skprivacy.attacks._records import as_records, concat, safe_indexing
+from skprivacy.attacks.record_tables import as_records, concat
 from skprivacy.linear_model import (
     AdaSSPRegressor,
     FunctionalMechanismClassifier,

@@ -16,22 +16,30 @@ from skprivacy.mechanisms import (
     PoissonSampler,
     RoundedGaussian,
     SecureRandom,
-    correlated,
-    entropy,
-    rounded,
+)
+from skprivacy.mechanisms import (
+    matrix_gaussian as correlated,
+)
+from skprivacy.mechanisms import (
+    rounded_gaussian as rounded,
+)
+from skprivacy.mechanisms import (
+    secure_random as entropy,
 )
 from skprivacy.neural_network import (
     DPNeuralNet,
     DPSGDClassifier,
 )
-from skprivacy.neural_network._gradients import clipping, perceptron_sum, trial
+from skprivacy.neural_network._gradients import clipping, trial
+from skprivacy.neural_network._gradients import perceptron as perceptron_sum
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
-from skprivacy.neural_network._gradients.perceptron_sum import PerceptronSum
-from skprivacy.neural_network._training import noise, rows
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._gradients.perceptron import PerceptronSum
+from skprivacy.neural_network._training import mapped_rows as rows
+from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 from . import contracts
 from .mechanisms.counter import KEY, check_counter

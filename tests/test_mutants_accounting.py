@@ -16,17 +16,32 @@ from skprivacy.accounting import (
     GNMaxVote,
     Mixture,
     VoteThreshold,
-    _chained,
-    _event,
     delta_of,
     epsilon_of,
     pld,
     rdp,
 )
-from skprivacy.accounting._renyi import binomial_rdp
-from skprivacy.accounting.events import gaussian, sampled_group, sampling, streams
+from skprivacy.accounting import (
+    event as _event,
+)
+from skprivacy.accounting import (
+    guarantee as _chained,
+)
+from skprivacy.accounting.events import (
+    composition as sampled_group,
+)
+from skprivacy.accounting.events import (
+    composition as sampling,
+)
+from skprivacy.accounting.events import (
+    matrix_factorization as streams,
+)
+from skprivacy.accounting.events import (
+    noise as gaussian,
+)
 from skprivacy.accounting.pld import argmax
 from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, symmetric_pairs
+from skprivacy.accounting.renyi import binomial_rdp
 
 from .accounting import (
     rounding,

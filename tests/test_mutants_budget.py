@@ -14,14 +14,22 @@ from skprivacy.accounting.budget import (
     PrivacyBudget,
     admission,
     filters,
-    handle,
-    log,
-    privacy_budget,
-    sqlite,
 )
-from skprivacy.accounting.budget.filters import Account
-from skprivacy.accounting.budget.ledger import Ledger, ledger_at
-from skprivacy.accounting.budget.rules import Cost, sum_epsilons_and_deltas
+from skprivacy.accounting.budget import (
+    budget as privacy_budget,
+)
+from skprivacy.accounting.budget import (
+    ledger as log,
+)
+from skprivacy.accounting.budget import (
+    statement as handle,
+)
+from skprivacy.accounting.budget import (
+    stores as sqlite,
+)
+from skprivacy.accounting.budget.filters import Account, Cost, sum_epsilons_and_deltas
+from skprivacy.accounting.budget.ledger import Ledger
+from skprivacy.accounting.budget.stores import ledger_at
 
 from .accounting import (
     test_filters,

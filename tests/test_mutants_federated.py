@@ -8,8 +8,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from skprivacy.federated import FederatedPlan, _parties
-from skprivacy.mechanisms import DistributedGaussian, distributed
+from skprivacy.federated import FederatedPlan
+from skprivacy.federated import parties as _parties
+from skprivacy.mechanisms import DistributedGaussian
+from skprivacy.mechanisms import distributed_gaussian as distributed
 
 from .federated import contracts_parties as contracts
 

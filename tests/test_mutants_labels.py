@@ -8,15 +8,23 @@ import numpy as np
 import pytest
 
 from skprivacy.base import PrivateFit
-from skprivacy.ensemble.partition import partition_by_hash
+from skprivacy.ensemble.teachers import partition_by_hash
 from skprivacy.label_privacy import (
     ALIBIClassifier,
     LP2STClassifier,
     RandomizedResponseClassifier,
-    _base,
-    alibi,
-    pate,
-    stages,
+)
+from skprivacy.label_privacy import (
+    base as _base,
+)
+from skprivacy.label_privacy import (
+    label_pate as pate,
+)
+from skprivacy.label_privacy import (
+    noisy_labels as alibi,
+)
+from skprivacy.label_privacy import (
+    noisy_labels as stages,
 )
 from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
 from skprivacy.mechanisms.additive import Laplace

@@ -16,23 +16,35 @@ from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, fea
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     ObjectivePerturbationClassifier,
-    _base,
-    functional,
 )
-from skprivacy.linear_model._base import PrivateLinearRegressor
-from skprivacy.linear_model.objective import ObjectivePerturbation
-from skprivacy.linear_model.polynomial import PolynomialObjective
+from skprivacy.linear_model import (
+    base as _base,
+)
+from skprivacy.linear_model import (
+    functional_mechanism as functional,
+)
+from skprivacy.linear_model.base import PrivateLinearRegressor
+from skprivacy.linear_model.perturbation import ObjectivePerturbation
+from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, KNorm, Laplace, Mechanism, SecureRandom
 from skprivacy.mechanisms.bounds import UnitBall
 from skprivacy.neural_network._gradients import clipping
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
-from skprivacy.preprocessing import Bounded, Schema, scaler
-from skprivacy.preprocessing._columns import Columns
-from skprivacy.synthesis import DPGANSynthesizer, SyntheticDataClassifier, gan, synthesizer
-from skprivacy.synthesis._counts import Records
-from skprivacy.synthesis._facts import Facts
-from skprivacy.synthesis._moments import Moments
-from skprivacy.synthesis._plan import Plan
+from skprivacy.preprocessing import Bounded, Schema
+from skprivacy.preprocessing import standard_scaler as scaler
+from skprivacy.preprocessing.bounded_moments import Columns
+from skprivacy.synthesis import (
+    DPGANSynthesizer,
+    SyntheticDataClassifier,
+    gan,
+)
+from skprivacy.synthesis import (
+    marginal_synthesizer as synthesizer,
+)
+from skprivacy.synthesis.base import Facts
+from skprivacy.synthesis.gan_features import Moments
+from skprivacy.synthesis.marginal_tables import Records
+from skprivacy.synthesis.measurement_plan import Plan
 
 from . import contracts, contracts_once, contracts_refused
 from .mechanisms.noise_cases import CASES as NOISE_CASES

@@ -11,14 +11,15 @@ from skprivacy import _groups
 from skprivacy._groups import Groups
 from skprivacy.base import PrivateFit
 from skprivacy.ensemble import PATEClassifier, knn, pate
-from skprivacy.ensemble.partition import partition_by_hash
+from skprivacy.ensemble.teachers import partition_by_hash
 from skprivacy.fine_tuning import alm
 from skprivacy.fine_tuning.head import HeadInput
-from skprivacy.label_privacy import _base as labels
-from skprivacy.label_privacy import pate as label_pate
-from skprivacy.linear_model import ObjectivePerturbationClassifier, _base
-from skprivacy.preprocessing._columns import Columns
-from skprivacy.synthesis import synthesizer
+from skprivacy.label_privacy import base as labels
+from skprivacy.label_privacy import label_pate
+from skprivacy.linear_model import ObjectivePerturbationClassifier
+from skprivacy.linear_model import base as _base
+from skprivacy.preprocessing.bounded_moments import Columns
+from skprivacy.synthesis import marginal_synthesizer as synthesizer
 
 from . import contracts_people
 from .private_estimators import CASES, LABELS

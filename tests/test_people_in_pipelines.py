@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from skprivacy import certificate, verify_certificate
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.audit.claims import claim_of
+from skprivacy.audit.inspection.claims import claim_of
 from skprivacy.certificates import create_key
 from skprivacy.ensemble import PATEClassifier, PublicRecords
 from skprivacy.fine_tuning import ALMFineTuner, NetworkHead

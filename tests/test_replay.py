@@ -37,12 +37,12 @@ AT_MANY = [
 EVERYDAY = {"AdaSSPRegressor", "ALMFineTuner-prototypes", "PATEClassifier", "PrivateStandardScaler"}
 # Those of records that are never worked on a part at a time, and of numbers instead of records.
 WHOLE = {
-    ("skprivacy._stacked.mlp", "_CHUNK"): "numbers of noise, in models that attacks train",
+    ("skprivacy._stacked.stacked_mlp", "_CHUNK"): "numbers of noise, in models that attacks train",
     ("skprivacy.mechanisms.bounds", "_ROWS"): "sums of parts are exact: test_bounds.py",
-    ("skprivacy.mechanisms.correlated", "_CHUNK"): "numbers of noise",
-    ("skprivacy.mechanisms.entropy", "_CHUNK"): "numbers of noise",
-    ("skprivacy.mechanisms.logistic", "_CHUNK"): "numbers of noise",
-    ("skprivacy.mechanisms.rounded", "_CHUNK"): "numbers of noise",
+    ("skprivacy.mechanisms.matrix_gaussian", "_CHUNK"): "numbers of noise",
+    ("skprivacy.mechanisms.secure_random", "_CHUNK"): "numbers of noise",
+    ("skprivacy.mechanisms.float_noise", "_CHUNK"): "numbers of noise",
+    ("skprivacy.mechanisms.rounded_gaussian", "_CHUNK"): "numbers of noise",
 }
 
 
@@ -93,7 +93,7 @@ def test_every_number_of_records_that_make_a_part_is_known():
     assert found - parts == set(WHOLE), "add it to PARTS in tests/neighbours.py"
     of_rows = {m: n for m, n in PARTS.items() if n != "_CHUNK" and m is not plan}  # not of numbers
     large = {m.__name__ for m, n in of_rows.items() if getattr(m, n) >= MANY}
-    assert large == {"skprivacy.neural_network._network", "skprivacy.preprocessing.smoothing"}
+    assert large == {"skprivacy.neural_network.network", "skprivacy.defences.randomized_smoothing"}
 
 
 def _numbers_of_records():

@@ -23,7 +23,7 @@ from sklearn.neural_network import MLPClassifier  # noqa: E402
 from threadpoolctl import ThreadpoolController  # noqa: E402
 
 import skprivacy  # noqa: E402
-from skprivacy._blas import MUCH_WORK, blas_threads, one_thread, threads_for  # noqa: E402
+from skprivacy._environment import MUCH_WORK, blas_threads, one_thread, threads_for  # noqa: E402
 from skprivacy.attacks import (  # noqa: E402
     GradientInversion,
     QuantileAttack,
@@ -33,9 +33,10 @@ from skprivacy.attacks import (  # noqa: E402
 from skprivacy.ensemble.students import fit_student  # noqa: E402
 from skprivacy.ensemble.teachers import collect_votes  # noqa: E402
 from skprivacy.label_privacy import RandomizedResponseClassifier  # noqa: E402
-from skprivacy.linear_model import OutputPerturbationClassifier, _logistic  # noqa: E402
-from skprivacy.model_selection._baselines import fit_baseline  # noqa: E402
-from skprivacy.model_selection._split import Records, Split  # noqa: E402
+from skprivacy.linear_model import OutputPerturbationClassifier  # noqa: E402
+from skprivacy.linear_model import logistic_solver as _logistic
+from skprivacy.model_selection.sweep_records import Records, Split  # noqa: E402
+from skprivacy.model_selection.sweep_runner import fit_baseline  # noqa: E402
 from skprivacy.neural_network import SCARFEncoder, VATStudent  # noqa: E402
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
@@ -180,16 +181,16 @@ def test_one_more_record_changes_no_other_teachers_threads():
 # Each function of private code in which a number of rows or numbers chooses the threads, and why it
 # may: the number of threads decides how sums round.
 CHOOSES_THREADS = {
-    "_stacked/training.py predict_proba": "queries",
-    "ensemble/public_records.py choose_queries": "public records",
+    "_stacked/scheduling.py predict_proba": "queries",
+    "ensemble/student_classifier.py choose_queries": "public records",
     "ensemble/students.py fit_student": "public records",
     "ensemble/teachers.py check_teacher": "public records",
-    "label_privacy/_learning.py fit_on_weights": "features, which are public under label privacy",
-    "linear_model/_logistic.py minimize": "rounding stays within the tolerance that is counted",
-    "neural_network/_network.py _outputs": "predictions",
-    "neural_network/_semi_supervised.py fit": "public records",
+    "label_privacy/posterior.py fit_on_weights": "features, which are public under label privacy",
+    "linear_model/logistic_solver.py minimize": "rounding stays within the tolerance that is counted",
+    "neural_network/network.py _outputs": "predictions",
+    "neural_network/semi_supervised.py fit": "public records",
     "neural_network/_training/engine.py run": "the expected size of a batch, which is public",
-    "neural_network/encoders/_contrastive.py _train": "public records",
+    "neural_network/contrastive.py _train": "public records",
 }
 PRIVATE_CODE = (
     "_stacked", "ensemble", "federated", "fine_tuning", "label_privacy", "linear_model",

@@ -22,13 +22,15 @@ from sklearn.naive_bayes import GaussianNB
 from skprivacy import _output, audit, certificate, save_model, verify_certificate
 from skprivacy._output import create_file, write_figure, write_file
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, PrivacyBudget
-from skprivacy.attacks import LossThreshold, ShadowPool, _pool_folder
+from skprivacy.attacks import LossThreshold, ShadowPool
+from skprivacy.attacks import shadow_training as _pool_folder
 from skprivacy.certificates import create_key, issuing
 from skprivacy.cli import main
-from skprivacy.cli._report import write_table
+from skprivacy.cli.reports import write_table
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
-from skprivacy.model_selection import PrivacySweepCV, _kept
+from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.model_selection import sweep_store as _kept
 from skprivacy.persistence import load_model
 from skprivacy.preprocessing import Bounded, Schema
 
@@ -363,7 +365,7 @@ def test_a_model_that_was_paid_for_is_kept_though_its_disk_is_full(table, monkey
             raise OSError(28, "No space left on device", path)
         write(path, *args)
 
-    monkeypatch.setattr("skprivacy.persistence.files.write_file", refused)
+    monkeypatch.setattr("skprivacy.persistence.file_format.write_file", refused)
     assert main(TRAIN.split()) == 2
     told = capsys.readouterr().err
     assert "No space left on device: 'model.safetensors'. The trained model is in " in told

@@ -6,8 +6,15 @@ training algorithms), then ``training.py`` (distribution over processes). ``tens
 networks.
 """
 
-from .devices import resolve_device, train_isolated_networks
-from .training import StackedMember, is_mlp, is_stackable, train_alone, train_stacked
+from .scheduling import (
+    StackedMember,
+    is_mlp,
+    is_stackable,
+    resolve_device,
+    train_alone,
+    train_isolated_networks,
+    train_stacked,
+)
 
 __all__ = [
     "StackedMember",

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from ..mechanisms.chacha import copy_to_device
-from . import dpsgd
-from .dpsgd import PrivateTask, _append_step_columns, _noise_std, _step_sizes
+from . import stacked_dpsgd as dpsgd
 from .perceptrons import Layers
+from .stacked_dpsgd import PrivateTask, _append_step_columns, _noise_std, _step_sizes
 from .tensors import TensorStack, gather_records, softmax_error
 
 if TYPE_CHECKING:
     from ..neural_network._gradients.clipping import Clip
-    from ..neural_network._training.config import TrainingConfig
-    from ..neural_network._training.stacking import StackedFit
+    from ..neural_network._training.stacked_fit import StackedFit
+    from ..neural_network._training.training_config import TrainingConfig
 
 __all__ = ["DeviceDraws", "train_private"]
 

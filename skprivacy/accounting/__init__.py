@@ -1,34 +1,32 @@
 """Privacy accounting: events, accountants, guarantees, budgets and calibration."""
 
 from . import events
-from ._checks import RELATIONS
-from ._event import Event, NoLossDistributionError, flatten
-from ._work import WorkLimitError
-from .accountants import ACCOUNTANTS, compare_accountants, gdp_mu, zcdp
+from .accountants import (
+    ACCOUNTANTS,
+    compare_accountants,
+    delta_of,
+    epsilon_of,
+    gdp_mu,
+    rdp_delta,
+    rdp_epsilon,
+    zcdp,
+)
 from .budget import LedgerError, PrivacyBudget, Receipt, Reservation
 from .calibration import calibrate_noise_multiplier, calibrate_to_advantage, calibrate_to_tpr
-from .divergence import renyi_divergence
+from .event import RELATIONS, Event, NoLossDistributionError, check_delta, flatten
 from .events.choice import *
 from .events.composition import *
-from .events.gaussian import *
-from .events.generic import *
-from .events.laplace import *
-from .events.logistic import *
-from .events.mixture import *
-from .events.response import *
-from .events.sampled_group import *
-from .events.sampling import *
-from .events.selection import *
-from .events.smooth import *
-from .events.streams import *
-from .events.vote_block import *
+from .events.matrix_factorization import *
+from .events.matrix_factorization import square_root_band
+from .events.mixtures import *
+from .events.noise import *
 from .events.votes import *
-from .guarantee import PrivacyGuarantee, check_delta, delta_of, epsilon_of
-from .matrix import square_root_band
+from .guarantee import PrivacyGuarantee
 from .noise_arithmetic import weakest_arithmetic
 from .pld import PrivacyLossDistribution, pld
-from .rdp import DEFAULT_ORDERS, rdp, rdp_delta, rdp_epsilon
-from .smooth import Smoothed, local_sensitivity, smoothed_cost
+from .renyi import DEFAULT_ORDERS, rdp, renyi_divergence
+from .smooth_sensitivity import Smoothed, local_sensitivity, smoothed_cost
+from .work_limit import WorkLimitError
 
 __all__ = [
     "ACCOUNTANTS",

@@ -1,20 +1,291 @@
-"""Comparison of accountants: naive and advanced composition, zCDP, GDP, RDP and PLD."""
+"""Comparison of accountants: naive and advanced composition, zCDP, GDP, RDP and PLD.
+
+Proved epsilon, delta and privacy curve of an event, by the tightest accountant.
+
+Renyi accounting: conversion of Renyi differential privacy to (epsilon, delta).
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
 
-from ._checks import allows_replacement, check_delta, check_relation
-from ._event import Event, NoLossDistributionError, check_event, check_known, flatten
-from ._proved import epsilon_of
-from ._work import check_work
-from .events import Composed, GaussianEvent, NonPrivate, PoissonSampled
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import cached_answer, not_negative, number
+from ..exceptions import PrivacyWarning
+from .event import (
+    Event,
+    NoLossDistributionError,
+    Orders,
+    allows_replacement,
+    check_delta,
+    check_event,
+    check_known,
+    check_relation,
+    flatten,
+)
+from .events import ApproxDP, Composed, GaussianEvent, NonPrivate, PoissonSampled, Repeated
 from .events.composition import total_zcdp
 from .pld import pld
-from .rdp import rdp_epsilon
+from .renyi import DEFAULT_ORDERS, rdp
+from .work_limit import check_work
 
-__all__ = ["ACCOUNTANTS", "compare_accountants", "epsilon_by", "gdp_mu", "zcdp"]
+__all__ = [
+    "ACCOUNTANTS",
+    "DEFAULT_ORDERS",
+    "compare_accountants",
+    "delta_of",
+    "epsilon_by",
+    "epsilon_of",
+    "gdp_mu",
+    "privacy_curve",
+    "rdp",
+    "rdp_delta",
+    "rdp_epsilon",
+    "zcdp",
+]
+
+
+@cached_answer(1024)
+def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> float:
+    """Return the smallest epsilon that can be proved for ``event`` at ``delta``.
+
+    If every part has a privacy loss distribution, the bound comes from it, otherwise from Renyi
+    accounting. If the distribution of some part is not tight, the smaller of both bounds counts.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    delta : float
+        In [0, 1); 0 asks for a pure guarantee.
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        In nats; infinity if nothing can be proved.
+
+    Raises
+    ------
+    ValueError
+        If ``delta`` is 0 and only Renyi accounting covers the event.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import ApproxDP, Repeated, epsilon_of
+    >>> round(epsilon_of(Repeated(ApproxDP(0.1), 4), 0.0), 6)
+    0.4
+    """
+    check_event("event", event)
+    check_delta(delta)
+    check_relation(relation)
+    check_work(event)
+    check_known(event, relation)
+    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+        return math.inf
+    try:
+        loss = pld(event, relation)
+        epsilon = loss.epsilon(delta)
+        if loss.loose and delta > 0:
+            with suppress(TypeError):  # no Renyi bound is known
+                epsilon = min(epsilon, best_epsilon(event, delta, relation)[0])
+        return epsilon
+    except NoLossDistributionError:
+        if delta == 0:
+            raise ValueError(
+                "delta=0 has no finite epsilon for an event that only Renyi accounting covers. "
+                "Pass a delta > 0."
+            ) from None
+        return rdp_epsilon(event, delta, relation)
+
+
+@cached_answer(1024)
+def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> float:
+    """Return the smallest delta that can be proved for ``event`` at ``epsilon``.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    epsilon : float
+        In nats, at least 0.
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    check_event("event", event)
+    not_negative("epsilon", epsilon)
+    check_relation(relation)
+    check_work(event)
+    check_known(event, relation)
+    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+        return 1.0
+    try:
+        loss = pld(event, relation)
+        delta = loss.delta(epsilon)
+        if loss.loose:
+            with suppress(TypeError):
+                delta = min(delta, rdp_delta(event, epsilon, relation))
+        return delta
+    except NoLossDistributionError:
+        return rdp_delta(event, epsilon, relation)
+
+
+@lru_cache(maxsize=64)
+def privacy_curve(
+    event: Event, relation: str, least: float = 1e-9
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return epsilons, and the delta proved at each, down to a delta of ``least``."""
+    top = epsilon_of(event, least, relation)
+    if not math.isfinite(top):
+        top = 30.0
+    epsilons = np.unique(
+        np.r_[np.linspace(0, top, 400), np.geomspace(1e-3, 1, 100) * max(top, 1e-9)]
+    )
+    try:
+        loss = pld(event, relation)
+        deltas = loss.deltas(epsilons)
+        if loss.loose:
+            with suppress(TypeError):
+                deltas = np.minimum(deltas, rdp_deltas(event, epsilons, relation))
+    except NoLossDistributionError:
+        deltas = rdp_deltas(event, epsilons, relation)
+    return epsilons, deltas
+
+
+def _convert_to_epsilons(values: Orders, orders: Orders, delta: float) -> Orders:
+    # Canonne, Kamath and Steinke 2020, Proposition 12
+    epsilon = values + np.log1p(-1 / orders) - (np.log(orders) + math.log(delta)) / (orders - 1)
+    return np.where(np.isnan(epsilon), np.inf, np.maximum(epsilon, 0))
+
+
+def _split_off_failure(event: Event) -> tuple[Event, float]:
+    """Split off the probability that an (epsilon, delta) event reveals everything."""
+    counts = flatten(event)
+    log_safe = sum(n * math.log1p(-e.delta) for e, n in counts.items() if isinstance(e, ApproxDP))
+    if log_safe == 0:
+        return event, 0.0
+    pure = [
+        Repeated(ApproxDP(e.epsilon) if isinstance(e, ApproxDP) else e, n)
+        for e, n in counts.items()
+    ]
+    return Composed(tuple(pure)), -math.expm1(log_safe)
+
+
+def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> float:
+    """Return the smallest epsilon that Renyi accounting proves at ``delta``.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    delta : float
+        In (0, 1).
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        Infinity if nothing is proved.
+
+    Warns
+    -----
+    PrivacyWarning
+        If the best order lies at the edge of the grid, in which case a better bound may exist.
+
+    References
+    ----------
+    C. Canonne, G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS
+    2020, arXiv:2004.00010, Proposition 12.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import GaussianEvent, PoissonSampled, Repeated, rdp_epsilon
+    >>> round(rdp_epsilon(Repeated(PoissonSampled(0.01, GaussianEvent(4.0)), 10_000), 1e-5), 4)
+    1.0354
+    """
+    check_event("event", event)
+    check_relation(relation)
+    number("delta", delta, "a number in (0, 1)")
+    epsilon, edge = best_epsilon(event, delta, relation)
+    if edge is not None:
+        warnings.warn(
+            f"The best Renyi order, {edge:g}, is at the edge of the grid: epsilon is valid but may "
+            "be larger than necessary.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    return epsilon
+
+
+@lru_cache(maxsize=512)
+def best_epsilon(event: Event, delta: float, relation: str) -> tuple[float, float | None]:
+    """Return epsilon, and its order if that lies at the edge of the grid (else None)."""
+    check_work(event)
+    safe, failure = _split_off_failure(event)
+    if delta <= failure:
+        return math.inf, None
+    # With probability 1 - failure the release costs as much as ``safe``, for the rest of delta.
+    delta = (delta - failure) / (1 - failure)
+    values = rdp(safe, DEFAULT_ORDERS, relation)
+    epsilons = _convert_to_epsilons(values, DEFAULT_ORDERS, delta)
+    best = int(epsilons.argmin())
+    if not np.isfinite(epsilons[best]):
+        return math.inf, None
+    if best in (0, len(epsilons) - 1):
+        sharp = epsilons[best] == 0 or values[best] == 0
+        return float(epsilons[best]), None if sharp else float(DEFAULT_ORDERS[best])
+    # Every order gives a valid bound: refine the grid around the best one.
+    orders = np.linspace(DEFAULT_ORDERS[best - 1], DEFAULT_ORDERS[best + 1], 17)
+    if DEFAULT_ORDERS[best] >= 64:  # integer orders have finite sums, which are faster
+        orders = np.unique(orders.round())
+    finer = _convert_to_epsilons(rdp(safe, orders, relation), orders, delta)
+    return float(min(epsilons[best], finer.min())), None
+
+
+def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> float:
+    """Return the smallest delta that Renyi accounting proves at ``epsilon``.
+
+    Parameters
+    ----------
+    event : Event
+        What was released.
+    epsilon : float
+        In nats, at least 0.
+    relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    not_negative("epsilon", epsilon)
+    return float(rdp_deltas(event, np.array([float(epsilon)]), relation)[0])
+
+
+def rdp_deltas(event: Event, epsilons: Orders, relation: str = "add_remove") -> Orders:
+    """Return the smallest delta that Renyi accounting proves at each epsilon."""
+    check_work(event)
+    safe, failure = _split_off_failure(event)
+    values, a = rdp(safe, DEFAULT_ORDERS, relation), DEFAULT_ORDERS
+    # Canonne, Kamath and Steinke 2020, Proposition 12, solved for delta
+    logs = (a - 1) * (values - epsilons[:, None] + np.log1p(-1 / a)) - np.log(a)
+    safely = np.exp(np.minimum(logs.min(axis=1), 0))
+    deltas: Orders = np.minimum(failure + (1 - failure) * safely, 1.0)
+    return deltas
 
 
 def zcdp(event: Event, relation: str = "add_remove") -> float:

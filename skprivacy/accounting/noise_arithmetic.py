@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from ._checks import ARITHMETICS, check_arithmetic, sequence
+from .._validation import sequence
+from .event import ARITHMETICS, check_arithmetic
 
 __all__ = [
     "ARITHMETIC_IN_WORDS",

@@ -4,41 +4,31 @@ Start with ``membership.py`` (the base of membership attacks), ``shadow.py`` (sh
 ``lira.py`` (the likelihood ratio attack).
 """
 
-from .aggregate import AggregateAttack, ExpectedPower, expected_power
-from .attribute import AttributeInference, AttributeResult
-from .bayes_inversion import BayesInversion
-from .first_layer_inversion import FirstLayerInversion
-from .generalized import VulnerableRecordsAttack
-from .generative import GenerativeAttack
-from .generators import DensityRatio, LikelihoodRatio, NearestGenerated
-from .gradient_inversion import GradientInversion
-from .gradient_norm import GradientNormAttack
-from .indirect import IndirectInference
-from .inversion_result import InversionResult
-from .label_inference import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
-from .label_only import LabelOnlyAttack
-from .learned import LearnedRatio
-from .lira import LiRA
-from .marginals import MarginalAttack
-from .membership import LossThreshold, MembershipAttack
-from .party_gradient import gradient_of_step, party_gradient
-from .property import PropertyInference
-from .quantile import QuantileAttack
-from .result import AttackResult
-from .rmia import RMIA
-from .shadow import ShadowPool
-from .shadow_classifier import MLLeaksAttack, ShokriAttack
-from .shadow_generators import ShadowGenerators
-from .shadow_threshold import ShadowThreshold
-from .stolen_memories import StolenMemoriesAttack
-from .strongest import StrongestAttack
-from .supervised import SupervisedAttack
-from .threshold import ReferenceThreshold, SignalThreshold
-from .update_attribute import UpdatesAttributeInference
-from .update_membership import UpdatesAttack
-from .update_property import UpdatesPropertyInference
+from .aggregates import AggregateAttack, ExpectedPower, expected_power
+from .attack_result import AttackResult
+from .attributes.attribute import AttributeInference, AttributeResult, UpdatesAttributeInference
+from .attributes.label import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
+from .attributes.property import PropertyInference, UpdatesPropertyInference
+from .generators.discriminator import GenerativeAttack
+from .generators.distances import DensityRatio, LikelihoodRatio, NearestGenerated
+from .generators.shadow_generators import MarginalAttack, ShadowGenerators
+from .membership.classifiers import MLLeaksAttack, ShokriAttack, SupervisedAttack
+from .membership.few_neighbors import IndirectInference, VulnerableRecordsAttack
+from .membership.label_only import LabelOnlyAttack
+from .membership.likelihood_ratio import RMIA, LiRA
+from .membership.membership_attack import LossThreshold, MembershipAttack
+from .membership.quantile import QuantileAttack
+from .membership.strongest import LearnedRatio, StrongestAttack
+from .membership.thresholds import ReferenceThreshold, ShadowThreshold, SignalThreshold
+from .membership.update_membership import UpdatesAttack
+from .membership.white_box import GradientNormAttack, StolenMemoriesAttack, WhiteBoxAttack
+from .reconstruction.bayes import BayesInversion
+from .reconstruction.first_layer import FirstLayerInversion
+from .reconstruction.inversion_result import InversionResult
+from .reconstruction.optimization import GradientInversion
+from .reconstruction.party_gradient import gradient_of_step, party_gradient
+from .shadow_pool import ShadowPool
 from .updates import Updates, gradient_ascent
-from .white_box import WhiteBoxAttack
 
 __all__ = [
     "RMIA",

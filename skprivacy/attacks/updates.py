@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._clones import without_values
-from .._validation import is_number, label_columns, positive, sequence, whole
-from ..metrics._samples import as_numbers
-from ._networks import Network, open_network
-from ._record_gradients import RecordGradients, network_at, record_gradients, weights_of
-from ._records import as_nonempty_records, num_samples
+from .._input_data import label_columns
+from .._sklearn import num_samples
+from .._validation import is_number, positive, sequence, whole
+from ..metrics.rates import as_numbers
+from .network_view import Network, open_network
+from .record_gradients import RecordGradients, network_at, record_gradients, weights_of
+from .record_tables import as_nonempty_records
 
 __all__ = [
     "Updates",

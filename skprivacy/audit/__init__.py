@@ -9,19 +9,18 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from ._exposure import GroupExposure
-from .about import About
-from .claims import Claim, claim_of
-from .disclosure import DisclosureCheck, DisclosureReport, check_disclosure
-from .finding import AttackFinding
-from .labels import LabelAuditReport
-from .one_run import OneRunReport, audit_one_run
+from .canaries.one_run import OneRunReport, audit_one_run
+from .canaries.synthesizer_audit import SynthesizerAudit, audit_synthesizer
+from .inspection.claims import Claim, claim_of
+from .inspection.disclosure import DisclosureCheck, DisclosureReport, check_disclosure
+from .label_audit import LabelAuditReport
 from .predictions import audit_predictions
-from .report import AuditReport
+from .report.audit_report import AuditReport
+from .report.document import About
+from .report.findings import AttackFinding, GroupExposure
 from .runner import audit
-from .synthesizer import SynthesizerAudit, audit_synthesizer
-from .synthetic import audit_synthetic
-from .verification import PrivacyVerification, verify_privacy, verify_release
+from .synthetic_records import audit_synthetic
+from .verification.verify_privacy import PrivacyVerification, verify_privacy, verify_release
 
 __all__ = [
     "About",

@@ -22,16 +22,15 @@ from ..attacks import (
     StrongestAttack,
     SupervisedAttack,
 )
-from ..attacks._records import fingerprints
-from ..attacks._tables import PredictionTable, RecordIndex, check_table, check_trained
-from ._attacking import run_attacks
-from ._error_probability import check_alpha
-from ._exposure import group_exposures, group_partitions
-from ._facts import group_facts, report_facts
-from ._people import MemberGroups
-from .claims import NO_CLAIM, Claim
-from .report import AuditReport
-from .runner import check_attacks, check_verbose, wants_pool
+from ..attacks.record_tables import fingerprints
+from ..attacks.shadow_answers import PredictionTable, RecordIndex, check_table, check_trained
+from ..metrics.rates import check_alpha
+from .inspection.claims import NO_CLAIM, Claim
+from .inspection.member_groups import MemberGroups
+from .report.audit_report import AuditReport
+from .report.facts import group_facts, report_facts
+from .report.findings import group_exposures, group_partitions
+from .runner import check_attacks, check_verbose, run_attacks, wants_pool
 
 __all__ = ["audit_predictions"]
 

@@ -5,8 +5,8 @@
 model file states.
 """
 
+from .checking import Check, Verification, verify_certificate
 from .issuing import certificate
 from .signing import create_key
-from .verification import Check, Verification, verify_certificate
 
 __all__ = ["Check", "Verification", "certificate", "create_key", "verify_certificate"]

@@ -1,7 +1,11 @@
-"""Issue certificates: a model's claim, charges and measured leakage under one signature."""
+"""Issue certificates: a model's claim, charges and measured leakage under one signature.
+
+Digest of a model file, and the guarantee that it states.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import platform
@@ -12,17 +16,47 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .._output import write_file
-from .._validation import as_path
+from .._output import as_path, write_file
+from .._untrusted_files import MAX_MODEL_BYTES, open_file
 from ..accounting import Event, PrivacyBudget, PrivacyGuarantee
-from ..accounting.budget.exported import export_lines, open_exported_ledger
+from ..accounting.budget.snapshot import export_lines, open_exported_ledger
 from ..accounting.events import flatten
 from ..audit import AuditReport, Claim, claim_of
+from ..persistence.file_format import header_of
 from ..preprocessing import Schema
-from .files import digest_of_file, guarantee_in_file
 from .signing import Key, digest, private_key, sign
 
-__all__ = ["FORMAT", "SECTIONS", "certificate", "schema_digest"]
+__all__ = [
+    "FORMAT",
+    "SECTIONS",
+    "certificate",
+    "digest_of_file",
+    "guarantee_in_file",
+    "schema_digest",
+]
+
+
+def digest_of_file(path: Path) -> str:
+    """Return the SHA-256 of a regular file of bounded size."""
+    found = hashlib.sha256()
+    with open_file(path, MAX_MODEL_BYTES) as file:
+        while chunk := file.read(1 << 20):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def guarantee_in_file(path: Path) -> dict[str, Any] | None:
+    """Return the guarantee that a file of ``save_model`` states; None for any other file.
+
+    For a pipeline, this is the joint guarantee of all steps. Only the header is read, and nothing
+    is executed.
+    """
+    try:
+        stated = header_of(path).get("privacy")
+    except ValueError:
+        return None
+    return stated if isinstance(stated, dict) else None
+
 
 FORMAT = 1
 SECTIONS = ("about", "model", "claim", "ledger", "audit")

@@ -13,9 +13,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from .._input import read_file
-from .._output import create_file
-from .._validation import as_path
+from .._output import as_path, create_file
+from .._untrusted_files import read_file
 
 __all__ = [
     "Key",

@@ -12,8 +12,8 @@ from importlib import import_module
 
 from .. import __version__
 from ..exceptions import PrivacyWarning
-from . import _config_file
-from ._console import UserError, check_overwritten, print_message, print_warning
+from . import config_file
+from .console import UserError, check_overwritten, print_message, print_warning
 
 __all__ = ["main"]
 
@@ -122,6 +122,6 @@ def parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         if name != called:
             subparsers.add_parser(name, help=text)
             continue
-        module = import_module(f".{name.replace('-', '_')}", __package__)
-        _config_file.apply_config_file(module.add_parser(subparsers, text), argv)
+        module = import_module(f".commands.{name.replace('-', '_')}", __package__)
+        config_file.apply_config_file(module.add_parser(subparsers, text), argv)
     return whole

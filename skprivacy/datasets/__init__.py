@@ -1,12 +1,11 @@
 """Data sets with public schemas: published files, checked by checksum, and synthetic ones."""
 
 from .adult import fetch_adult
-from .demo import load_demo
+from .grouped import make_people
 from .lookalikes import make_adult_like, make_location_like, make_purchase_like, make_texas_like
-from .membership import fetch_location30, fetch_purchase100, fetch_texas100
-from .mnist import fetch_mnist
+from .membership_benchmarks import fetch_location30, fetch_purchase100, fetch_texas100
+from .mnist import fetch_mnist, load_demo
 from .parquet import open_parquet
-from .people import make_people
 
 __all__ = [
     "fetch_adult",

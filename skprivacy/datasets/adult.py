@@ -9,8 +9,7 @@ import pandas as pd
 from sklearn.utils import Bunch
 
 from ..preprocessing import Bounded, Categories, Schema
-from ._files import PublishedFile
-from ._table import as_bunch
+from .files import PublishedFile, as_bunch
 
 __all__ = ["ADULT_SCHEMA", "fetch_adult"]
 

@@ -8,15 +8,14 @@ from functools import partial
 from typing import Any
 
 from .adult import fetch_adult
-from .demo import load_demo
 from .lookalikes import (
     make_adult_like,
     make_location_like,
     make_purchase_like,
     make_texas_like,
 )
-from .membership import fetch_location30, fetch_purchase100, fetch_texas100
-from .mnist import fetch_mnist
+from .membership_benchmarks import fetch_location30, fetch_purchase100, fetch_texas100
+from .mnist import fetch_mnist, load_demo
 
 __all__ = ["CATALOGUE", "Entry"]
 

@@ -10,8 +10,8 @@ from sklearn.utils import Bunch
 
 from .._validation import check_random_state, whole
 from ..preprocessing import Bounded, Categories, Schema
-from ._table import as_bunch
 from .adult import ADULT_SCHEMA
+from .files import as_bunch
 
 __all__ = ["make_adult_like", "make_location_like", "make_purchase_like", "make_texas_like"]
 

@@ -13,7 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from .._validation import as_path, as_paths, flag, sequence
+from .._output import as_path
+from .._validation import as_paths, flag, sequence
 
 __all__ = ["open_parquet"]
 

@@ -3,8 +3,8 @@
 They prove nothing; attacks measure how much they help. Start with ``coarse.py``.
 """
 
-from .coarse import RoundedClassifier, TemperatureClassifier, TopKClassifier
 from .memguard import MemGuardClassifier
+from .output_defence import RoundedClassifier, TemperatureClassifier, TopKClassifier
 
 __all__ = [
     "MemGuardClassifier",

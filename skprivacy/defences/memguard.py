@@ -16,11 +16,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from .._clones import named_failure
-from .._data_validation import check_y, column_or_1d, indexable
 from .._docs import fill_docs
+from .._input_data import check_y, column_or_1d, indexable
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval, check_random_state
-from ._output import CONSTRAINTS, Float64Array, OutputDefence
+from .output_defence import CONSTRAINTS, Float64Array, OutputDefence
 
 __all__ = ["MemGuardClassifier"]
 

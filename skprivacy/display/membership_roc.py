@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._output import without_mathtext
 from .._validation import open_unit
-from ..attacks.label_inference import LabelInferenceResult
-from ..attacks.result import AttackResult
+from ..attacks.attack_result import AttackResult
+from ..attacks.attributes.label import LabelInferenceResult
 from ..metrics import clopper_pearson, roc
 
 __all__ = ["MembershipRocDisplay"]

@@ -4,14 +4,13 @@ Start with ``pate.py``. Then ``partition.py`` and ``teachers.py`` (votes), ``agg
 ``interactive.py`` (noisy labels), ``students.py`` (what is released), ``knn.py``, ``analysis.py``.
 """
 
-from ..mechanisms.sanitised import SanitisedCost, sanitised_cost
-from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
-from .analysis import VoteAnalysis, analyse_votes, epsilon_of_moments
-from .interactive import InteractiveGNMax
+from .aggregators import Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from .knn import PrivateKNNClassifier
 from .pate import PATEClassifier
-from .public_records import PublicRecords
+from .published_cost import SanitisedCost, sanitised_cost
+from .student_classifier import PublicRecords
 from .students import PropagationStudent
+from .vote_analysis import VoteAnalysis, analyse_votes, epsilon_of_moments
 
 __all__ = [
     "Aggregator",

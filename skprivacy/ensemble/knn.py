@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
 from .._groups import check_order, protected
+from .._input_data import check_numbers
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
-from .._validation import Interval, check_numbers, check_random_state
+from .._validation import Interval, check_random_state
 from ..accounting import (
     Event,
     GaussianEvent,
@@ -23,12 +24,11 @@ from ..accounting import (
     calibrate_noise_multiplier,
     check_delta,
 )
+from ..base import public_classes
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
-from ..public_facts import public_classes
-from ._taught import StudentClassifier
 from .aggregators import UNANSWERED
-from .public_records import check_not_private, choose_queries
+from .student_classifier import StudentClassifier, check_not_private, choose_queries
 
 __all__ = ["PrivateKNNClassifier"]
 

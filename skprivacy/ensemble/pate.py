@@ -10,33 +10,36 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
+from .._environment import N_JOBS
 from .._groups import Groups, check_order, protected
-from .._jobs import N_JOBS
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import PrivacyBudget, check_delta, weakest_arithmetic
-from ..base import PrivateFit
+from ..base import PrivateFit, public_classes
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
-from ..public_facts import public_classes
-from ._taught import (
+from .aggregators import MAX_TEACHERS, Aggregator
+from .drawn_records import Marginals
+from .student_classifier import (
     N_DRAWN,
     StudentClassifier,
+    check_not_private,
+    choose_queries,
     compose_with_marginals,
+    draw_records,
     scatter_labels,
     to_container_of,
+    with_public_categories,
 )
-from .aggregators import MAX_TEACHERS, Aggregator
-from .marginals import Marginals
-from .partition import (
+from .teachers import (
     MOVED_VOTES,
     PARTITIONS,
+    check_teacher,
+    count_votes,
     partition_by_group,
     partition_by_hash,
     partition_by_index,
 )
-from .public_records import check_not_private, choose_queries, draw_records, with_public_categories
-from .teachers import check_teacher, count_votes
 
 __all__ = ["PATEClassifier"]
 

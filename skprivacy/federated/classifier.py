@@ -1,4 +1,7 @@
-"""Federated logistic regression with differential privacy: DP-FedSGD and DP-FedAvg."""
+"""Federated logistic regression with differential privacy: DP-FedSGD and DP-FedAvg.
+
+Automatic settings of federated training, from public facts alone.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,71 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import validate_data
 from .._docs import fill_docs
 from .._groups import Groups
+from .._input_data import validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval
 from ..accounting import PrivacyBudget
-from ..base import PrivateEstimatorMixin, PrivateFit
-from ..linear_model._base import LinearScores
-from ..mechanisms import SecureRandom
-from ..public_facts import public_classes
-from ._auto import resolve_auto_settings
-from ._parties import check_parties, train_over_parties
+from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
+from ..linear_model.base import LinearScores
+from ..mechanisms import SecureRandom, analytic_noise_multiplier
+from .parties import check_parties, train_over_parties
 from .plan import FederatedPlan
 
-__all__ = ["DPFederatedClassifier"]
+__all__ = [
+    "DPFederatedClassifier",
+    "resolve_auto_settings",
+]
+
+_FEWEST_ROUNDS, _MOST_ROUNDS = 128, 1536
+_BATCH = 1024  # expected size: larger batches cost time, and the noise of a run is the same
+_ROUNDS_OF_PARTIES = 64  # more rounds cost the parties time and gain nothing
+_LARGEST_RATE = 2.0
+_NORM_OF_PARTIES = 0.4
+
+
+def resolve_auto_settings(
+    given: dict[str, Any], *, n: int, n_features: int, epsilon: float, delta: float, parties: bool
+) -> dict[str, Any]:
+    """Return the settings, with a value in place of each "auto"; ``n`` is public.
+
+    As for DPSGDClassifier, the total noise on a mean of clipped gradients depends on n times the
+    Gaussian-DP parameter alone, which therefore determines the length of training.
+    """
+    signal = math.inf if math.isinf(epsilon) else n / analytic_noise_multiplier(epsilon, delta)
+    time = signal / math.sqrt(n_features)
+    automatic = _party_settings(n) if parties else _record_settings(n, time)
+    settings = {name: automatic[name] if _is_auto(v) else v for name, v in given.items()}
+    settings["batch_size"] = min(settings["batch_size"], n)
+    if _is_auto(settings["learning_rate"]):
+        rate = min(time / settings["n_rounds"], _LARGEST_RATE)
+        settings["learning_rate"] = rate / settings["max_norm"]
+    return settings
+
+
+def _record_settings(n: int, time: float) -> dict[str, Any]:
+    rounds = _MOST_ROUNDS if math.isinf(time) else 32 * math.sqrt(time)
+    return {
+        "n_rounds": round(min(max(rounds, _FEWEST_ROUNDS), _MOST_ROUNDS)),
+        "batch_size": max(min(n // 4, _BATCH), n // _MOST_ROUNDS, 1),
+        "max_norm": 1.0,
+        "learning_rate": "auto",
+    }
+
+
+def _party_settings(n: int) -> dict[str, Any]:
+    return {
+        "n_rounds": _ROUNDS_OF_PARTIES,
+        "batch_size": n,
+        "max_norm": _NORM_OF_PARTIES,
+        "learning_rate": "auto",
+    }
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
 
 _AUTO = StrOptions({"auto"})
 _SIZE = [Interval(Integral, 1, None, closed="left"), _AUTO]

@@ -2,6 +2,8 @@
 
 It implements DP-FedSGD and DP-FedAvg (McMahan et al. 2018) with distributed discrete Gaussian
 noise (Kairouz et al. 2021).
+
+Gradients of softmax regression at a party: for each record, or their mean.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, softmax
 
 from .._validation import PlainNumbers, flag, is_number, not_negative, number, positive, whole
 from ..accounting import (
@@ -22,13 +25,16 @@ from ..accounting import (
     calibrate_noise_multiplier,
 )
 from ..mechanisms import DistributedGaussian
-from ._softmax import gradient_factors, mean_gradient, usable_rows
 
-__all__ = ["FederatedPlan"]
+__all__ = [
+    "FederatedPlan",
+    "gradient_factors",
+    "mean_gradient",
+    "usable_rows",
+]
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
-
 _INWARDS = 1.0 - 2.0**-20  # keeps a vector that is rounded to steps within its norm
 _MAX_NUMBERS_IN_MEMORY = 1 << 20  # numbers of records' gradients held in memory at once
 _MAX_UNITS = 1 << 24  # the sum of this many contributions does not overflow
@@ -304,3 +310,47 @@ class FederatedPlan(PlainNumbers):
         velocity = self.momentum * velocity + mean
         size = self.learning_rate * (1.0 - done / self.n_rounds)
         return weights - size * velocity, velocity
+
+
+_LARGEST = 1e100  # largest absolute feature: products of two do not overflow
+
+
+def usable_rows(X: NDArray) -> NDArray[np.bool_]:
+    """Return which rows are finite and not huge; the other rows count as zero."""
+    fine: NDArray[np.bool_] = (np.abs(X) <= _LARGEST).all(axis=1)  # False for NaN
+    return fine
+
+
+def residuals(scores: Floats, codes: NDArray[np.int64]) -> Floats:
+    """Return predicted probabilities minus indicators of the true class; one column for two."""
+    rest: Floats
+    if scores.shape[1] == 1:
+        return expit(scores) - codes[:, None]
+    rest = softmax(scores, axis=1)
+    rest[np.arange(len(codes)), codes] -= 1.0
+    return rest
+
+
+def gradient_factors(
+    weights: Floats, X: NDArray, codes: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Return the errors and the inputs of each record; its gradient is their outer product.
+
+    **Guarantees.** A record's rows depend only on the record and ``weights``, to the last bit: each
+    score is a separate sum, whereas a matrix product would order sums by the number of records.
+    Records that are not :func:`usable_rows` have an error of 0.
+    """
+    fine = usable_rows(X)
+    inputs = np.ones((len(X), X.shape[1] + 1))
+    inputs[:, :-1] = np.where(fine[:, None], X, 0.0)
+    scores = (inputs[:, None, :] * weights).sum(axis=2)
+    return residuals(scores, codes) * fine[:, None], inputs
+
+
+def mean_gradient(weights: Floats, X: NDArray, codes: NDArray[np.int64]) -> Floats:
+    """Return the mean gradient of usable records, in the shape of ``weights``; 0 without any."""
+    if not len(X):
+        return np.zeros_like(weights)
+    scores = X @ weights[:, :-1].T + weights[:, -1]
+    errors = residuals(scores, codes) / len(X)
+    return np.column_stack([errors.T @ X, errors.sum(axis=0)])

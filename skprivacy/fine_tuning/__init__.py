@@ -5,15 +5,12 @@ Start with ``alm.py`` (the estimator) and ``head.py`` (the interface of heads). 
 """
 
 from .alm import ALMFineTuner
-from .gradient import GradientHead
+from .features import HalfWhitening
 from .head import Head
-from .least_squares import LeastSquaresHead
-from .network import NetworkHead
-from .prototypes import PrototypeHead
-from .release import Sensitivity
-from .sensitivity import SampledSensitivity
-from .softmax import SoftmaxHead
-from .whitening import HalfWhitening
+from .heads import GradientHead, LeastSquaresHead, PrototypeHead, SoftmaxHead
+from .network_head import NetworkHead
+from .sampled_sensitivity import SampledSensitivity
+from .sensitivity import Sensitivity
 
 __all__ = [
     "ALMFineTuner",

@@ -17,33 +17,28 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import (
+from .._docs import fill_docs
+from .._groups import Groups, check_order, protected
+from .._input_data import (
     ClassifierMixin,
+    all_numbers,
+    as_frame,
     check_consistent_length,
     check_y,
     column_or_1d,
     validate_data,
 )
-from .._docs import fill_docs
-from .._groups import Groups, check_order, protected
 from .._sklearn import HasMethods, StrOptions
-from .._validation import (
-    Interval,
-    all_numbers,
-    as_frame,
-    check_delta_is_small,
-    is_number,
-)
+from .._validation import Interval, check_delta_is_small, is_number
 from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmetic
-from ..base import PrivateEstimatorMixin, PrivateFit
+from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..mechanisms import SecureRandom
-from ..public_facts import public_classes
-from .choice import HEADS, choose_head
 from .encoding import check_public, fit_to_public, shared_encoders
 from .features import head_rows
 from .head import Head, HeadInput, OneRelease, Task
-from .release import MECHANISMS, Sensitivity
-from .sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
+from .heads import HEADS, choose_head
+from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
+from .sensitivity import MECHANISMS, Sensitivity
 
 __all__ = ["ALMFineTuner"]
 

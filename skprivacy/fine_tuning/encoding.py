@@ -13,13 +13,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._data_validation import check_array, check_readable
+from .._input_data import check_array, check_numbers, check_readable
 from .._sklearn import num_samples, safe_indexing
-from .._validation import check_numbers
 from ..base import PrivateFit
 from ..ensemble import PublicRecords
-from .features import encode_together
-from .whitening import HalfWhitening
+from .features import HalfWhitening, encode_together
 
 __all__ = ["check_public", "fit_to_public", "shared_encoders"]
 

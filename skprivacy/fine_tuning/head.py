@@ -15,7 +15,7 @@ from ..accounting import Event
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..mechanisms import Mechanism, SecureRandom
 from ..mechanisms.bounds import quantize
-from .release import Sensitivity, least_noise_mechanism
+from .sensitivity import Sensitivity, least_noise_mechanism
 
 __all__ = ["Head", "HeadInput", "OneRelease", "Task"]
 

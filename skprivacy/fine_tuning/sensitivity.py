@@ -1,315 +1,126 @@
-"""Sensitivity sampling: an estimate from private records, random DP from public ones.
-
-The estimate is Algorithm 2 of Yang, Gohari and Topcu 2022, the other Rubinstein and Alda 2017.
-"""
+"""Calibrated noise for one vector: the mechanism with the least noise for a guarantee."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import lambertw
+from .._validation import is_number
+from ..accounting import LogisticEvent, calibrate_noise_multiplier
+from ..mechanisms import Gaussian, KNorm, Laplace, Logistic, Mechanism, analytic_noise_multiplier
 
-from .._sklearn import num_samples, safe_indexing
-from .._validation import is_number, whole
-from ..base import PrivateFit
-from ..mechanisms import Laplace, Logistic
-from .head import HeadInput, OneRelease, Task
-from .left_out import MINIMIZER_TOLERANCE, leave_one_out
-from .release import Sensitivity, least_noise_mechanism
-from .softmax import SoftmaxHead
-
-__all__ = [
-    "SampledSensitivity",
-    "random_gamma",
-    "resolve_sensitivity",
-    "sample_on_private",
-    "sample_on_public",
-    "to_sampled",
-]
-
-Sampler = Callable[[int, np.random.Generator], tuple[Any, Any]]
-_LEAST = 1e-12  # least sensitivity, if all sampled pairs agree
+__all__ = ["MECHANISMS", "Sensitivity", "least_noise_mechanism", "noise_std"]
 
 
-@dataclass(frozen=True, eq=False)
-class SampledSensitivity:
-    """Largest movement of a head's weights among sampled pairs of neighbouring data sets.
+@dataclass(frozen=True)
+class Sensitivity:
+    """Sensitivity of a vector, in L2 and perhaps in L1.
 
     Parameters
     ----------
-    n_pairs : int, default=100
-        Number of pairs, m.
-    sampler : callable or tuple (X, y), default=None
-        Source of the pairs. ``None`` means the private records: the two data sets of a pair leave
-        out one private record each (Algorithm 2 of Yang, Gohari and Topcu). A callable
-        ``sampler(n_records, generator)`` returns X and y of fresh public records, a new data set
-        each time. A public table (X, y) with at least ``n_pairs * (n + 1)`` rows is split into
-        disjoint data sets.
-    confidence : float, default=0.95
-        Confidence of :attr:`unseen`.
-
-    Notes
-    -----
-    **Guarantees.** None without a sampler: pairs that share all but two records are not
-    independent, and the guarantee of a model that uses them is of kind "estimate". With a sampler
-    it is of kind "random_dp": (epsilon, delta)-differential privacy except for a share
-    :attr:`gamma` of the data sets and neighbours that the sampler might draw (Rubinstein and Alda,
-    Theorem 15). It does not cover records unlike the sampler's, such as an outlier.
-
-    **Edge cases.** The relation is "replace_one", and the number of records n is public.
-
-    References
-    ----------
-    B. I. P. Rubinstein and F. Alda, "Pain-free random differential privacy with sensitivity
-    sampling", ICML 2017.
+    l2 : float
+        L2 sensitivity.
+    l1 : float, default=None
+        L1 sensitivity, if it is known to be less than ``sqrt(size) * l2``, which always holds.
 
     Examples
     --------
-    >>> from skprivacy.fine_tuning import SampledSensitivity
-    >>> sampled = SampledSensitivity(n_pairs=100, sampler=lambda n, random: ...)
-    >>> sampled.kind, round(sampled.gamma, 3), round(sampled.unseen, 4)
-    ('random_dp', 0.16, 0.0295)
+    >>> from skprivacy.fine_tuning import Sensitivity
+    >>> Sensitivity(l2=0.5).in_l1(size=4)
+    1.0
     """
 
-    n_pairs: int = 100
-    sampler: Sampler | tuple[Any, Any] | None = field(default=None, repr=False)
-    confidence: float = 0.95
+    l2: float
+    l1: float | None = None
 
     def __post_init__(self) -> None:
-        whole("n_pairs", self.n_pairs)
-        if not is_number(self.confidence) or not 0 < self.confidence < 1:
-            raise ValueError(f"confidence={self.confidence!r} must be between 0 and 1.")
-        pair = isinstance(self.sampler, tuple) and len(self.sampler) == 2
-        if not (self.sampler is None or callable(self.sampler) or pair):
-            raise ValueError(
-                "sampler must be a function of a number of records and a generator, a public table "
-                f"(X, y), or None; got {type(self.sampler).__name__}."
-            )
+        for name, value in (("l2", self.l2), ("l1", self.l1)):
+            if value is None and name == "l1":
+                continue
+            if value is None or not (is_number(value) and 0 < value < math.inf):
+                raise ValueError(f"{name}={value!r} must be a finite number above 0.")
 
-    @property
-    def kind(self) -> str:
-        """The kind of the guarantee: "estimate" or "random_dp"."""
-        return "estimate" if self.sampler is None else "random_dp"
-
-    @property
-    def gamma(self) -> float:
-        """Probability, over fresh data sets and neighbours, that the guarantee does not hold."""
-        return 1.0 if self.sampler is None else random_gamma(self.n_pairs)
-
-    @property
-    def unseen(self) -> float:
-        """Bound, with :attr:`confidence`, on the share of pairs beyond the sampled largest."""
-        if self.sampler is None:
-            return 1.0
-        return float(-math.expm1(math.log1p(-self.confidence) / self.n_pairs))
-
-    @property
-    def assumption(self) -> str:
-        """Assumption that a guarantee with this sensitivity states."""
-        if self.sampler is None:
-            return (
-                "no neighbouring data sets move the head's weights further than the furthest of "
-                f"{self.n_pairs} pairs that each leave out one private record; nothing supports "
-                "that, since these pairs share all but two records"
-            )
-        return (
-            f"the records are drawn independently and like the sampler's; gamma={self.gamma:.3g} "
-            f"of such data sets and neighbours are left out (m={self.n_pairs} independent data "
-            f"sets; with confidence {self.confidence:g}, at most {self.unseen:.3g} of pairs move "
-            "the head's weights further)"
-        )
-
-    def on(
-        self, head: OneRelease, tasks: list[Task], records: HeadInput, random: np.random.Generator
-    ) -> list[Task]:
-        """Return tasks with the sensitivity sampled on private records, an estimate.
+    def in_l1(self, size: int) -> float:
+        """Return the L1 sensitivity of a vector of ``size`` numbers.
 
         Parameters
         ----------
-        head : OneRelease
-            The head that is trained.
-        tasks : list of Task
-            Public facts, equal except for epsilon.
-        records : HeadInput
-            Private records.
-        random : Generator
-            Draws the pairs of neighbours.
+        size : int
+            Length of the vector.
 
         Returns
         -------
-        list of Task
-            The tasks with their ``sensitivity`` set.
+        float
+            L1 sensitivity, at most sqrt(size) times the L2 sensitivity.
         """
-        moved = sample_on_private(head, tasks[0], records, self.n_pairs, random)
-        return [_with_sensitivity(task, moved, head) for task in tasks]
-
-    def over(
-        self,
-        head: OneRelease,
-        task: Task,
-        as_records: Callable[[Any, Any], HeadInput],
-        random: np.random.Generator,
-    ) -> Task:
-        """Return the task with the sensitivity sampled on public records.
-
-        Parameters
-        ----------
-        head : OneRelease
-            The head that is trained.
-        task : Task
-            Public facts.
-        as_records : callable
-            Turns X and y of the sampler into a HeadInput.
-        random : Generator
-            Generator passed to the sampler.
-
-        Returns
-        -------
-        Task
-            The task with its ``sensitivity`` set.
-        """
-        assert self.sampler is not None
-        drawn = _public_tables(self.sampler, self.n_pairs, task.n_records + 1, random)
-        return _with_sensitivity(
-            task, sample_on_public(head, task, (as_records(X, y) for X, y in drawn)), head
-        )
+        always = math.sqrt(size) * self.l2
+        return always if self.l1 is None else min(self.l1, always)
 
 
-def to_sampled(given: Any) -> SampledSensitivity | None:
-    """Return the sampled sensitivity that a parameter stands for; None if proved or a number."""
-    if isinstance(given, SampledSensitivity):
-        return given
-    return SampledSensitivity() if isinstance(given, str) and given == "sampled" else None
+# Each function returns a calibrated mechanism, or None if it has no guarantee of this kind.
+Make = Callable[[float, float, Sensitivity, int], Mechanism | None]
 
 
-def resolve_sensitivity(given: Any, relation: str, fit: PrivateFit) -> Sensitivity | None:
-    """Return the assumed sensitivity, and add it to the assumptions; None if it is proved."""
-    sampled = to_sampled(given)
-    if sampled is not None:
-        if relation != "replace_one":
-            raise ValueError(
-                f"relation={relation!r} does not fit a sampled sensitivity, whose pairs differ in "
-                "one replaced record. Use relation='replace_one', or sensitivity='proved'."
-            )
-        fit.assume_unproved(sampled.kind, sampled.assumption)
-        return Sensitivity(
-            1.0
-        )  # a placeholder until it is sampled; the charge does not depend on it
-    if isinstance(given, str):
+def _gaussian(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism | None:
+    if delta == 0:
         return None
-    moved = given if isinstance(given, Sensitivity) else Sensitivity(float(given))
-    also = "" if moved.l1 is None else f" and {moved.l1:g} in L1"
-    fit.assume(
-        f"neighbouring data sets move the head's weights by at most {moved.l2:g} in L2{also}, "
-        "as given"
-    )
-    return moved
+    z = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
+    return Gaussian(z, moved.l2)
 
 
-def random_gamma(n_pairs: int) -> float:
-    """Return the smallest gamma of random differential privacy for the largest of m movements.
-
-    Examples
-    --------
-    >>> from skprivacy.fine_tuning.sensitivity import random_gamma
-    >>> round(random_gamma(1000), 4)
-    0.0565
-    """
-    # Rubinstein and Alda 2017: the rho that minimises gamma for m samples, by Lambert's W
-    rho = math.exp(float(lambertw(-1.0 / (4.0 * n_pairs), -1).real) / 2.0)
-    return min(1.0, rho + math.sqrt(-math.log(rho) / (2.0 * n_pairs)))
+def _laplace(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+    return Laplace(1.0 / epsilon, moved.in_l1(size))
 
 
-def sample_on_private(
-    head: OneRelease, task: Task, records: HeadInput, n_pairs: int, random: np.random.Generator
-) -> Sensitivity:
-    """Return the largest movements of Algorithm 2 (Yang, Gohari and Topcu), in L2 and L1.
-
-    An estimate, computed from the records and private as they are.
-    """
-    if len(records.rows) < 2:
-        raise ValueError("sensitivity='sampled' needs at least two records.")
-    # Yang et al. 2022, Algorithm 2, lines 2 and 3: m pairs of records
-    first, second = _draw_pairs(len(records.rows), n_pairs, random)
-    # Yang et al. 2022, Algorithm 2, lines 4 and 5: heads without the first and without the second
-    heads = leave_one_out(head, task, records, np.concatenate([first, second]))
-    # Yang et al. 2022, Algorithm 2, lines 6 and 8: the largest distance
-    return _largest_movements(heads[:n_pairs] - heads[n_pairs:])
+def _k_norm(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+    return KNorm(1.0 / epsilon, moved.l2)
 
 
-def sample_on_public(head: OneRelease, task: Task, tables: Iterator[HeadInput]) -> Sensitivity:
-    """Return the largest movements when the last record is replaced, over public tables.
-
-    The tables are independent of each other and hold n + 1 records each.
-    """
-    moved = []
-    for records in tables:
-        last = len(records.rows) - 1
-        without_last, without_other = leave_one_out(head, task, records, np.array([last, last - 1]))
-        moved.append(without_last - without_other)
-    return _largest_movements(np.array(moved))
+def _logistic_pure(epsilon: float, delta: float, moved: Sensitivity, size: int) -> Mechanism:
+    return Logistic(1.0 / epsilon, moved.in_l1(size))
 
 
-def _with_sensitivity(task: Task, moved: Sensitivity, head: OneRelease) -> Task:
-    """Return the task with a sensitivity that does not change the choice of the mechanism.
-
-    The mechanism, hence the charge, must not depend on private records. It is chosen for an L2
-    sensitivity of 1, and the choice is the same for any other. An L1 sensitivity is passed on only
-    if an L1 mechanism was chosen without it.
-    """
-    length = head.length(task)
-    plan = least_noise_mechanism(task.mechanism, task.epsilon, task.delta, Sensitivity(1.0), length)
-    in_l1 = isinstance(plan, Laplace) or (isinstance(plan, Logistic) and plan.norm == "l1")
-    # Both the released and the sampled weights are only near the exact minimisers.
-    off = 2.0 * (head.distance + MINIMIZER_TOLERANCE) if isinstance(head, SoftmaxHead) else 0.0
-    l2, l1 = moved.l2 + off, moved.in_l1(length) + math.sqrt(length) * off
-    return replace(task, sensitivity=Sensitivity(l2, l1) if in_l1 else Sensitivity(l2))
+def _logistic_moments(
+    epsilon: float, delta: float, moved: Sensitivity, size: int
+) -> Mechanism | None:
+    if delta == 0:
+        return None
+    if math.isinf(epsilon):
+        return Logistic(0.0, moved.l2, norm="l2")
+    scale = calibrate_noise_multiplier(lambda s: LogisticEvent(s, norm=2), epsilon, delta)
+    return Logistic(scale, moved.l2, norm="l2")
 
 
-def _public_tables(
-    sampler: Sampler | tuple[Any, Any], n_tables: int, size: int, random: np.random.Generator
-) -> Iterator[tuple[Any, Any]]:
-    """Yield disjoint public tables of ``size`` records each."""
-    if isinstance(sampler, tuple):
-        X, y = sampler[0], np.asarray(sampler[1])
-        if num_samples(X) != len(y) or len(y) < n_tables * size:
-            raise ValueError(
-                f"sampler holds {num_samples(X)} rows and {len(y)} labels; {n_tables} pairs of "
-                f"data sets like the private one need at least {n_tables} * {size} = "
-                f"{n_tables * size} rows. Pass more rows, or a smaller n_pairs."
-            )
-        for rows in random.permutation(len(y))[: n_tables * size].reshape(n_tables, size):
-            yield safe_indexing(X, rows), y[rows]
-        return
-    before = None
-    for _ in range(n_tables):
-        X, y = sampler(size, random)
-        if num_samples(X) != size or num_samples(y) != size:
-            raise ValueError(
-                f"sampler returned {num_samples(X)} rows and {num_samples(y)} labels; expected "
-                f"{size} of both, as many as it is asked for."
-            )
-        drawn = np.asarray(X)
-        if before is not None and np.array_equal(drawn, before):
-            raise ValueError(
-                "sampler returned the same records twice. Draw fresh records with the generator "
-                "that it is given."
-            )
-        before = drawn.copy()
-        yield X, np.asarray(y)
+# Candidates for each name. "auto" leaves out logistic noise: for L1 its standard deviation is 1.28
+# times that of Laplace noise at the same epsilon, and for L2 it is at least as large as
+# Gaussian noise with the same trade-off curve.
+MECHANISMS: dict[str, tuple[Make, ...]] = {
+    "auto": (_gaussian, _k_norm, _laplace),
+    "gaussian": (_gaussian,),
+    "k_norm": (_k_norm,),
+    "laplace": (_laplace,),
+    "logistic": (_logistic_moments, _logistic_pure),
+}
 
 
-def _draw_pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return two different records of n for each pair; in the paper they may be equal."""
-    first = random.integers(n, size=n_pairs)
-    return first, (first + random.integers(1, n, size=n_pairs)) % n
+def least_noise_mechanism(
+    name: str, epsilon: float, delta: float, moved: Sensitivity, size: int
+) -> Mechanism:
+    """Return the mechanism of this name with the least noise for ``epsilon`` and ``delta``."""
+    found = [make(epsilon, delta, moved, size) for make in MECHANISMS[name]]
+    able = [mechanism for mechanism in found if mechanism is not None]
+    if not able:
+        raise ValueError(
+            f"mechanism={name!r} has no pure guarantee, and delta={delta!r}. Use a delta above 0, "
+            "such as 1e-6, or mechanism='k_norm'."
+        )
+    return min(able, key=lambda mechanism: noise_std(mechanism, size))
 
 
-def _largest_movements(moved: NDArray[np.float64]) -> Sensitivity:
-    l2, l1 = np.linalg.norm(moved, axis=1).max(), np.abs(moved).sum(axis=1).max()
-    return Sensitivity(max(float(l2), _LEAST), max(float(l1), _LEAST))
+def noise_std(mechanism: Mechanism, size: int) -> float:
+    """Return the standard deviation of the noise of each of ``size`` numbers."""
+    if isinstance(mechanism, KNorm):
+        return mechanism.std_of(size)
+    assert isinstance(mechanism, Gaussian | Laplace | Logistic)
+    return mechanism.std

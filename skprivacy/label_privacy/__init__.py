@@ -4,10 +4,8 @@
 learns; ``pate.py`` releases votes.
 """
 
-from .alibi import ALIBIClassifier
-from .pate import LabelPATEClassifier
-from .response import RandomizedResponseClassifier
-from .stages import LP2STClassifier
+from .label_pate import LabelPATEClassifier
+from .noisy_labels import ALIBIClassifier, LP2STClassifier, RandomizedResponseClassifier
 
 __all__ = [
     "ALIBIClassifier",

@@ -5,10 +5,10 @@ Start with ``functional.py`` (the functional mechanism), whose polynomials stand
 ``objective.py`` proves the cost of the former, and ``sufficient.py`` is AdaSSP.
 """
 
-from .functional import FunctionalMechanismClassifier, FunctionalMechanismRegressor
+from .adassp import AdaSSPRegressor
+from .functional_mechanism import FunctionalMechanismClassifier, FunctionalMechanismRegressor
 from .perturbation import ObjectivePerturbationClassifier, OutputPerturbationClassifier
-from .polynomial import PolynomialObjective
-from .sufficient import AdaSSPRegressor
+from .polynomial_objective import PolynomialObjective
 
 __all__ = [
     "AdaSSPRegressor",

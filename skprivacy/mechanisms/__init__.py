@@ -5,20 +5,15 @@ Read ``base.py`` (``Mechanism.release``, through which all private data passes),
 ``floating.py`` (noise for the long vectors of DP-SGD).
 """
 
-from .additive import Gaussian, Laplace, Logistic
+from ..accounting.calibration import analytic_noise_multiplier, classic_noise_multiplier
+from .additive import Gaussian, KNorm, Laplace, Logistic, SmoothGaussian
 from .base import Mechanism
-from .correlated import MatrixGaussian
-from .distributed import DistributedGaussian
-from .entropy import SecureRandom
-from .floating import FloatGaussian
-from .gaussian_noise import analytic_noise_multiplier, classic_noise_multiplier
-from .k_norm import KNorm
-from .logistic import FloatLogistic
-from .response import RandomizedResponse, RandomizedResponseAmong
-from .rounded import RoundedGaussian
-from .sampling import PoissonSampler
-from .sanitised import SmoothGaussian
-from .selection import Exponential, ReportNoisyMax
+from .distributed_gaussian import DistributedGaussian
+from .float_noise import FloatGaussian, FloatLogistic
+from .matrix_gaussian import MatrixGaussian
+from .rounded_gaussian import RoundedGaussian
+from .secure_random import PoissonSampler, SecureRandom
+from .selection import Exponential, RandomizedResponse, RandomizedResponseAmong, ReportNoisyMax
 
 __all__ = [
     "DistributedGaussian",

@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import as_array, check_unmasked
-
 __all__ = [
     "GRID_BITS",
     "UnitBall",
     "ambiguous_bounds_error",
     "are_arrays",
-    "as_nonexpanding_float64",
     "check_bounds",
     "could_be_pairs",
     "exact_map",
@@ -111,29 +108,6 @@ def _invalid_bounds_error(name: str, bounds: Any, size: int) -> ValueError:
             else ""
         )
     )
-
-
-def as_nonexpanding_float64(value: Any, name: str = "value") -> NDArray[np.float64]:
-    """Return numbers as float64, so that rounding moves no two of them further apart.
-
-    Integers beyond 2**53 are clipped: float64 would round two that differ by 1 to numbers that
-    differ by 256 or more, which no sensitivity accounts for. ValueError is raised for masked
-    arrays, and for types that float64 cannot hold without rounding.
-    """
-    check_unmasked(value, name)
-    given = as_array(name, value)
-    if given.dtype.kind == "u":
-        given = np.minimum(given.astype(np.uint64), np.uint64(_WHOLE))
-    elif given.dtype.kind in "ib":
-        given = np.clip(given.astype(np.int64), np.int64(-_WHOLE), np.int64(_WHOLE))
-    elif given.dtype.kind == "O" and all(isinstance(v, int) for v in given.flat):
-        given = np.array([min(max(v, -_WHOLE), _WHOLE) for v in given.flat]).reshape(given.shape)
-    elif given.dtype.kind != "f" or given.dtype.itemsize > 8:
-        raise ValueError(
-            f"{name} has dtype {given.dtype}; expected real numbers in double precision, or "
-            "integers. Convert each record before summing them."
-        )
-    return given.astype(np.float64)
 
 
 def row_slices(n: int) -> Iterator[slice]:

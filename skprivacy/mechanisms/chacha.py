@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .entropy import SecureRandom
+from .secure_random import SecureRandom
 
 __all__ = ["DeviceRandom", "add_logistic", "add_normal", "chacha20", "copy_to_device"]
 
@@ -180,7 +180,7 @@ def _noise_kernels(device: torch.device) -> tuple[_Way, _Way]:
     if device.type != "cuda" or not find_spec("triton"):
         return plain
     try:
-        from . import _chacha_kernel as kernel
+        from . import chacha_triton as kernel
 
         kernels = kernel.add_normal, kernel.add_logistic
         if all(map(_agree, plain, kernels, [device] * 2)):

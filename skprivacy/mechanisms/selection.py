@@ -1,4 +1,7 @@
-"""Private selection: the exponential mechanism, and report noisy max (permute-and-flip)."""
+"""Private selection: the exponential mechanism, and report noisy max (permute-and-flip).
+
+RandomizedResponse: local differential privacy for categories (Warner 1965).
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,179 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import accounting
+from .._validation import number, whole
 from ..accounting import Event
-from ..accounting._checks import number
-from .base import Mechanism
-from .bounds import as_nonexpanding_float64
-from .discrete import bernoulli_exp
-from .entropy import SecureRandom
+from .base import Mechanism, as_nonexpanding_float64
+from .integer_samplers import bernoulli_exp
+from .secure_random import SecureRandom
 
-__all__ = ["Exponential", "ReportNoisyMax"]
+__all__ = [
+    "Exponential",
+    "RandomizedResponse",
+    "RandomizedResponseAmong",
+    "ReportNoisyMax",
+]
+
+_ONE = 1 << 53
+_MOST_CATEGORIES = 1 << 31
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Mechanism):
+    """Randomised response: the true category with probability e^epsilon / (e^epsilon + k - 1).
+
+    Otherwise one of the other k - 1 categories is reported, uniformly.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of one report, from 1e-6 to 700.
+    n_categories : int
+        Number k of public categories, at least 2. Reports are integers 0 .. k-1.
+    sensitivity : float, default=1.0
+        Ignored: one category may become any other.
+
+    Notes
+    -----
+    **Guarantees.** Pure ``epsilon`` *local* differential privacy for every report, whatever else
+    its reader knows. Records are perturbed one by one, so a data set with one report per person is
+    ``epsilon``-DP under replace-one. The probability of the coin is a multiple of 2**-53, rounded
+    towards privacy, so the coin is exact.
+
+    **Edge cases.** A value outside 0 .. k-1 raises. An empty array returns an empty array.
+
+    References
+    ----------
+    S. L. Warner, "Randomized response", JASA 60, 1965.
+    P. Kairouz, S. Oh and P. Viswanath, "Extremal mechanisms for local differential privacy",
+    JMLR 17, 2016.
+
+    Examples
+    --------
+    >>> from skprivacy.mechanisms import RandomizedResponse, SecureRandom
+    >>> RandomizedResponse(epsilon=2.0, n_categories=3).release([0, 2, 1], SecureRandom()).shape
+    (3,)
+    """
+
+    arithmetic = "exact"
+
+    epsilon: float
+    n_categories: int
+    sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("epsilon", self.epsilon, "a number from 1e-6 to 700, for example 1.0")
+        if not 1e-6 <= self.epsilon < 700:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} must be a number from 1e-6 to 700, for example 1.0."
+            )
+        whole("n_categories", self.n_categories, least=2)
+        if self.n_categories > _MOST_CATEGORIES:
+            raise ValueError(
+                f"n_categories={self.n_categories!r} must be at most {_MOST_CATEGORIES}. Pass the "
+                "number of public categories."
+            )
+
+    @property
+    def event(self) -> accounting.Event:
+        """``RandomizedResponseEvent(epsilon, n_categories)``, for one report."""
+        return accounting.RandomizedResponseEvent(self.epsilon, int(self.n_categories))
+
+    @property
+    def truth_probability(self) -> float:
+        """Probability, on a grid of 2**-53, that a report is true."""
+        # Kairouz et al. 2016: e^epsilon / (e^epsilon + k - 1)
+        others = (self.n_categories - 1) * math.exp(-self.epsilon)
+        p_true = 1.0 / (1.0 + others)
+        # The margin keeps the probability of the true category at most e^epsilon times that of any
+        # other one; false reports must stay possible.
+        false = math.ceil((1.0 - p_true) * (1.0 + 2.0**-40) * _ONE + 2.0 * self.n_categories)
+        return (_ONE - min(false, _ONE)) / _ONE
+
+    def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
+        codes, k = as_nonexpanding_float64(value), self.n_categories
+        if not ((codes >= 0) & (codes < k) & (codes == np.trunc(codes))).all():
+            raise ValueError(
+                f"value holds codes outside 0 .. {k - 1}, the codes of n_categories={k}. Encode "
+                "categories by the public list first."
+            )
+        # Kairouz et al. 2016, k-ary randomised response: lie uniformly among the other categories
+        true = codes.astype(np.int64).ravel()
+        falsify = random.integers(_ONE, true.size) >= int(self.truth_probability * _ONE)
+        shift = random.integers(k - 1, true.size) + 1
+        return np.where(falsify, (true + shift) % k, true).reshape(codes.shape)
+
+    def debias(self, counts: ArrayLike) -> NDArray[np.float64]:
+        """Turn counts of reports into unbiased estimates of the true counts.
+
+        Parameters
+        ----------
+        counts : array-like of shape (n_categories,)
+            Number of reports of each category.
+
+        Returns
+        -------
+        ndarray of shape (n_categories,)
+            They can be negative; clipping them is post-processing.
+        """
+        reported = as_nonexpanding_float64(counts, "counts")
+        if reported.shape != (self.n_categories,):
+            raise ValueError(
+                f"counts has shape {reported.shape}; expected ({self.n_categories},). Pass one "
+                "count per category."
+            )
+        p_true = self.truth_probability
+        p_other = (1.0 - p_true) / (self.n_categories - 1)
+        return (reported - reported.sum() * p_other) / (p_true - p_other)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseAmong(RandomizedResponse):
+    """Randomised response among candidates that need not contain the true category (RRTop-k).
+
+    A holder of a candidate responds as in :class:`RandomizedResponse`; others report each candidate
+    with the same probability. The candidates may differ from report to report, if no list depends
+    on private facts about its own report.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of one report, from 1e-6 to 700.
+    n_categories : int
+        Number k of candidates, at least 2. Reports are positions 0 .. k-1 in their list.
+    sensitivity : float, default=1.0
+        Ignored: one category may become any other.
+
+    Notes
+    -----
+    **Guarantees.** Those of :class:`RandomizedResponse`. Without a candidate, the response is for a
+    random candidate, and a mixture of responses is no further from any of them than they are from
+    each other.
+
+    **Edge cases.** -1 stands for a category that is not a candidate; any other value outside
+    0 .. k-1 raises.
+
+    References
+    ----------
+    B. Ghazi, N. Golowich, R. Kumar, P. Manurangsi and C. Zhang, "Deep learning with label
+    differential privacy", NeurIPS 2021: RRTop-k.
+
+    Examples
+    --------
+    >>> from skprivacy.mechanisms import RandomizedResponseAmong, SecureRandom
+    >>> responses = RandomizedResponseAmong(epsilon=2.0, n_categories=3)
+    >>> responses.release([0, -1, 1], SecureRandom()).shape
+    (3,)
+    """
+
+    arithmetic = "exact"
+
+    def _release(self, value: ArrayLike, random: SecureRandom) -> NDArray[np.int64]:
+        codes = as_nonexpanding_float64(value)
+        # Ghazi et al. 2021, RRTop-k: a category outside of the list gives a uniform response
+        instead = random.integers(self.n_categories, codes.size).reshape(codes.shape)
+        return super()._release(np.where(codes == -1, instead, codes), random)
+
 
 _SCALE_BITS = 36
 

@@ -4,12 +4,12 @@ For attacks, ``scores_in`` are scores of members and ``scores_out`` scores of no
 means MEMBER: a record is called a member if its score is at least the threshold.
 """
 
-from ._area import auc, auc_interval
-from ._epsilon import epsilon_from_counts, epsilon_from_guesses, epsilon_lower_bound
-from ._guesses import GuessBound, bound_from_guesses
-from ._rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
-from ._resampling import EpsilonEstimate, bootstrap_epsilon, multi_split_bound
-from ._utility import UtilityLoss, utility_loss
+from .coin_guesses import GuessBound, bound_from_guesses
+from .epsilon import epsilon_from_counts, epsilon_from_guesses, epsilon_lower_bound
+from .rates import OperatingPoint, advantage, clopper_pearson, roc, tpr_at_fpr
+from .resampling import EpsilonEstimate, bootstrap_epsilon, multi_split_bound
+from .roc_area import auc, auc_interval
+from .utility import UtilityLoss, utility_loss
 
 __all__ = [
     "EpsilonEstimate",

@@ -1,10 +1,10 @@
 """Choosing a privacy level, and hyper-parameters: what it costs and what it brings."""
 
-from ._plan import SearchPlan
-from ._reading import EpsilonInterval
 from .leakage import loss_auc, make_leakage_scorer
 from .search import PrivateSearchCV
+from .search_plan import SearchPlan
 from .sweep import PrivacySweepCV
+from .sweep_curve import EpsilonInterval
 
 __all__ = [
     "EpsilonInterval",

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._clones import asked
-from .._data_validation import check_consistent_length
+from .._input_data import check_consistent_length, label_columns
 from .._sklearn import safe_indexing
-from .._validation import as_array, label_columns
-from ..attacks._predictions import class_list, predict_aligned
-from ..attacks._records import as_records, fingerprints
+from .._validation import as_array
+from ..attacks.model_answers import class_list, predict_aligned
+from ..attacks.record_tables import as_records, fingerprints
 from ..attacks.scores import loss
 from ..metrics import auc
-from ._checks import checked_splits, checked_splitter
+from .sweep_plan import checked_splits, checked_splitter
 
 __all__ = ["loss_auc", "make_leakage_scorer"]
 

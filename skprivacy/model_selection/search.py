@@ -9,24 +9,18 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 
 from .._config import warn_caller
-from .._data_validation import check_y, column_or_1d, indexable, validate_data
 from .._groups import check_groups
+from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_data
 from .._sklearn import num_samples
-from .._validation import (
-    Interval,
-    as_frame,
-    check_delta_is_small,
-)
+from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
-from ._best_model import BestModelMixin
-from ._candidates import Candidates, public_settings
-from ._held_out import HeldOut, record_score
-from ._parameters import epsilon_parameter
-from ._plan import SearchPlan
-from ._prepared import PreparedSearch
-from ._trials import NumberOfTrials
+from .delegation import BestModelMixin
+from .search_candidates import Candidates, public_settings
+from .search_plan import NumberOfTrials, PreparedSearch, SearchPlan
+from .search_scores import HeldOut, record_score
+from .sweep_plan import epsilon_parameter
 
 __all__ = ["PrivateSearchCV"]
 

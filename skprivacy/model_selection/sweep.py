@@ -11,38 +11,37 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import get_tags
 
 from .._clones import check_weights, group_names, weight_name
-from .._data_validation import indexable, validate_data
-from .._groups import check_groups
-from .._identifiers import ask_whose
-from .._jobs import check_n_jobs
+from .._environment import check_n_jobs
+from .._groups import ask_whose, check_groups
+from .._input_data import as_frame, indexable, validate_data
+from .._output import as_path
 from .._sklearn import num_samples
-from .._validation import as_frame, as_path
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
-from ..audit.claims import joint_claim as total_of
+from ..audit.inspection.claims import joint_claim as total_of
 from ..base import undone_if_refused
-from ._affordable import check_affordable
-from ._attacked import checked_attack
-from ._baselines import checked_baselines, sibling_of
-from ._checks import (
+from .delegation import RefittedMixin
+from .sweep_groups import groups_of, subgroups_of
+from .sweep_plan import (
+    RoutedMixin,
+    check_affordable,
+    check_apart,
+    check_scorers,
     checked_epsilons,
     checked_models,
     checked_refit,
     checked_scorers,
     checked_splits,
     checked_targets,
-    rehearsed,
+    epsilon_parameter,
+    splitter_of,
+    tell_unprotected,
+    weights_in,
 )
-from ._groups import groups_of, subgroups_of
-from ._kept import Kept, plan_of
-from ._parameters import epsilon_parameter
-from ._people import check_apart, splitter_of, tell_unprotected
-from ._refitted import RefittedMixin
-from ._results import as_grid_search
-from ._routing import RoutedMixin, weights_in
-from ._run import Candidate, Fits, check_passed_on
-from ._shown import ShownMixin
-from ._split import Records, with_first_steps
+from .sweep_records import Candidate, Records, with_first_steps
+from .sweep_results import ShownMixin, as_grid_search
+from .sweep_runner import Fits, check_passed_on, checked_attack, checked_baselines, sibling_of
+from .sweep_store import Kept, plan_of
 
 __all__ = ["PrivacySweepCV"]
 
@@ -258,7 +257,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         records = {
             name: Records(X, y, of_each, routed.fit[name], routed.score, whose) for name in models
         }
-        rehearsed(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
+        check_scorers(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
         splitter = splitter_of(
             self.cv, y, classifier=is_classifier(first), grouped=people is not None
         )

@@ -5,20 +5,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .._torch import torch_is_named
+from .._environment import torch_is_named
 
 if TYPE_CHECKING:
-    from ._training.optimizers import PrivateAdam
-    from .augmentation import RandomFlip, RandomShift
+    from ._training.update_rules import PrivateAdam
+    from .augmentation import RandomDistortion, RandomFlip, RandomShift
     from .batch_norm import freeze_batch_norm
-    from .consistency import ColumnCorruption, ConsistencyStudent
-    from .distortion import RandomDistortion
-    from .dp_net import DPNeuralNet
-    from .dpsgd import DPSGDClassifier
-    from .encoders import SCARFEncoder, SimCLREncoder
-    from .regression import DPSGDRegressor
+    from .dpsgd_classifier import DPSGDClassifier
+    from .dpsgd_regressor import DPSGDRegressor
+    from .scarf import SCARFEncoder
     from .scattering import ScatteringTransformer
-    from .vat import VATStudent
+    from .semi_supervised import ColumnCorruption, ConsistencyStudent, VATStudent
+    from .simclr import SimCLREncoder
+    from .skorch_net import DPNeuralNet
 
 __all__ = [
     "ColumnCorruption",
@@ -39,19 +38,19 @@ __all__ = [
 
 # Where each name lives. A process that reads a training configuration alone then needs no torch.
 _PUBLIC = {
-    "ColumnCorruption": "consistency",
-    "ConsistencyStudent": "consistency",
-    "DPNeuralNet": "dp_net",
-    "DPSGDClassifier": "dpsgd",
-    "DPSGDRegressor": "regression",
-    "PrivateAdam": "_training.optimizers",
-    "RandomDistortion": "distortion",
+    "ColumnCorruption": "semi_supervised",
+    "ConsistencyStudent": "semi_supervised",
+    "DPNeuralNet": "skorch_net",
+    "DPSGDClassifier": "dpsgd_classifier",
+    "DPSGDRegressor": "dpsgd_regressor",
+    "PrivateAdam": "_training.update_rules",
+    "RandomDistortion": "augmentation",
     "RandomFlip": "augmentation",
     "RandomShift": "augmentation",
-    "SCARFEncoder": "encoders",
+    "SCARFEncoder": "scarf",
     "ScatteringTransformer": "scattering",
-    "SimCLREncoder": "encoders",
-    "VATStudent": "vat",
+    "SimCLREncoder": "simclr",
+    "VATStudent": "semi_supervised",
     "freeze_batch_norm": "batch_norm",
 }
 

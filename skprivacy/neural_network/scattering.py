@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._blas import one_torch_thread
-from .._data_validation import check_array
+from .._environment import one_torch_thread
+from .._input_data import check_array
 from .._validation import sequence, whole
-from ._each_record import map_each_record
+from .each_record import map_each_record
 
 __all__ = ["ScatteringTransformer"]
 

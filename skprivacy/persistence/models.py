@@ -13,8 +13,8 @@ from sklearn.exceptions import NotFittedError
 from .._version import __version__
 from ..accounting import PrivacyGuarantee
 from ..audit import claim_of
-from . import files
-from ._tree import Given, restored, told
+from . import file_format as files
+from .state import Given, restored, told
 
 __all__ = ["load_model", "save_model"]
 

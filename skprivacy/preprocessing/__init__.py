@@ -1,20 +1,24 @@
 """Preprocessing that costs no privacy, or states its privacy cost."""
 
-from .checking import ColumnCheck, RowsPerPerson, SchemaCheck
-from .columns import Bounded, Categories
-from .counts import private_count, private_histogram
+from ..defences.randomized_smoothing import SmoothedClassifier
+from .columns import Bounded, Categories, Hashed
 from .dates import Dates
-from .drafting import SchemaDraft, draft_schema
-from .group_size import private_group_size
-from .hashed import Hashed
-from .local import LocalPerturbation
-from .pipeline import make_private_pipeline
-from .scaler import PrivateStandardScaler
+from .local_perturbation import LocalPerturbation
+from .parquet_summary import Summary, private_summary
 from .schema import Schema
-from .smoothing import SmoothedClassifier
-from .statistics import private_mean, private_quantile, private_sum, private_variance
-from .summary import Summary, private_summary
-from .transformer import SchemaTransformer
+from .schema_check import ColumnCheck, RowsPerPerson, SchemaCheck
+from .schema_draft import SchemaDraft, draft_schema
+from .standard_scaler import PrivateStandardScaler
+from .statistics import (
+    private_count,
+    private_group_size,
+    private_histogram,
+    private_mean,
+    private_quantile,
+    private_sum,
+    private_variance,
+)
+from .transformer import SchemaTransformer, make_private_pipeline
 
 __all__ = [
     "Bounded",

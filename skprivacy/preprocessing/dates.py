@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ._column import Column
-from ._values import each_value
-from .columns import largest_number, magnitude, write_one_hot
+from .cell_values import each_value
+from .columns import Column, largest_number, magnitude, write_one_hot
 
 __all__ = ["Dates"]
 

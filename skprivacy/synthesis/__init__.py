@@ -1,10 +1,10 @@
 """Private synthetic tables, what they are worth, and models that are trained on them."""
 
+from .domain import Grid
 from .gan import DPGANSynthesizer
-from .grid import Grid
+from .marginal_synthesizer import PrivateSynthesizer
 from .quality import SyntheticQuality, synthetic_quality
-from .synthesizer import PrivateSynthesizer
-from .training import SyntheticDataClassifier, SyntheticDataRegressor
+from .synthetic_training import SyntheticDataClassifier, SyntheticDataRegressor
 
 __all__ = [
     "DPGANSynthesizer",

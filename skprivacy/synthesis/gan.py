@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from .._environment import torch_is_named
 from .._groups import Groups, check_groups
-from .._torch import torch_is_named
 from .._validation import Interval, check_delta_is_small, check_random_state
 from ..accounting import (
     Composed,
@@ -25,14 +25,12 @@ from ..accounting import (
 )
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
-from ._base import Synthesizer
-from ._facts import Facts
-from ._features import Features
-from ._moments import Moments
+from .base import Facts, Synthesizer
+from .gan_features import Features, Moments
 
 if TYPE_CHECKING:
     from ..neural_network._training.adversarial import Generator, GeneratorPlan
-    from ..neural_network._training.config import TrainingConfig
+    from ..neural_network._training.training_config import TrainingConfig
 
 __all__ = ["DPGANSynthesizer"]
 
@@ -324,7 +322,7 @@ class DPGANSynthesizer(Synthesizer):
     def _config(self, n: int, who: Groups | None) -> TrainingConfig:
         """Return what is done to the discriminator, but for the noise."""
         from ..neural_network._training.adversarial import discriminator_config
-        from ..neural_network._training.config import PerGroup
+        from ..neural_network._training.training_config import PerGroup
 
         most = None if self.max_group_rows is None else int(self.max_group_rows)
         config = discriminator_config(

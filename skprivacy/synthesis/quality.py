@@ -19,9 +19,7 @@ from .._validation import sequence
 from ..accounting import PrivacyGuarantee
 from ..preprocessing import Bounded, Schema
 from ..preprocessing.transformer import check_columns
-from ._cells import ValueCells
-from ._domain import Domain
-from .grid import Grid
+from .domain import Domain, Grid, ValueCells
 
 __all__ = ["SyntheticQuality", "synthetic_quality"]
 
@@ -138,7 +136,7 @@ class SyntheticQuality:
         """
         from matplotlib.figure import Figure  # slow to import, as are templates
 
-        from .._pages import embed, render
+        from .._html import embed, render
 
         target = None if path is None else output_path(path, ".html", ".htm")
         if not isinstance(name, str):

@@ -19,10 +19,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from skprivacy.accounting.pld import argmax, channels, compose, distribution, pairs, sampled
-from skprivacy.accounting.pld.curve import pair_from_curve
-from skprivacy.accounting.pld.mixed_gaussians import MixedGaussians
-from skprivacy.accounting.pld.plan import Group, saddle_point
+from skprivacy.accounting.pld import (
+    argmax,
+    channels,
+    compose,
+    distribution,
+    pairs,
+)
+from skprivacy.accounting.pld import (
+    sampled_pairs as sampled,
+)
+from skprivacy.accounting.pld.pairs import pair_from_curve
+from skprivacy.accounting.pld.saddle_point import Group, saddle_point
+from skprivacy.accounting.pld.sampled_pairs import MixedGaussians
 
 ROUNDED = 1e-13  # of sums of a few hundred probabilities in double precision
 STEPS = 0.1, 0.0071, 0.3  # of a grid; losses below are no multiples of them
@@ -268,7 +277,7 @@ def check_censored_channels() -> None:
 def check_lattice() -> None:
     """The lattice of an arg-max reaches as far as the bound on what it misses says."""
     met: list[tuple[NDArray[Any], NDArray[Any], Any]] = []
-    original = channels._arg_max
+    original = channels._gaussian_argmax_law
 
     def noted(s: Any, d: Any, variances: Any) -> Any:
         met.append((s, d, variances))
@@ -276,7 +285,7 @@ def check_lattice() -> None:
 
     for h in (0.9, 0.1, 0.011):
         met.clear()
-        with mock.patch.object(channels, "_arg_max", noted):
+        with mock.patch.object(channels, "_gaussian_argmax_law", noted):
             channels.argmax_channels(h, -2.5, 2.7, 1.3)
         for (s, first, variances), (_, second, _) in zip(met[::2], met[1::2], strict=True):
             d = (first + second) / 2

@@ -18,7 +18,7 @@ from skprivacy.accounting import (
     Repeated,
     pld,
 )
-from skprivacy.accounting.budget.rules import Cost, renyi_cost_at_orders, renyi_orders
+from skprivacy.accounting.budget.filters import Cost, renyi_cost_at_orders, renyi_orders
 from skprivacy.exceptions import BudgetExceededError
 
 from .budgets import sgd

@@ -29,7 +29,7 @@ from skprivacy.accounting import (
     LedgerError,
     PrivacyBudget,
 )
-from skprivacy.accounting.budget.ledger import counter_at
+from skprivacy.accounting.budget.stores import counter_at
 from skprivacy.base import reserve_release
 from skprivacy.exceptions import BudgetExceededError
 

@@ -43,7 +43,7 @@ from skprivacy.accounting import (
     rdp_delta,
     rdp_epsilon,
 )
-from skprivacy.accounting.events._vote_curve import gnmax_rdp
+from skprivacy.accounting.events.gnmax import gnmax_rdp
 
 from .test_stored_events import EVENTS
 

@@ -18,12 +18,14 @@ from skprivacy.accounting import (
     PoissonSampled,
     PrivacyGuarantee,
     Repeated,
-    _renyi,
     calibrate_noise_multiplier,
     epsilon_of,
     pld,
     rdp,
     rdp_epsilon,
+)
+from skprivacy.accounting import (
+    renyi as _renyi,
 )
 from skprivacy.accounting.pld.compose import ComposedLoss
 

@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from skprivacy.accounting import ApproxDP, Composed, GaussianEvent, LaplaceEvent, Repeated
-from skprivacy.accounting.budget.filters import Account
-from skprivacy.accounting.budget.rules import Cost
+from skprivacy.accounting.budget.filters import Account, Cost
 
 UNIT = 0.2  # of which the losses of randomised response are multiples
 NOISE = 3.0

@@ -12,7 +12,7 @@ import pytest
 
 from skprivacy.accounting import ApproxDP, GaussianEvent
 from skprivacy.accounting.budget import admission
-from skprivacy.accounting.budget.rules import Cost
+from skprivacy.accounting.budget.filters import Cost
 
 from .test_filters import HIGH, LOW, NOISE, SMALL, UNIT, answers
 

@@ -37,11 +37,10 @@ from skprivacy.accounting import (
     epsilon_of,
     rdp,
 )
-from skprivacy.accounting._chained import group_epsilon
-from skprivacy.accounting._work import closed_form_work
-from skprivacy.accounting.pld.curve import pair_from_curve
-from skprivacy.accounting.pld.mixed_gaussians import MixedGaussians
-from skprivacy.accounting.pld.pairs import symmetric_pairs
+from skprivacy.accounting.guarantee import group_epsilon
+from skprivacy.accounting.pld.pairs import pair_from_curve, symmetric_pairs
+from skprivacy.accounting.pld.sampled_pairs import MixedGaussians
+from skprivacy.accounting.work_limit import closed_form_work
 
 GRID = np.linspace(-40, 60, 40_001)
 

@@ -31,7 +31,7 @@ from skprivacy.accounting import (
     rdp,
     zcdp,
 )
-from skprivacy.accounting._work import closed_form_work
+from skprivacy.accounting.work_limit import closed_form_work
 
 from .test_stored_events import EVENTS, EVENTS_NOW
 

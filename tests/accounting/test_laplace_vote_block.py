@@ -21,7 +21,8 @@ from skprivacy.accounting import (
     flatten,
     rdp,
 )
-from skprivacy.accounting.pld import argmax, laplace_channels
+from skprivacy.accounting.pld import argmax
+from skprivacy.accounting.pld import channels as laplace_channels
 from skprivacy.ensemble import LNMax
 
 from .test_vote_block import answer_of, caught, curve_of, hockey_stick, worst

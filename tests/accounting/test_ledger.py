@@ -22,9 +22,8 @@ from skprivacy.accounting import (
     LedgerError,
     PrivacyBudget,
 )
-from skprivacy.accounting.budget.ledger import ledger_at
-from skprivacy.accounting.budget.log import Log
-from skprivacy.accounting.budget.sqlite import SQLiteLedger
+from skprivacy.accounting.budget.ledger import Log
+from skprivacy.accounting.budget.stores import SQLiteLedger, ledger_at
 from skprivacy.certificates import create_key
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 

@@ -27,7 +27,7 @@ from skprivacy.accounting import (
     square_root_band,
     zcdp,
 )
-from skprivacy.accounting.matrix import running_sum_error, step_deviation
+from skprivacy.accounting.events.matrix_factorization import running_sum_error, step_deviation
 
 SHAPES = [(1, 1), (7, 1), (8, 1), (1, 5), (3, 4), (5, 3), (4, 8), (6, 2)]
 

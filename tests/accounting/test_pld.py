@@ -23,12 +23,12 @@ from skprivacy.accounting import (
     pld,
     rdp_epsilon,
 )
-from skprivacy.accounting._work import closed_form_work
 from skprivacy.accounting.pld import compose as engine
 from skprivacy.accounting.pld import distribution
 from skprivacy.accounting.pld.pairs import AtomPair, GaussianPair, SlopePair
-from skprivacy.accounting.pld.plan import Group, saddle_point
-from skprivacy.accounting.pld.sampled import Added, Removed, ReplacedGaussian
+from skprivacy.accounting.pld.saddle_point import Group, saddle_point
+from skprivacy.accounting.pld.sampled_pairs import Added, Removed, ReplacedGaussian
+from skprivacy.accounting.work_limit import closed_form_work
 
 CLOSE = 1e-3  # the promised accuracy, upwards
 

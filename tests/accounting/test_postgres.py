@@ -8,7 +8,7 @@ import joblib
 import pytest
 
 from skprivacy.accounting import GaussianEvent, LaplaceEvent, LedgerError, PrivacyBudget
-from skprivacy.accounting.budget.log import Log
+from skprivacy.accounting.budget.ledger import Log
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
 from .test_rollback import KILLS, charge_all, check_kill, check_rollback_is_refused

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.accounting.budget.ledger import counter_at
+from skprivacy.accounting.budget.stores import counter_at
 
 from .test_budget import _hammer
 

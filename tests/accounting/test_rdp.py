@@ -24,7 +24,7 @@ from skprivacy.accounting import (
     rdp_delta,
     rdp_epsilon,
 )
-from skprivacy.accounting._work import closed_form_work
+from skprivacy.accounting.work_limit import closed_form_work
 from skprivacy.exceptions import PrivacyWarning
 
 # sampling rate, noise, steps, epsilon at 1e-5 by the classic and by the tight conversion

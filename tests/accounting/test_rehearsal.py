@@ -12,7 +12,7 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
     Repeated,
 )
-from skprivacy.accounting.budget.rehearsal import rehearse_charges
+from skprivacy.accounting.budget.snapshot import rehearse_charges
 from skprivacy.exceptions import BudgetExceededError
 
 STEPS = Repeated(PoissonSampled(0.1, GaussianEvent(1.0)), 20)

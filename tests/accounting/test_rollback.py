@@ -10,9 +10,8 @@ from unittest import mock
 import pytest
 
 from skprivacy.accounting import LaplaceEvent, LedgerError, PrivacyBudget
-from skprivacy.accounting.budget.counter import Counter
-from skprivacy.accounting.budget.ledger import Ledger, counter_at
-from skprivacy.accounting.budget.log import Log
+from skprivacy.accounting.budget.ledger import Ledger, LedgerCounter, Log
+from skprivacy.accounting.budget.stores import counter_at
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
 EVENT = LaplaceEvent(10.0)
@@ -120,7 +119,7 @@ def _die(path, step, released):
     place = {
         "reserve": (Log, "append", _kill_after(Log.append)),
         "ledger": (Ledger, "_move_counter", _kill),
-        "counter": (Counter, "move", _kill_after(Counter.move)),
+        "counter": (LedgerCounter, "move", _kill_after(LedgerCounter.move)),
     }[step]
     with mock.patch.object(*place):
         PrivacyBudget.open(path).charge(EVENT)
@@ -161,15 +160,15 @@ def test_of_two_copies_that_are_charged_at_once_one_is_refused(ledger, counter):
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
     budget.charge(EVENT)
     other = shutil.copy(ledger, ledger.with_name("other"))
-    move = Counter.move
+    move = LedgerCounter.move
 
     def overtaken(self, known, last):
-        with mock.patch.object(Counter, "move", move):
+        with mock.patch.object(LedgerCounter, "move", move):
             PrivacyBudget.open(other).charge(EVENT)
         return move(self, known, last)
 
     with (
-        mock.patch.object(Counter, "move", overtaken),
+        mock.patch.object(LedgerCounter, "move", overtaken),
         pytest.raises(LedgerError, match="another copy of it was charged"),
     ):
         budget.charge(EVENT)
@@ -177,14 +176,14 @@ def test_of_two_copies_that_are_charged_at_once_one_is_refused(ledger, counter):
 
 def test_a_counter_that_another_process_moved_covers_this_charge(ledger, counter):
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
-    move = Counter.move
+    move = LedgerCounter.move
 
     def overtaken(self, known, last):
-        with mock.patch.object(Counter, "move", move):
+        with mock.patch.object(LedgerCounter, "move", move):
             PrivacyBudget.open(ledger).charge(EVENT)
         return move(self, known, last)
 
-    with mock.patch.object(Counter, "move", overtaken):
+    with mock.patch.object(LedgerCounter, "move", overtaken):
         budget.charge(EVENT)
     assert counter_at(counter).read()[1] == budget.verify()
     assert len(budget.entries()) == 2
@@ -218,7 +217,7 @@ def test_no_charge_without_a_readable_counter(ledger, counter, spoil):
 def test_a_charge_that_the_counter_cannot_cover_is_not_granted_but_stays(ledger, counter):
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
     with (
-        mock.patch.object(Counter, "move", side_effect=LedgerError("the disk is full")),
+        mock.patch.object(LedgerCounter, "move", side_effect=LedgerError("the disk is full")),
         pytest.raises(LedgerError, match="nothing was released"),
     ):
         budget.charge(EVENT)
@@ -250,7 +249,7 @@ def test_a_ledger_without_the_counter_that_is_asked_for_is_refused(ledger, count
 
 
 def test_a_rehearsal_does_not_move_the_counter(ledger, counter):
-    from skprivacy.accounting.budget.rehearsal import rehearse_charges
+    from skprivacy.accounting.budget.snapshot import rehearse_charges
 
     budget = PrivacyBudget(1.0, path=ledger, counter=counter)
     budget.charge(EVENT)

@@ -19,7 +19,7 @@ from skprivacy.accounting import (
     rdp,
     smoothed_cost,
 )
-from skprivacy.accounting.events._vote_curve import vote_curve
+from skprivacy.accounting.events.gnmax import vote_curve
 
 
 def test_golden_local_sensitivities():

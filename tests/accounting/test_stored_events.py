@@ -39,7 +39,7 @@ from skprivacy.accounting import (
     VoteThreshold,
     epsilon_of,
 )
-from skprivacy.accounting._work import closed_form_work
+from skprivacy.accounting.work_limit import closed_form_work
 
 # Written by the code of the time; rows are added for new events, and never changed.
 STORED = json.loads(Path(__file__).with_name("events_v1.json").read_text())

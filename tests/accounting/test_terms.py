@@ -11,7 +11,7 @@ from skprivacy.accounting import (
     LedgerError,
     PrivacyBudget,
 )
-from skprivacy.accounting.budget.ledger import ledger_at
+from skprivacy.accounting.budget.stores import ledger_at
 from skprivacy.exceptions import BudgetExceededError
 
 from .budgets import Charged, X, Y, sgd

@@ -296,7 +296,7 @@ def test_public_shifts_onto_the_lattice_give_back_every_channel(h, variances):
             law = np.exp(-((grid - centre) ** 2) / (2 * variance))
             grids.append(grid)
             laws.append(law / law.sum())
-        on = channels._arg_max(grids[1], grids[0], variances)
+        on = channels._gaussian_argmax_law(grids[1], grids[0], variances)
         mixed = np.einsum("osd,s,d->o", on, laws[1], laws[0])
         off = winners_against_zero((s + d) / math.sqrt(2), (s - d) / math.sqrt(2))
         np.testing.assert_allclose(np.log(mixed / off), 0, atol=4.1e-6 * h + 1e-9)
@@ -356,7 +356,7 @@ def test_two_moved_votes_are_those_of_the_gaussian_mechanism():
 
 
 def test_a_long_run_is_made_of_blocks():
-    with mock.patch("skprivacy.accounting.events.vote_block.LONGEST", 10):
+    with mock.patch("skprivacy.accounting.events.votes.LONGEST", 10):
         assert flatten(gnmax(10.0, 28)) == {gnmax(10.0, 10): 3}
         run = epsilon_of(gnmax(10.0, 28), DELTA)
     forget()
@@ -564,7 +564,7 @@ def test_block_accounted_by_parts_has_no_pair(block, wrap, monkeypatch, request)
     """Inside a sample of everybody, 286 queries with two moved votes came out at 1.91, not 5.39."""
     request.addfinalizer(forget)
     forget()
-    monkeypatch.setattr("skprivacy.accounting.events.vote_block.LONGEST", 30)
+    monkeypatch.setattr("skprivacy.accounting.events.votes.LONGEST", 30)
     plain = epsilon_of(block, 1e-5)
     with contextlib.suppress(NoLossDistributionError, TypeError, ValueError):
         assert epsilon_of(wrap(block), 1e-5) >= plain * (1 - 1e-3)

@@ -47,8 +47,8 @@ from skprivacy.accounting import (
     smoothed_cost,
     zcdp,
 )
-from skprivacy.accounting._event import _TAGS
-from skprivacy.accounting._work import MAX_WORK, closed_form_work
+from skprivacy.accounting.event import _TAGS
+from skprivacy.accounting.work_limit import MAX_WORK, closed_form_work
 
 NOISE = GaussianEvent(1.0)
 EXAMPLES = [

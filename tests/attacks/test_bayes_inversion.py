@@ -11,12 +11,11 @@ from scipy.stats import norm
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import BayesInversion, InversionResult, party_gradient
-from skprivacy.attacks._blind_guesses import null_model_ceiling
-from skprivacy.attacks._row_layout import ColumnLayout
+from skprivacy.attacks.reconstruction.column_layout import ColumnLayout, null_model_ceiling
 from skprivacy.preprocessing import Bounded, Categories, Dates, Hashed, Schema
 
 torch = pytest.importorskip("torch")
-from skprivacy.attacks._loss_gradients import LossGradients  # noqa: E402
+from skprivacy.attacks.torch_gradients import LossGradients  # noqa: E402
 
 DEFENCE = {"max_grad_norm": 1.0, "noise_multiplier": 1.0}
 

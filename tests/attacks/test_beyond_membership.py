@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy._clones import train_clone
 from skprivacy.attacks import PropertyInference
-from skprivacy.attacks.inversion import invert_class, judge_inversion
+from skprivacy.attacks.reconstruction.model_inversion import invert_class, judge_inversion
 
 
 def blobs(seed, n=200):

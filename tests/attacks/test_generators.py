@@ -21,9 +21,9 @@ from skprivacy.attacks import (
     NearestGenerated,
     ShadowGenerators,
 )
-from skprivacy.attacks._records import fingerprints
+from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit_synthetic
-from skprivacy.audit.synthetic import _default_attacks
+from skprivacy.audit.synthetic_records import _default_attacks
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.synthesis import PrivateSynthesizer

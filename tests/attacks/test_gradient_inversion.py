@@ -22,12 +22,12 @@ from skprivacy.attacks import (
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
 torch = pytest.importorskip("torch")
-from skprivacy.attacks import _first_layer  # noqa: E402
-from skprivacy.attacks._gradient_labels import label_counts  # noqa: E402
-from skprivacy.attacks._inversion_attack import InversionAttack, Reconstruction  # noqa: E402
-from skprivacy.attacks._loss_gradients import LossGradients  # noqa: E402
-from skprivacy.attacks._relaxed_rows import combine_starts  # noqa: E402
-from skprivacy.attacks._row_layout import ColumnLayout  # noqa: E402
+from skprivacy.attacks.reconstruction import first_layer_rows as _first_layer  # noqa: E402
+from skprivacy.attacks.reconstruction.column_layout import ColumnLayout  # noqa: E402
+from skprivacy.attacks.reconstruction.gradient_labels import label_counts  # noqa: E402
+from skprivacy.attacks.reconstruction.inversion_attack import InversionAttack, Reconstruction  # noqa: E402
+from skprivacy.attacks.reconstruction.relaxed_rows import combine_starts  # noqa: E402
+from skprivacy.attacks.torch_gradients import LossGradients  # noqa: E402
 
 ATTACKS = (FirstLayerInversion, GradientInversion, BayesInversion)
 SCHEMA = Schema(

@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy.attacks import IndirectInference, ShadowPool, ShokriAttack, indirect
+from skprivacy.attacks import IndirectInference, ShadowPool, ShokriAttack
+from skprivacy.attacks.membership import few_neighbors as indirect
 from skprivacy.datasets import make_location_like
 
 

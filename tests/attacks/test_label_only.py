@@ -166,7 +166,7 @@ def test_hopskipjump_counts_the_flips_of_binary_features():
 
 def test_planted_steps_away_from_the_boundary_are_caught(monkeypatch):
     # random directions instead of estimated ones: the distance stays far too large
-    from skprivacy.attacks import _decision_distance
+    from skprivacy.attacks.membership import label_only as _decision_distance
 
     monkeypatch.setattr(_decision_distance.Oracle, "__call__", _coin)
     with pytest.raises(AssertionError):

@@ -13,8 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.attacks import RMIA, LearnedRatio, LiRA, ShadowPool, learned
-from skprivacy.attacks._surroundings import NearestRecords
+from skprivacy.attacks import RMIA, LearnedRatio, LiRA, ShadowPool
+from skprivacy.attacks.coordinates import NearestRecords
+from skprivacy.attacks.membership import strongest as learned
 
 
 def measured(attack, case):

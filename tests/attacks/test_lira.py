@@ -6,9 +6,12 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 from skprivacy import audit
-from skprivacy.attacks import RMIA, LiRA, ShadowPool, _records, _rehearsal, lira, scores
-from skprivacy.attacks._shadowed import PoolRecords
-from skprivacy.attacks.lira import USUAL
+from skprivacy.attacks import RMIA, LiRA, ShadowPool, scores
+from skprivacy.attacks import record_tables as _records
+from skprivacy.attacks.membership import likelihood_ratio as lira
+from skprivacy.attacks.membership import shadow_attack as _rehearsal
+from skprivacy.attacks.membership.likelihood_ratio import DEFAULT_FLOOR_AND_PRIOR
+from skprivacy.attacks.membership.shadow_attack import PoolRecords
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +118,9 @@ def test_given_settings_are_kept_and_impossible_choices_fall_back(forest):
     target, _, X, y, _ = forest
     two = ShadowPool(target, n_shadows=2, random_state=0).fit(X[:400], y[:400])
     usual = LiRA(target, pool=two).fit(X, y)
-    assert (usual.floor_, usual.prior_) == USUAL
+    assert (usual.floor_, usual.prior_) == DEFAULT_FLOOR_AND_PRIOR
     stranger = LiRA(target, pool=two).fit(X[1000:1200], y[1000:1200])
-    assert (stranger.floor_, stranger.prior_) == USUAL
+    assert (stranger.floor_, stranger.prior_) == DEFAULT_FLOOR_AND_PRIOR
     given = LiRA(target, pool=two, floor=0.2, variance="per_example").fit(X, y)
     assert (given.floor_, given.prior_) == (0.2, 0)
     with pytest.raises(ValueError, match="floor"):

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skprivacy.attacks import AttackResult, LiRA, ShadowPool
-from skprivacy.attacks._records import fingerprints
+from skprivacy.attacks.record_tables import fingerprints
 
 
 class Overfitted(ClassifierMixin, BaseEstimator):

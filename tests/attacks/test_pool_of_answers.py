@@ -29,7 +29,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import audit
-from skprivacy._jobs import several
+from skprivacy._environment import several
 from skprivacy.attacks import (
     RMIA,
     IndirectInference,
@@ -38,9 +38,11 @@ from skprivacy.attacks import (
     ShadowPool,
     ShokriAttack,
     StrongestAttack,
-    _shadow_training,
 )
-from skprivacy.attacks._threads import trains_in_threads
+from skprivacy.attacks import (
+    shadow_training as _shadow_training,
+)
+from skprivacy.attacks.shadow_training import trains_in_threads
 from skprivacy.audit import runner
 
 X, Y = make_classification(160, flip_y=0.2, random_state=0)
@@ -242,7 +244,7 @@ def test_threads_are_configured_as_the_caller_is_and_leave_warnings_as_they_were
 
 
 def test_joblib_and_n_jobs_settle_how_many(monkeypatch):
-    monkeypatch.setattr("skprivacy._jobs.blas_threads", lambda: 7)
+    monkeypatch.setattr("skprivacy._environment.blas_threads", lambda: 7)
     assert several(None) == 7
     assert several(3) == 3
     with parallel_config("threading", n_jobs=2):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skprivacy.attacks import AttackResult
-from skprivacy.attacks import result as result_module
+from skprivacy.attacks import attack_result as result_module
 from skprivacy.display import MembershipRocDisplay
 
 

@@ -23,11 +23,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import ThreadpoolController
 
-from skprivacy._blas import blas_threads
-from skprivacy.attacks import ShadowPool, _records
-from skprivacy.attacks._predictions import predict_aligned
-from skprivacy.attacks._records import fingerprints
-from skprivacy.attacks._shadow_training import _safe_backend
+from skprivacy._environment import blas_threads
+from skprivacy.attacks import ShadowPool
+from skprivacy.attacks import record_tables as _records
+from skprivacy.attacks.model_answers import predict_aligned
+from skprivacy.attacks.record_tables import fingerprints
+from skprivacy.attacks.shadow_training import _safe_backend
 
 
 class Remembering(ClassifierMixin, BaseEstimator):

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skprivacy.attacks import ShadowPool
-from skprivacy.attacks._shared_steps import split_stateless_steps
+from skprivacy.attacks.shadow_answers import split_stateless_steps
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
 SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})

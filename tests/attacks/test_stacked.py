@@ -12,8 +12,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skprivacy._stacked import train_stacked, training
-from skprivacy._stacked.mlp import _batches
+from skprivacy._stacked import scheduling as training
+from skprivacy._stacked import train_stacked
+from skprivacy._stacked.stacked_mlp import _batches
 from skprivacy.attacks import LiRA, ShadowPool
 
 

@@ -16,8 +16,19 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivacy._stacked import device_dpsgd, devices, is_stackable, tensors, train_stacked, training
-from skprivacy._stacked import dpsgd as host_dpsgd
+from skprivacy._stacked import (
+    device_dpsgd,
+    is_stackable,
+    tensors,
+    train_stacked,
+)
+from skprivacy._stacked import (
+    scheduling as devices,
+)
+from skprivacy._stacked import (
+    scheduling as training,
+)
+from skprivacy._stacked import stacked_dpsgd as host_dpsgd
 from skprivacy.attacks import ShadowPool
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier
@@ -219,7 +230,7 @@ def test_no_step_waits_for_the_device():
     private = DPSGDClassifier(epsilon=5.0, delta=1e-3, classes=range(3), epochs=2, optimizer="adam")
     nets = MLPClassifier((9,), max_iter=3, n_iter_no_change=20), private
     with (
-        mock.patch("skprivacy.mechanisms.floating._ASYNCHRONOUS", {"cpu"}),
+        mock.patch("skprivacy.mechanisms.float_noise._ASYNCHRONOUS", {"cpu"}),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("error")

@@ -18,15 +18,14 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from skprivacy._clones import shadow_clone
-from skprivacy._stacked import StackedMember, is_stackable, train_stacked
-from skprivacy._stacked import dpsgd as stacked_dpsgd
+from skprivacy._stacked import StackedMember, is_stackable, stacked_dpsgd, train_stacked
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, RandomShift
-from skprivacy.neural_network._training import stacking
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training import stacked_fit as stacking
+from skprivacy.neural_network._training.training_config import TrainingConfig
 from skprivacy.preprocessing import PrivateStandardScaler
 
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import StolenMemoriesAttack
-from skprivacy.attacks._networks import open_network
+from skprivacy.attacks.network_view import open_network
 
 torch = pytest.importorskip("torch")
 N = 300
@@ -199,7 +199,7 @@ def test_null_in_100_runs(model, evaluate):
 
 def test_planted_proxies_that_saw_the_record_are_caught(monkeypatch):
     # without folds the proxies have memorised the non-members, which the attacker has
-    monkeypatch.setattr("skprivacy.attacks.stolen_memories._train_proxies", _careless)
+    monkeypatch.setattr("skprivacy.attacks.membership.white_box._train_proxies", _careless)
     model = perceptron(hidden_layer_sizes=(10,))
     wrong = false_alarms(model, 12, others_known_to_the_attacker)
     assert wrong > binom.ppf(0.999, 12, 0.05)

@@ -13,15 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import metrics
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee
-from skprivacy.attacks import (
-    RMIA,
-    LearnedRatio,
-    LiRA,
-    LossThreshold,
-    ShadowPool,
-    StrongestAttack,
-    _rehearsal,
-)
+from skprivacy.attacks import RMIA, LearnedRatio, LiRA, LossThreshold, ShadowPool, StrongestAttack
+from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.audit import audit, runner
 
 SMALL = DecisionTreeClassifier(max_depth=3, random_state=0)

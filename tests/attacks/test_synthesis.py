@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from skprivacy.attacks import ShadowPool, ShokriAttack, synthesis
+from skprivacy.attacks import ShadowPool, ShokriAttack
+from skprivacy.attacks import candidate_records as synthesis
 
 
 @pytest.fixture(scope="module")

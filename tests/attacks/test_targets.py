@@ -260,7 +260,7 @@ def test_claims_of_regressors_are_tested():
 
 
 def test_torch_is_not_imported_for_others():
-    from skprivacy.attacks._modules import as_classifier
+    from skprivacy.attacks.model_answers import as_classifier
 
     before = sys.modules.pop("torch", None)
     try:

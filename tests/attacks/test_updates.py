@@ -18,8 +18,8 @@ from skprivacy.attacks import (
     UpdatesPropertyInference,
     gradient_ascent,
 )
-from skprivacy.attacks._networks import open_network
-from skprivacy.attacks._record_gradients import network_at, record_gradients, weights_of
+from skprivacy.attacks.network_view import open_network
+from skprivacy.attacks.record_gradients import network_at, record_gradients, weights_of
 
 N, D = 40, 12
 
@@ -156,7 +156,7 @@ def test_the_ratio_by_hand():
     off, descent = every - mean, (start - after) / rate - mean
     precise = np.linalg.inv(spread)
     expected = off @ precise @ descent - np.einsum("ij,jk,ik->i", off, precise, off) / (2 * n)
-    from skprivacy.attacks._records import fingerprints
+    from skprivacy.attacks.record_tables import fingerprints
 
     mine = fingerprints(X) % 5 == 0
     assert mine.any()

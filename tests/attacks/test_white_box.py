@@ -21,8 +21,8 @@ from skprivacy.attacks import (
     LossThreshold,
     WhiteBoxAttack,
 )
-from skprivacy.attacks._networks import open_network
-from skprivacy.attacks.white_box import gradient_alignments
+from skprivacy.attacks.membership.white_box import gradient_alignments
+from skprivacy.attacks.network_view import open_network
 from skprivacy.datasets import make_purchase_like
 
 
@@ -190,7 +190,7 @@ def test_weights_tell_more_than_norms_of_gradients():
 
 def test_kernels_slide_over_the_rows_of_the_gradient_matrix():
     torch = pytest.importorskip("torch")
-    from skprivacy.attacks._membership_net import _convolved
+    from skprivacy.attacks.membership.white_box_encoder import _convolved
 
     inputs, gradient, kernels = torch.randn(7, 5), torch.randn(7, 3), torch.randn(4, 5)
     matrix = gradient[:, :, None] * inputs[:, None, :]  # that of the weights, (out, in)

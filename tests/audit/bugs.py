@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from skprivacy.fine_tuning import GradientHead
-from skprivacy.fine_tuning.release import Sensitivity
+from skprivacy.fine_tuning.sensitivity import Sensitivity
 from skprivacy.mechanisms import SecureRandom
 from skprivacy.mechanisms.bounds import quantize
 

@@ -10,14 +10,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from skprivacy.ensemble import aggregators, knn
-from skprivacy.fine_tuning import GradientHead, gradient
-from skprivacy.fine_tuning.least_squares import LeastSquaresHead
-from skprivacy.fine_tuning.prototypes import PrototypeHead
-from skprivacy.label_privacy import alibi
-from skprivacy.linear_model import _base, perturbation, sufficient
-from skprivacy.linear_model._base import PrivateLinearRegressor
-from skprivacy.linear_model.objective import ObjectivePerturbation
-from skprivacy.linear_model.polynomial import PolynomialObjective
+from skprivacy.fine_tuning import GradientHead
+from skprivacy.fine_tuning import heads as gradient
+from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
+from skprivacy.label_privacy import noisy_labels as alibi
+from skprivacy.linear_model import adassp as sufficient
+from skprivacy.linear_model import base as _base
+from skprivacy.linear_model import perturbation
+from skprivacy.linear_model.base import PrivateLinearRegressor
+from skprivacy.linear_model.perturbation import ObjectivePerturbation
+from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import (
     FloatGaussian,
     Gaussian,
@@ -26,15 +28,18 @@ from skprivacy.mechanisms import (
     Mechanism,
     PoissonSampler,
     RandomizedResponse,
-    floating,
+)
+from skprivacy.mechanisms import (
+    float_noise as floating,
 )
 from skprivacy.mechanisms.bounds import UnitBall
-from skprivacy.neural_network._gradients import clipping, perceptron_sum
+from skprivacy.neural_network._gradients import clipping
+from skprivacy.neural_network._gradients import perceptron as perceptron_sum
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.preprocessing import scaler
-from skprivacy.preprocessing._columns import Columns
+from skprivacy.preprocessing import standard_scaler as scaler
+from skprivacy.preprocessing.bounded_moments import Columns
 
 from ..test_mutants import (
     blanks_nothing,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from skprivacy.audit import verify_privacy
-from skprivacy.audit._alarms import is_alarm
+from skprivacy.audit.inspection.attempts import is_alarm
 from skprivacy.preprocessing import PrivateStandardScaler
 
 ALARM = signal.SIGUSR1

@@ -31,12 +31,13 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy._pages import share
+from skprivacy._html import share
 from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
+from skprivacy.accounting.guarantee import auc_ceiling
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
-from skprivacy.audit import AttackFinding, _html, audit
-from skprivacy.audit._ceiling import auc_ceiling
-from skprivacy.audit._exposure import GroupExposure
+from skprivacy.audit import AttackFinding, audit
+from skprivacy.audit.report import html_report as _html
+from skprivacy.audit.report.findings import GroupExposure
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.metrics import epsilon_lower_bound
 from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer

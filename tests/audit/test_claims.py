@@ -48,15 +48,17 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
 )
 from skprivacy.attacks import LossThreshold
-from skprivacy.audit import _html, audit, claim_of, claims
-from skprivacy.audit._composition import compose_guarantees
+from skprivacy.audit import audit, claim_of
+from skprivacy.audit.inspection import claims
+from skprivacy.audit.inspection.guarantees import compose_guarantees
+from skprivacy.audit.report import html_report as _html
+from skprivacy.defences.randomized_smoothing import SmoothedClassifier
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep as sweep_module
 from skprivacy.neural_network import SCARFEncoder, SimCLREncoder
 from skprivacy.preprocessing import Bounded, PrivateStandardScaler, Schema, SchemaTransformer
-from skprivacy.preprocessing.smoothing import SmoothedClassifier
 
 X, y = make_classification(240, n_features=4, random_state=0)
 Y3 = np.arange(240) % 3

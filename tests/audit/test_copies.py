@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
-from skprivacy.attacks._records import fingerprints
+from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit
-from skprivacy.audit._doubt import explain_copies
+from skprivacy.audit.report.facts import explain_copies
 
 
 class Public(ClassifierMixin, BaseEstimator):

@@ -53,7 +53,22 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skprivacy import audit, check_disclosure
 from skprivacy.attacks import LossThreshold
-from skprivacy.audit import DisclosureReport, _cells, _contents, _stored, _views, disclosure
+from skprivacy.audit import DisclosureReport
+from skprivacy.audit.inspection import (
+    disclosure,
+)
+from skprivacy.audit.inspection import (
+    disclosure as _cells,
+)
+from skprivacy.audit.inspection import (
+    stored_records as _contents,
+)
+from skprivacy.audit.inspection import (
+    stored_records as _stored,
+)
+from skprivacy.audit.inspection import (
+    stored_records as _views,
+)
 from skprivacy.linear_model import OutputPerturbationClassifier
 
 X_all, y_all = make_classification(400, n_features=6, flip_y=0.2, random_state=0)

@@ -11,10 +11,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import audit
 from skprivacy.attacks import AttackResult, LossThreshold
-from skprivacy.attacks import result as result_module
-from skprivacy.audit import _exposure
-from skprivacy.audit import report as report_module
-from skprivacy.audit._exposure import exposed_records, group_exposures, group_partitions
+from skprivacy.attacks import attack_result as result_module
+from skprivacy.audit.report import audit_report as report_module
+from skprivacy.audit.report import findings as _exposure
+from skprivacy.audit.report.findings import exposed_records, group_exposures, group_partitions
 
 X, y = make_classification(1200, n_features=6, flip_y=0.0, class_sep=3.0, random_state=0)
 WARD = np.array(["A", "B", "C"])[np.arange(1200) % 3]

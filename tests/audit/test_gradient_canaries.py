@@ -18,20 +18,23 @@ from torch import nn
 
 from skprivacy import DPSGDClassifier, DPSGDRegressor
 from skprivacy.accounting import PrivacyBudget, PrivacyGuarantee
-from skprivacy.audit import _gradient_canaries, audit_one_run
-from skprivacy.audit._canaries import CanaryRun
-from skprivacy.audit._curves import inverse_curve
-from skprivacy.audit._noisy_sums import NoisySums, Participation
+from skprivacy.audit import audit_one_run
+from skprivacy.audit.canaries import gradient_canary_audit as _gradient_canaries
+from skprivacy.audit.canaries.coins import CanaryRun, inverse_curve
+from skprivacy.audit.canaries.gradient_canary_audit import NoisySums, Participation
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.mechanisms import FloatGaussian, PoissonSampler
-from skprivacy.metrics._one_run import best_n_guesses, guess_top_scores, refutes_curve
+from skprivacy.metrics.coin_guesses import best_n_guesses, guess_top_scores, refutes_curve
 from skprivacy.neural_network import DPNeuralNet
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING
-from skprivacy.neural_network._training.canaries import CanaryCode
-from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.noise import SequentialBatches, _Sampled
+from skprivacy.neural_network._training.gradient_canaries import CanaryCode
+from skprivacy.neural_network._training.training_config import (
+    SequentialBatches,
+    TrainingConfig,
+    _Sampled,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 

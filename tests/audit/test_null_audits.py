@@ -9,7 +9,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit
-from skprivacy.metrics import _evidence, auc
+from skprivacy.metrics import auc
+from skprivacy.metrics import evidence as _evidence
 
 ALPHA, TIMES = 0.05, 2000
 NOTHING = PrivacyGuarantee(ApproxDP(0.0, 1e-9), at_delta=1e-9)

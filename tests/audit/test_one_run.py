@@ -25,7 +25,10 @@ from skprivacy.accounting import (
     PrivacyBudget,
     PrivacyGuarantee,
 )
-from skprivacy.audit import OneRunReport, _canaries, _curves, audit_one_run, one_run
+from skprivacy.audit import OneRunReport, audit_one_run
+from skprivacy.audit.canaries import coins as _canaries
+from skprivacy.audit.canaries import coins as _curves
+from skprivacy.audit.canaries import one_run
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 

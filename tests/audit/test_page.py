@@ -13,9 +13,9 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold, SupervisedAttack
 from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit
-from skprivacy.audit._briefing import briefing
-from skprivacy.audit._origin import origin_in_words, origin_point
-from skprivacy.metrics._evidence import Evidence, Rates, gather_evidence
+from skprivacy.audit.report.findings import origin_in_words, origin_point
+from skprivacy.audit.report.plain_words import briefing
+from skprivacy.metrics.evidence import Evidence, Rates, gather_evidence
 
 from .test_audit import CLAIM, PARTS, Claiming
 
@@ -289,7 +289,7 @@ def test_what_a_measurement_rests_on_stands_beside_it(honest):
 
 
 def test_table_and_plot_speak_the_same_words(liar, monkeypatch):
-    from skprivacy.audit import _html
+    from skprivacy.audit.report import html_report as _html
 
     drawn = []
     monkeypatch.setattr(_html, "embed", lambda figure, alt: drawn.append(figure) or "")

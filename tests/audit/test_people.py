@@ -19,9 +19,9 @@ from skprivacy.attacks import (
     LossThreshold,
     SupervisedAttack,
 )
-from skprivacy.attacks._records import fingerprints
-from skprivacy.audit import _attacking as attacking
+from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit, audit_predictions, check_disclosure
+from skprivacy.audit import runner as attacking
 from skprivacy.ensemble import PATEClassifier
 
 CLAIM = PrivacyGuarantee(ApproxDP(0.5, 1e-6), 1e-6, "zero_out", unit="patient")

@@ -20,8 +20,9 @@ from skprivacy.attacks import (
     SignalThreshold,
     SupervisedAttack,
 )
-from skprivacy.audit import _attacking, audit, audit_predictions, predictions
-from skprivacy.audit._attacking import concat_records
+from skprivacy.audit import audit, audit_predictions, predictions
+from skprivacy.audit import runner as _attacking
+from skprivacy.audit.runner import concat_records
 
 N = 300
 X, y = make_classification(4 * N, n_informative=6, n_classes=3, flip_y=0.3, random_state=0)

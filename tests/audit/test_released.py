@@ -20,8 +20,11 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skprivacy.accounting import ApproxDP, PrivacyGuarantee
 from skprivacy.audit import verify_privacy
-from skprivacy.audit._fits import IndependentFits
-from skprivacy.audit._released import parameters_before_fit, released_numbers
+from skprivacy.audit.verification.releases import (
+    IndependentFits,
+    parameters_before_fit,
+    released_numbers,
+)
 from skprivacy.preprocessing import PrivateStandardScaler
 
 

@@ -12,8 +12,8 @@ from skprivacy.accounting import (
     PrivacyGuarantee,
     Repeated,
 )
-from skprivacy.audit._fits import IndependentFits
-from skprivacy.audit._steps import participation_ratios
+from skprivacy.audit.verification.releases import IndependentFits
+from skprivacy.audit.verification.threshold_tests import participation_ratios
 from skprivacy.preprocessing import PrivateStandardScaler
 
 STEPS, SIZE, RATE, NOISE = 6, 4, 1 / 3, 0.41

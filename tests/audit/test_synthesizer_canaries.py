@@ -13,17 +13,18 @@ from scipy.stats import binom
 
 from skprivacy.accounting import Composed, PrivacyBudget
 from skprivacy.audit import audit_synthesizer
-from skprivacy.audit._table_canaries import Mixture, spread_records
+from skprivacy.audit.canaries.coins import Mixture, spread_records
 from skprivacy.mechanisms import Gaussian
-from skprivacy.metrics._one_run import (
+from skprivacy.metrics.coin_guesses import (
     guess_each,
     inverse_gaussian_curve,
     refutes_with_separate_runs,
 )
 from skprivacy.preprocessing import Bounded, Categories, Schema
-from skprivacy.synthesis import Grid, PrivateSynthesizer, _choosing
-from skprivacy.synthesis import synthesizer as fitting
-from skprivacy.synthesis._plan import Plan
+from skprivacy.synthesis import Grid, PrivateSynthesizer
+from skprivacy.synthesis import marginal_selection as _choosing
+from skprivacy.synthesis import marginal_synthesizer as fitting
+from skprivacy.synthesis.measurement_plan import Plan
 
 from ..synthesis.tables import SCHEMA, people
 

@@ -12,10 +12,10 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.accounting import ApproxDP, GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.audit import AttackFinding, audit
-from skprivacy.audit import _refutation as refutation_module
-from skprivacy.audit import finding as finding_module
-from skprivacy.audit import report as report_module
-from skprivacy.metrics import _evidence
+from skprivacy.audit.report import audit_report as report_module
+from skprivacy.audit.report import findings as finding_module
+from skprivacy.audit.report import findings as refutation_module
+from skprivacy.metrics import evidence as _evidence
 
 from .test_audit import CLAIM, PARTS, Claiming
 

@@ -25,25 +25,24 @@ from skprivacy.accounting import (
     PrivateSelection,
     Repeated,
 )
-from skprivacy.audit import (
-    PrivacyVerification,
-    _attack,
-    _tells,
-    verify_privacy,
-    verify_release,
+from skprivacy.audit import PrivacyVerification, verify_privacy, verify_release
+from skprivacy.audit.verification import threshold_tests as _attack
+from skprivacy.audit.verification import threshold_tests as _tells
+from skprivacy.audit.verification.neighbors import PublicRanges, neighbours
+from skprivacy.audit.verification.releases import (
+    IndependentFits,
+    covers_all_answers,
+    released_numbers,
 )
-from skprivacy.audit._fits import IndependentFits
-from skprivacy.audit._neighbours import PublicRanges, neighbours
-from skprivacy.audit._released import covers_all_answers, released_numbers
 from skprivacy.linear_model import (
     FunctionalMechanismRegressor,
     OutputPerturbationClassifier,
     perturbation,
 )
-from skprivacy.linear_model.objective import ObjectivePerturbation
+from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, RandomizedResponse, SecureRandom
 from skprivacy.mechanisms.base import record_releases
-from skprivacy.metrics._fresh_runs import (
+from skprivacy.metrics.repeated_runs import (
     Counts,
     gaussian_curve,
     line_curve,
@@ -407,7 +406,7 @@ def test_errors_of_releases():
 
 def test_it_is_public():
     assert skprivacy.verify_privacy is verify_privacy
-    assert PrivacyVerification.__module__ == "skprivacy.audit.verification"
+    assert PrivacyVerification.__module__ == "skprivacy.audit.verification.verify_privacy"
 
 
 SEARCH = PrivateSelection(LaplaceEvent(1.0), 1.0, 0.5)

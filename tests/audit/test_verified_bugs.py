@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import binom
 
 from skprivacy.accounting import PrivacyGuarantee
-from skprivacy.audit import verification, verify_privacy, verify_release
+from skprivacy.audit import verify_privacy, verify_release
+from skprivacy.audit.verification import verify_privacy as verification
 from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,

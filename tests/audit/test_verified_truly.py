@@ -16,10 +16,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
-from skprivacy.audit import verification, verify_privacy, verify_release
-from skprivacy.audit._attack import ReleaseRuns
-from skprivacy.audit._fits import IndependentFits
-from skprivacy.audit._neighbours import NeighbourPair, PublicFeatures, PublicRanges, neighbours
+from skprivacy.audit import verify_privacy, verify_release
+from skprivacy.audit.verification import verify_privacy as verification
+from skprivacy.audit.verification.neighbors import (
+    NeighbourPair,
+    PublicFeatures,
+    PublicRanges,
+    neighbours,
+)
+from skprivacy.audit.verification.releases import IndependentFits
+from skprivacy.audit.verification.threshold_tests import ReleaseRuns
 from skprivacy.ensemble import PATEClassifier
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.neural_network import DPSGDClassifier

@@ -42,8 +42,9 @@ from skprivacy.accounting import (
     SampledGroup,
     epsilon_of,
 )
-from skprivacy.accounting.budget.exported import export_lines
-from skprivacy.certificates import create_key, recomputing, verification
+from skprivacy.accounting.budget.snapshot import export_lines
+from skprivacy.certificates import checking as verification
+from skprivacy.certificates import create_key, recomputing
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import digest, private_key, sign
 from skprivacy.cli import main
@@ -297,7 +298,7 @@ def test_a_claim_with_too_little_noise_is_found_by_the_second_accountant(
 
 def test_a_ledger_that_went_beyond_its_cap_is_refused(issued, tmp_path, monkeypatch):
     """The lines are consistent, so only adding them up shows it."""
-    from skprivacy.accounting.budget import log
+    from skprivacy.accounting.budget import ledger as log
 
     forged = content(issued)
     previous = ""

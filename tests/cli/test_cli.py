@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 import skprivacy
-import skprivacy.cli._data as cli_data
+import skprivacy.cli.data as cli_data
 from skprivacy.audit import AuditReport, runner
 from skprivacy.audit import audit as audit_function
-from skprivacy.cli import _attacks, main
+from skprivacy.cli import main
+from skprivacy.cli import registry as _attacks
 from skprivacy.cli.main import parser
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import Bounded, Categories, Schema

@@ -14,10 +14,15 @@ import pandas as pd
 import pytest
 
 from skprivacy import PrivacyBudget, load_model
-from skprivacy._signals import hold_signals, release_signals, signals_held_after_commit
 from skprivacy.accounting import LaplaceEvent
-from skprivacy.accounting.budget.log import Log
-from skprivacy.cli import _release, main
+from skprivacy.accounting.budget.ledger import Log
+from skprivacy.accounting.budget.signals import (
+    hold_signals,
+    release_signals,
+    signals_held_after_commit,
+)
+from skprivacy.cli import main
+from skprivacy.cli import release as _release
 
 N = 200
 LINE = (

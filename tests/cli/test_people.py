@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.audit.report import AuditReport
-from skprivacy.cli import _data, main
+from skprivacy.audit.report.audit_report import AuditReport
+from skprivacy.cli import data as _data
+from skprivacy.cli import main
 
 LINEAR = "--model OutputPerturbationClassifier --set relation=zero_out"
 TABLE = "visits.csv --schema schema.json --groups patient_id"

@@ -12,7 +12,7 @@ from skprivacy import PrivacyBudget, load_model
 from skprivacy.audit import claim_of
 from skprivacy.cli import main
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
-from skprivacy.model_selection import _affordable
+from skprivacy.model_selection import sweep_plan as _affordable
 
 N = 400
 

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.cli import _tables, main
-from skprivacy.cli._console import UserError
+from skprivacy.cli import main
+from skprivacy.cli import tables as _tables
+from skprivacy.cli.console import UserError
 
 TABLE = pd.DataFrame(
     {

@@ -14,7 +14,8 @@ from skprivacy import PrivacyBudget, attacks, load_model
 from skprivacy.accounting import LaplaceEvent
 from skprivacy.audit import claim_of
 from skprivacy.base import PrivateEstimatorMixin
-from skprivacy.cli import _names, main
+from skprivacy.cli import main
+from skprivacy.cli import registry as _names
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.preprocessing import Schema
 

@@ -9,15 +9,19 @@ import numpy as np
 import pytest
 
 from skprivacy.datasets import (
-    _files,
     fetch_location30,
     fetch_mnist,
     fetch_purchase100,
     fetch_texas100,
-    membership,
     mnist,
 )
-from skprivacy.datasets._files import PublishedFile, data_folder
+from skprivacy.datasets import (
+    files as _files,
+)
+from skprivacy.datasets import (
+    membership_benchmarks as membership,
+)
+from skprivacy.datasets.files import PublishedFile, data_folder
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import SchemaTransformer
 

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.datasets import _files, adult, fetch_adult, load_demo
-from skprivacy.datasets._files import PublishedFile, data_folder
+from skprivacy.datasets import adult, fetch_adult, load_demo
+from skprivacy.datasets import files as _files
+from skprivacy.datasets.files import PublishedFile, data_folder
 from skprivacy.exceptions import DatasetNotFoundError
 from skprivacy.preprocessing import SchemaTransformer
 

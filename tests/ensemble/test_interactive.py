@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 import skprivacy.ensemble.pate as pate
 from skprivacy.accounting import Composed, PrivacyBudget, VoteBlock
 from skprivacy.ensemble import ConfidentGNMax, InteractiveGNMax, PATEClassifier
-from skprivacy.ensemble.interactive import InteractiveGNMax as Owner
+from skprivacy.ensemble.aggregators import InteractiveGNMax as Owner
 from skprivacy.mechanisms import SecureRandom
 
 from .. import contracts, contracts_once

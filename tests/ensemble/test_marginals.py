@@ -20,9 +20,10 @@ from skprivacy.accounting import (
     VoteBlock,
     epsilon_of,
 )
-from skprivacy.ensemble import GNMax, PATEClassifier, marginals, pate
-from skprivacy.ensemble.marginals import Marginals
-from skprivacy.ensemble.partition import partition_by_group, partition_by_hash
+from skprivacy.ensemble import GNMax, PATEClassifier, pate
+from skprivacy.ensemble import drawn_records as marginals
+from skprivacy.ensemble.drawn_records import Marginals
+from skprivacy.ensemble.teachers import partition_by_group, partition_by_hash
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.mechanisms import Mechanism
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer

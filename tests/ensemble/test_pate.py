@@ -38,15 +38,20 @@ from skprivacy.ensemble import (
     PropagationStudent,
     PublicRecords,
     aggregators,
-    partition,
     students,
     teachers,
 )
-from skprivacy.ensemble._chosen import select_student
-from skprivacy.ensemble._graph import build_neighbor_graph, propagate_labels
-from skprivacy.ensemble.partition import MOVED_VOTES, partition_by_hash, partition_by_index
-from skprivacy.ensemble.public_records import choose_queries, draw_records
-from skprivacy.ensemble.students import fit_student
+from skprivacy.ensemble import (
+    teachers as partition,
+)
+from skprivacy.ensemble.student_classifier import choose_queries, draw_records
+from skprivacy.ensemble.students import (
+    build_neighbor_graph,
+    fit_student,
+    propagate_labels,
+    select_student,
+)
+from skprivacy.ensemble.teachers import MOVED_VOTES, partition_by_hash, partition_by_index
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, PrivacyWarning
 from skprivacy.mechanisms import Gaussian
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer

@@ -10,7 +10,16 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skprivacy._stacked import apart, devices, train_alone, train_isolated_networks
+from skprivacy._stacked import (
+    device_mlp as apart,
+)
+from skprivacy._stacked import (
+    scheduling as devices,
+)
+from skprivacy._stacked import (
+    train_alone,
+    train_isolated_networks,
+)
 from skprivacy._stacked.device_mlp import train_mlps
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.ensemble import PATEClassifier, teachers

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skprivacy.datasets import fetch_adult
-from skprivacy.datasets._files import data_folder
 from skprivacy.datasets.adult import ADULT_SCHEMA
+from skprivacy.datasets.files import data_folder
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.preprocessing import SchemaTransformer
 

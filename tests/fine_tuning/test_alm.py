@@ -41,7 +41,7 @@ from skprivacy.fine_tuning import (
     SoftmaxHead,
     alm,
 )
-from skprivacy.fine_tuning.choice import HEADS
+from skprivacy.fine_tuning.heads import HEADS
 from skprivacy.mechanisms import Logistic, Mechanism
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 
 from skprivacy.fine_tuning import ALMFineTuner, HalfWhitening, features
-from skprivacy.fine_tuning.whitening import unit_rows
+from skprivacy.fine_tuning.features import unit_rows
 from skprivacy.mechanisms import bounds
 
 from ..contracts import Tape, recording, replaying

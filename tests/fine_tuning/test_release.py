@@ -10,7 +10,7 @@ from scipy import stats
 
 from skprivacy.accounting import Composed, LogisticEvent, epsilon_of, zcdp
 from skprivacy.fine_tuning import Sensitivity
-from skprivacy.fine_tuning.release import MECHANISMS, least_noise_mechanism, noise_std
+from skprivacy.fine_tuning.sensitivity import MECHANISMS, least_noise_mechanism, noise_std
 from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Logistic, SecureRandom
 
 HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant

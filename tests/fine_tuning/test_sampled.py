@@ -18,13 +18,17 @@ from skprivacy.fine_tuning import (
     Sensitivity,
     SoftmaxHead,
 )
-from skprivacy.fine_tuning import left_out as left_out_module
-from skprivacy.fine_tuning import sensitivity as sensitivity_module
+from skprivacy.fine_tuning import leave_one_out as left_out_module
+from skprivacy.fine_tuning import sampled_sensitivity as sensitivity_module
+from skprivacy.fine_tuning.features import with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.left_out import leave_one_out
-from skprivacy.fine_tuning.sensitivity import random_gamma, sample_on_private, sample_on_public
-from skprivacy.fine_tuning.whitening import with_constant
-from skprivacy.linear_model._logistic import LogisticLoss
+from skprivacy.fine_tuning.leave_one_out import leave_one_out
+from skprivacy.fine_tuning.sampled_sensitivity import (
+    random_gamma,
+    sample_on_private,
+    sample_on_public,
+)
+from skprivacy.linear_model.logistic_solver import LogisticLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 

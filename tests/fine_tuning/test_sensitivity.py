@@ -17,10 +17,12 @@ from skprivacy.fine_tuning import (
     PrototypeHead,
     Sensitivity,
     SoftmaxHead,
-    softmax,
 )
+from skprivacy.fine_tuning import (
+    heads as softmax,
+)
+from skprivacy.fine_tuning.features import FEATURE_NORM, with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.whitening import FEATURE_NORM, with_constant
 from skprivacy.mechanisms import Mechanism, SecureRandom
 
 RELATIONS = ["add_remove", "replace_one"]

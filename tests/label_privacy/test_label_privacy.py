@@ -35,14 +35,17 @@ from skprivacy.label_privacy import (
     LP2STClassifier,
     RandomizedResponseClassifier,
 )
-from skprivacy.label_privacy._learning import (
+from skprivacy.label_privacy.noisy_labels import (
+    _best_candidate_counts,
+    _respond_with_prior,
+    _truth_probability,
+)
+from skprivacy.label_privacy.posterior import (
     fit_inverse_temperature,
     fit_on_weights,
     posterior,
     scores_to_probabilities,
 )
-from skprivacy.label_privacy.alibi import _truth_probability
-from skprivacy.label_privacy.stages import _best_candidate_counts, _respond_with_prior
 from skprivacy.mechanisms import SecureRandom
 
 NOISY = [RandomizedResponseClassifier, ALIBIClassifier, LP2STClassifier]

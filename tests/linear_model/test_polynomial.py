@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from skprivacy.linear_model import PolynomialObjective
-from skprivacy.linear_model.polynomial import multinomial_objective, squared_objective
+from skprivacy.linear_model.polynomial_objective import multinomial_objective, squared_objective
 
 
 class Remembering:

@@ -16,8 +16,8 @@ from skprivacy.linear_model import (
     OutputPerturbationClassifier,
     perturbation,
 )
-from skprivacy.linear_model._logistic import LogisticLoss
-from skprivacy.linear_model.polynomial import PolynomialObjective, multinomial_objective
+from skprivacy.linear_model.logistic_solver import LogisticLoss
+from skprivacy.linear_model.polynomial_objective import PolynomialObjective, multinomial_objective
 from skprivacy.mechanisms import Gaussian, Laplace
 from skprivacy.mechanisms.bounds import UnitBall
 

@@ -8,7 +8,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.mechanisms.entropy import _CHUNK
+from skprivacy.mechanisms.secure_random import _CHUNK
 
 KEY = bytes(range(32))
 N_CALLS = 9_000  # of each kind: more than twice the 4,096 after which a planted counter restarts

@@ -33,10 +33,9 @@ from skprivacy.accounting import (
 from skprivacy.ensemble import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from skprivacy.fine_tuning import GradientHead, NetworkHead, SoftmaxHead
 from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.fine_tuning.least_squares import LeastSquaresHead
-from skprivacy.fine_tuning.prototypes import PrototypeHead
+from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
 from skprivacy.linear_model import PolynomialObjective
-from skprivacy.linear_model.objective import ObjectivePerturbation
+from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import (
     DistributedGaussian,
     Exponential,
@@ -55,11 +54,11 @@ from skprivacy.mechanisms import (
     SecureRandom,
     SmoothGaussian,
 )
-from skprivacy.mechanisms.ahead import PrefetchedNoise
-from skprivacy.neural_network._training.canaries import _Watched
-from skprivacy.neural_network._training.distributed import ProcessGroup
+from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.neural_network._training.engine import SingleProcess
-from skprivacy.preprocessing._columns import Columns
+from skprivacy.neural_network._training.gradient_canaries import _Watched
+from skprivacy.neural_network._training.process_group import ProcessGroup
+from skprivacy.preprocessing.bounded_moments import Columns
 
 from ..noise_laws import choice_as_normal, claim_of, noise_of
 from ..tape import Tape, recording

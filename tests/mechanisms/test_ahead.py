@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.mechanisms import FloatGaussian, SecureRandom, ahead
-from skprivacy.mechanisms.ahead import PrefetchedNoise
-from skprivacy.mechanisms.entropy import _CHUNK
+from skprivacy.mechanisms import FloatGaussian, SecureRandom
+from skprivacy.mechanisms import secure_random as ahead
+from skprivacy.mechanisms.secure_random import _CHUNK, PrefetchedNoise
 
 from .test_entropy import in_fork, raw_fork
 

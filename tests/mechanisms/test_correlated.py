@@ -18,9 +18,9 @@ from skprivacy.accounting import (
     pld,
     square_root_band,
 )
-from skprivacy.accounting.matrix import last_step_deviation
+from skprivacy.accounting.events.matrix_factorization import last_step_deviation
 from skprivacy.mechanisms import MatrixGaussian, SecureRandom
-from skprivacy.mechanisms import correlated as module
+from skprivacy.mechanisms import matrix_gaussian as module
 
 from .stochastic import measured_delta
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from skprivacy.mechanisms import SecureRandom
-from skprivacy.mechanisms.discrete import (
+from skprivacy.mechanisms.integer_samplers import (
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivacy.mechanisms import SecureRandom, _process
-from skprivacy.mechanisms.entropy import _CHUNK
+from skprivacy.mechanisms import SecureRandom
+from skprivacy.mechanisms import secure_random as _process
+from skprivacy.mechanisms.secure_random import _CHUNK
 
 from .counter import check_counter
 

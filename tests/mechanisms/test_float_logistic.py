@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from skprivacy.accounting import LogisticEvent, NonPrivate, rdp
 from skprivacy.mechanisms import FloatLogistic, SecureRandom
-from skprivacy.mechanisms.logistic import standard_logistic
+from skprivacy.mechanisms.float_noise import standard_logistic
 
 from .stochastic import check_claim
 

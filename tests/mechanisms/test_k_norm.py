@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from skprivacy.accounting import ApproxDP, NonPrivate
-from skprivacy.mechanisms import KNorm, Laplace, SecureRandom, discrete
+from skprivacy.mechanisms import KNorm, Laplace, SecureRandom
+from skprivacy.mechanisms import integer_samplers as discrete
 
 from .stochastic import check_claim
 

@@ -13,9 +13,15 @@ from scipy import stats
 from scipy.special import ndtri
 
 from skprivacy.accounting import GaussianEvent
-from skprivacy.mechanisms import FloatGaussian, RoundedGaussian, SecureRandom, rounded
-from skprivacy.mechanisms._normal_tail import decide_rounded_cell, normal_tail
-from skprivacy.mechanisms.rounded import rounded_normal
+from skprivacy.mechanisms import (
+    FloatGaussian,
+    RoundedGaussian,
+    SecureRandom,
+)
+from skprivacy.mechanisms import (
+    rounded_gaussian as rounded,
+)
+from skprivacy.mechanisms.rounded_gaussian import decide_rounded_cell, normal_tail, rounded_normal
 
 
 class Words:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skprivacy.metrics import (
-    _rates,
     advantage,
     auc,
     auc_interval,
@@ -15,6 +14,9 @@ from skprivacy.metrics import (
     epsilon_lower_bound,
     roc,
     tpr_at_fpr,
+)
+from skprivacy.metrics import (
+    rates as _rates,
 )
 
 samples = st.lists(st.integers(-5, 5), min_size=1, max_size=30)

@@ -7,9 +7,6 @@ from scipy.stats import beta, binom, t
 from sklearn.metrics import roc_auc_score
 
 from skprivacy.metrics import (
-    _area,
-    _evidence,
-    _rates,
     advantage,
     auc,
     auc_interval,
@@ -18,6 +15,15 @@ from skprivacy.metrics import (
     epsilon_lower_bound,
     roc,
     tpr_at_fpr,
+)
+from skprivacy.metrics import (
+    evidence as _evidence,
+)
+from skprivacy.metrics import (
+    rates as _rates,
+)
+from skprivacy.metrics import (
+    roc_area as _area,
 )
 
 

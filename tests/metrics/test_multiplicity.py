@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import binom, false_discovery_control
 
 from skprivacy.metrics import auc_interval
-from skprivacy.metrics._area import auc_p_value
-from skprivacy.metrics._multiplicity import benjamini_hochberg, holm
+from skprivacy.metrics.roc_area import auc_p_value, benjamini_hochberg, holm
 
 
 def test_by_hand():

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from skprivacy.metrics import GuessBound, bound_from_guesses, epsilon_from_guesses
-from skprivacy.metrics._one_run import (
+from skprivacy.metrics.coin_guesses import (
     best_n_guesses,
     default_n_guesses,
     guess_top_scores,

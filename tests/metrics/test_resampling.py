@@ -7,12 +7,14 @@ from scipy.stats import binom
 
 from skprivacy.metrics import (
     EpsilonEstimate,
-    _resampling,
     bootstrap_epsilon,
     epsilon_lower_bound,
     multi_split_bound,
 )
-from skprivacy.metrics._evidence import Rates
+from skprivacy.metrics import (
+    resampling as _resampling,
+)
+from skprivacy.metrics.evidence import Rates
 
 
 def gaussian(seed, n=1000, shift=1.0):

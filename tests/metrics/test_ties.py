@@ -7,8 +7,9 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom, multinomial
 
-from skprivacy.metrics import _evidence, auc, clopper_pearson, epsilon_lower_bound
-from skprivacy.metrics._mean import mean_lower_bound
+from skprivacy.metrics import auc, clopper_pearson, epsilon_lower_bound
+from skprivacy.metrics import evidence as _evidence
+from skprivacy.metrics.evidence import mean_lower_bound
 
 SIZES = range(20, 6001, 47)
 

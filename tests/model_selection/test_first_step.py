@@ -21,8 +21,9 @@ from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import OutputPerturbationClassifier
-from skprivacy.model_selection import PrivacySweepCV, _split
-from skprivacy.model_selection._first_step import first_step
+from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.model_selection import sweep_records as _split
+from skprivacy.model_selection.sweep_records import first_step
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
 SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})
@@ -238,7 +239,7 @@ def test_what_is_inferred_fails_or_looks_at_others_is_never_shared():
     with pytest.warns(PrivacyLeakWarning):
         inferred = Schema.infer(X)
     assert first_step(make_pipeline(SchemaTransformer(inferred), Exact()), X) is None
-    with mock.patch("skprivacy.model_selection._first_step._MOST", 80 * 3 * 8 - 1):
+    with mock.patch("skprivacy.model_selection.sweep_records._MOST", 80 * 3 * 8 - 1):
         assert first_step(model, X) is None  # too large to keep
 
 
@@ -270,7 +271,7 @@ def test_a_step_keeps_its_name_in_a_model_whose_later_step_has_the_other_name():
         "plain": Pipeline([("scaled", step), ("last", Exact())]),
         "scaled": Pipeline([("first", step), ("scaled", StandardScaler()), ("last", Exact())]),
     }
-    claims = mock.patch("skprivacy.model_selection._attacked.claim_of", side_effect=claim_of)
+    claims = mock.patch("skprivacy.model_selection.sweep_runner.claim_of", side_effect=claim_of)
     with claims as claimed:
         PrivacySweepCV(models, epsilons=[1.0], cv=CV, baseline=None).fit(X, y)
     names = {tuple(name for name, _ in call.args[0].steps) for call in claimed.call_args_list}

@@ -23,9 +23,21 @@ from skprivacy.exceptions import PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.mechanisms import RandomizedResponse, SecureRandom
-from skprivacy.model_selection import PrivacySweepCV, PrivateSearchCV, _people, _routing, _split
-from skprivacy.model_selection import _attacked as attacked
-from skprivacy.model_selection._held_out import HeldOut, RecordScore
+from skprivacy.model_selection import (
+    PrivacySweepCV,
+    PrivateSearchCV,
+)
+from skprivacy.model_selection import (
+    sweep_plan as _people,
+)
+from skprivacy.model_selection import (
+    sweep_plan as _routing,
+)
+from skprivacy.model_selection import (
+    sweep_records as _split,
+)
+from skprivacy.model_selection import sweep_runner as attacked
+from skprivacy.model_selection.search_scores import HeldOut, RecordScore
 
 RNG = np.random.default_rng(0)
 PATIENT = pd.Series(np.repeat(np.arange(60), RNG.integers(1, 8, 60)), name="patient")

@@ -47,9 +47,8 @@ from skprivacy.linear_model import (
 )
 from skprivacy.mechanisms import Gaussian, Mechanism, RandomizedResponse, SecureRandom
 from skprivacy.model_selection import PrivateSearchCV
-from skprivacy.model_selection._held_out import HeldOut, RecordScore, record_score
-from skprivacy.model_selection._prepared import PreparedSearch, Trial
-from skprivacy.model_selection._trials import NumberOfTrials
+from skprivacy.model_selection.search_plan import NumberOfTrials, PreparedSearch, Trial
+from skprivacy.model_selection.search_scores import HeldOut, RecordScore, record_score
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 

@@ -38,10 +38,9 @@ from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 from skprivacy.label_privacy import RandomizedResponseClassifier
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection._affordable import check_affordable
-from skprivacy.model_selection._baselines import _boosting
-from skprivacy.model_selection._run import Candidate
-from skprivacy.model_selection._split import Records
+from skprivacy.model_selection.sweep_plan import check_affordable
+from skprivacy.model_selection.sweep_records import Candidate, Records
+from skprivacy.model_selection.sweep_runner import _boosting
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
 

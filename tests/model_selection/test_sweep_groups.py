@@ -14,11 +14,11 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.accounting import GaussianEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.audit import About
-from skprivacy.metrics._area import auc_p_value
+from skprivacy.metrics.roc_area import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
-from skprivacy.model_selection._groups import by_group
-from skprivacy.model_selection._page import told
-from skprivacy.model_selection._reading import Splits
+from skprivacy.model_selection.sweep_curve import Splits
+from skprivacy.model_selection.sweep_groups import by_group
+from skprivacy.model_selection.sweep_report import told
 
 from .test_sweep import Noisy, sweep_of
 

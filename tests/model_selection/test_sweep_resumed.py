@@ -19,7 +19,8 @@ from skprivacy import PrivacyBudget
 from skprivacy.attacks import LiRA, ShadowPool
 from skprivacy.exceptions import BudgetExceededError
 from skprivacy.linear_model import OutputPerturbationClassifier
-from skprivacy.model_selection import PrivacySweepCV, _kept
+from skprivacy.model_selection import PrivacySweepCV
+from skprivacy.model_selection import sweep_store as _kept
 
 from .killed_sweep import EPSILONS, LAST, N_SPLITS, sweep
 from .killed_sweep import X as records

@@ -18,9 +18,9 @@ from torch import distributed as dist
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import Mechanism
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._training import distributed
-from skprivacy.neural_network._training.distributed import ProcessGroup
+from skprivacy.neural_network._training import process_group as distributed
 from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.process_group import ProcessGroup
 
 PATIENCE = timedelta(seconds=15)  # with a process that has begun
 N, FIRST = 600, 250  # records, and how many of them are the first process's

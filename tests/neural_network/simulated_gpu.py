@@ -14,9 +14,18 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from skprivacy.mechanisms import chacha, floating
-from skprivacy.neural_network._gradients import arithmetic
-from skprivacy.neural_network._training import engine, fixed_step, recorded
+from skprivacy.mechanisms import chacha
+from skprivacy.mechanisms import float_noise as floating
+from skprivacy.neural_network._gradients import perceptron as arithmetic
+from skprivacy.neural_network._training import (
+    engine,
+)
+from skprivacy.neural_network._training import (
+    graph_step as fixed_step,
+)
+from skprivacy.neural_network._training import (
+    graph_step as recorded,
+)
 
 # What makes the processor wait for a device, or what a graph cannot do.
 WAITS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "_assert")

@@ -8,14 +8,13 @@ import torch
 from torch import nn
 
 from skprivacy.neural_network import DPSGDClassifier
-from skprivacy.neural_network._gradients import arithmetic
-from skprivacy.neural_network._gradients.arithmetic import flush_denormals, squared_lengths
+from skprivacy.neural_network._gradients import perceptron as arithmetic
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING, AdaptiveClipping
-from skprivacy.neural_network._gradients.contributions import OuterProduct
-from skprivacy.neural_network._gradients.perceptron_sum import PerceptronSum
+from skprivacy.neural_network._gradients.contributions import OuterProduct, squared_lengths
+from skprivacy.neural_network._gradients.perceptron import PerceptronSum, make_mlp
 from skprivacy.neural_network._gradients.trial import flatten_parameters
-from skprivacy.neural_network._training.net import make_mlp
+from skprivacy.neural_network._training.torch_modes import flush_denormals
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 

@@ -15,8 +15,12 @@ from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip, RandomShift
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
-from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
-from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
+from skprivacy.neural_network._gradients.trial import (
+    OneByOne,
+    Probe,
+    Vectorised,
+    flatten_parameters,
+)
 from skprivacy.neural_network.augmentation import Views
 
 from .test_layers import ALL, BOOK_KEEPING, FUNCTIONAL, LOSS, batch

@@ -7,13 +7,21 @@ import pytest
 import torch
 from torch import nn
 
-from skprivacy.neural_network._gradients import arithmetic, clipped_sum, perceptron_sum
+from skprivacy.neural_network._gradients import (
+    clipped_sum,
+)
+from skprivacy.neural_network._gradients import (
+    perceptron as arithmetic,
+)
+from skprivacy.neural_network._gradients import (
+    perceptron as perceptron_sum,
+)
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING
-from skprivacy.neural_network._gradients.contributions import Workspace
+from skprivacy.neural_network._gradients.perceptron import Workspace
 from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
-from skprivacy.neural_network._training import optimizers
-from skprivacy.neural_network._training.optimizers import MomentumSGD
+from skprivacy.neural_network._training import update_rules as optimizers
+from skprivacy.neural_network._training.update_rules import MomentumSGD
 
 N = 5000
 

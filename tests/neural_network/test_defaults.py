@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from skprivacy import load_model, save_model
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._defaults import PublicFacts, resolve_auto_settings
+from skprivacy.neural_network.auto_settings import PublicFacts, resolve_auto_settings
 
 AUTO = {
     name: value

@@ -25,10 +25,10 @@ from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, Privac
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip
 from skprivacy.neural_network._gradients.contributions import OuterProduct
-from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.environment import private_randomness
-from skprivacy.neural_network._training.net import PrivateNet
+from skprivacy.neural_network._training.private_net import PrivateNet
+from skprivacy.neural_network._training.torch_modes import private_randomness
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from skprivacy.neural_network import (
     SCARFEncoder,
     SimCLREncoder,
 )
-from skprivacy.neural_network.encoders._contrastive import contrastive_loss
+from skprivacy.neural_network.contrastive import contrastive_loss
 
 RNG = np.random.default_rng(0)
 TABLE = RNG.normal(size=(60, 5)).astype(np.float32)

@@ -10,13 +10,13 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import nn
 
-from skprivacy._blas import blas_threads
+from skprivacy._environment import blas_threads
 from skprivacy.mechanisms import Mechanism
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import engine
-from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import SingleProcess, Training
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 

@@ -14,9 +14,10 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, Mechanism, RoundedGaussian
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import engine, noise
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training import engine
+from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 WITHOUT = "a record's gradient is the same, to the last bit, in a batch without another one"

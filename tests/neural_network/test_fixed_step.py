@@ -16,13 +16,24 @@ from torch import nn
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, RandomFlip
-from skprivacy.neural_network._gradients.padded import PaddedSum, Table, lengths_for
+from skprivacy.neural_network._gradients.clipped_sum import PaddedSum, Table, lengths_for
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import engine, fixed_step, recorded, rows
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training import (
+    engine,
+)
+from skprivacy.neural_network._training import (
+    graph_step as fixed_step,
+)
+from skprivacy.neural_network._training import (
+    graph_step as recorded,
+)
+from skprivacy.neural_network._training import (
+    mapped_rows as rows,
+)
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.environment import ordinary_torch
-from skprivacy.neural_network._training.fixed_step import GraphStep
+from skprivacy.neural_network._training.graph_step import GraphStep
+from skprivacy.neural_network._training.torch_modes import ordinary_torch
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 from .simulated_gpu import NoWaits, graph_of, simulated_gpu
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from skprivacy.neural_network._gradients.adaptive import AdaptiveClippingOnDevice
-from skprivacy.neural_network._training.fixed_step import GraphStep
+from skprivacy.neural_network._gradients.device_clipping import AdaptiveClippingOnDevice
+from skprivacy.neural_network._training.graph_step import GraphStep
 from tests import contracts
 from tests.private_estimators import CASES
 from tests.test_mutants import patched

@@ -21,12 +21,13 @@ from torch import nn
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.mechanisms import FloatGaussian, SecureRandom, chacha
 from skprivacy.neural_network import DPSGDClassifier
-from skprivacy.neural_network._gradients.padded import PaddedSum, Table
+from skprivacy.neural_network._gradients.clipped_sum import PaddedSum, Table
 from skprivacy.neural_network._gradients.trial import Probe
-from skprivacy.neural_network._training import engine, recorded
-from skprivacy.neural_network._training.config import TrainingConfig
+from skprivacy.neural_network._training import engine
+from skprivacy.neural_network._training import graph_step as recorded
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.fixed_step import GraphStep
+from skprivacy.neural_network._training.graph_step import GraphStep
+from skprivacy.neural_network._training.training_config import TrainingConfig
 from tests import contracts
 from tests.private_estimators import CASES, three_classes
 from tests.tape import Tape, recording

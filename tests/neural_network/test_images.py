@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from skprivacy.datasets import fetch_mnist
-from skprivacy.datasets._files import data_folder
+from skprivacy.datasets.files import data_folder
 from skprivacy.neural_network import DPSGDClassifier, RandomShift
 
 

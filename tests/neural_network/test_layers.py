@@ -15,8 +15,13 @@ from skprivacy.neural_network._gradients.bookkeeping import RULES, AutogradBackw
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY, CLIPPING
 from skprivacy.neural_network._gradients.contributions import OuterProducts
-from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
-from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
+from skprivacy.neural_network._gradients.trial import (
+    OneByOne,
+    Probe,
+    Vectorised,
+    flatten_parameters,
+    gradients_of,
+)
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 

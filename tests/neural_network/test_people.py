@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from skprivacy._groups import Groups
-from skprivacy.neural_network import _network
+from skprivacy.neural_network import network as _network
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.contributions import OuterProduct
-from skprivacy.neural_network._gradients.people import GroupedExamples
+from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows
 from skprivacy.neural_network._training.engine import SingleProcess
-from skprivacy.neural_network._training.people import GroupRows
 
 from ..neighbours import group_table
 from ..private_estimators import CASES

@@ -17,11 +17,14 @@ from skprivacy.neural_network._gradients.contributions import (
     OuterProduct,
     OuterProducts,
 )
-from skprivacy.neural_network._gradients.functional import OneByOne, Vectorised
-from skprivacy.neural_network._gradients.people import GroupedExamples
-from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
-from skprivacy.neural_network._training.config import PerGroup
-from skprivacy.neural_network._training.people import GroupRows
+from skprivacy.neural_network._gradients.group_batches import GroupedExamples, GroupRows
+from skprivacy.neural_network._gradients.trial import (
+    OneByOne,
+    Probe,
+    Vectorised,
+    flatten_parameters,
+)
+from skprivacy.neural_network._training.training_config import PerGroup
 
 from .test_augmentation import MODULES, VIEWS, mean_gradients
 from .test_layers import BOOK_KEEPING, LOSS, batch

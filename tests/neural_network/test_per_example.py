@@ -10,13 +10,14 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward, PerceptronBackward
+from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
+from skprivacy.neural_network._gradients.perceptron import PerceptronBackward
 from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters, gradients_of
-from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.training_config import TrainingConfig
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 PROBE = Probe.like((6,), 3)

@@ -9,8 +9,8 @@ import torch
 from skprivacy import config_context
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._training import optimizers
-from skprivacy.neural_network._training.optimizers import PrivateAdam
+from skprivacy.neural_network._training import update_rules as optimizers
+from skprivacy.neural_network._training.update_rules import PrivateAdam
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier
-from skprivacy.neural_network._training.rows import as_rows, single_precision
+from skprivacy.neural_network._training.mapped_rows import as_rows, single_precision
 
 
 def table(n=40):

@@ -22,9 +22,12 @@ from skprivacy.accounting import (
 )
 from skprivacy.mechanisms import SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
-from skprivacy.neural_network._training.config import TrainingConfig
 from skprivacy.neural_network._training.engine import WeightAverage
-from skprivacy.neural_network._training.noise import NOISE, SequentialBatches
+from skprivacy.neural_network._training.training_config import (
+    NOISE,
+    SequentialBatches,
+    TrainingConfig,
+)
 
 
 @pytest.fixture(scope="module")

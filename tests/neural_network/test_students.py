@@ -18,7 +18,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from torch import nn
 
 from skprivacy.ensemble import PATEClassifier, PropagationStudent
-from skprivacy.ensemble.public_records import choose_queries
+from skprivacy.ensemble.student_classifier import choose_queries
 from skprivacy.exceptions import PrivacyWarning
 from skprivacy.neural_network import (
     ColumnCorruption,
@@ -28,7 +28,7 @@ from skprivacy.neural_network import (
     ScatteringTransformer,
     VATStudent,
 )
-from skprivacy.neural_network.vat import _worst_direction
+from skprivacy.neural_network.semi_supervised import _worst_direction
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16.0

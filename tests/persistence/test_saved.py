@@ -39,7 +39,7 @@ from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import PolynomialObjective
 from skprivacy.neural_network import ScatteringTransformer
-from skprivacy.persistence._linear import PARAMS
+from skprivacy.persistence.linear_state import PARAMS
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
 from skprivacy.synthesis import SyntheticDataClassifier, SyntheticDataRegressor
 

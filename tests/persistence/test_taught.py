@@ -35,7 +35,7 @@ from skprivacy.label_privacy import (
     LP2STClassifier,
     RandomizedResponseClassifier,
 )
-from skprivacy.persistence._taught import MODELS
+from skprivacy.persistence.student_state import MODELS
 from skprivacy.preprocessing import Bounded, Categories
 
 RNG = np.random.RandomState(0)

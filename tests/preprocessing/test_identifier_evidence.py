@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivacy.preprocessing._identifier_evidence import identifier_evidence
+from skprivacy.preprocessing.inferred_facts import identifier_evidence
 
 N = 3000
 RNG = np.random.default_rng(0)

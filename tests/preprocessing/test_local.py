@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
-from skprivacy.preprocessing.local import LocalPerturbation
+from skprivacy.preprocessing.local_perturbation import LocalPerturbation
 
 SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"]), "pay": Bounded(-1, 1)})
 

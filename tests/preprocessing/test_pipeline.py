@@ -36,7 +36,9 @@ from skprivacy.preprocessing import (
     Schema,
     SchemaTransformer,
     make_private_pipeline,
-    pipeline,
+)
+from skprivacy.preprocessing import (
+    transformer as pipeline,
 )
 
 COLUMNS = {

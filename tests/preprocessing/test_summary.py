@@ -19,7 +19,15 @@ import pytest
 from skprivacy import mechanisms
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import BudgetExceededError
-from skprivacy.preprocessing import Bounded, Categories, Schema, _scan, private_summary
+from skprivacy.preprocessing import (
+    Bounded,
+    Categories,
+    Schema,
+    private_summary,
+)
+from skprivacy.preprocessing import (
+    parquet_scan as _scan,
+)
 
 if not find_spec("duckdb"):
     pytest.skip("private_summary scans files with DuckDB", allow_module_level=True)

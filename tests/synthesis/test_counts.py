@@ -12,8 +12,8 @@ import pytest
 from skprivacy._groups import check_groups
 from skprivacy.accounting import Composed, PrivacyGuarantee
 from skprivacy.mechanisms import Exponential, Gaussian
-from skprivacy.synthesis._counts import Records, distance
-from skprivacy.synthesis._plan import Plan, std_of
+from skprivacy.synthesis.marginal_tables import Records, distance
+from skprivacy.synthesis.measurement_plan import Plan, std_of
 
 SIZES = [2, 3, 2]
 CELLS = list(product(*map(range, SIZES)))  # every record there is

@@ -14,8 +14,8 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.neural_network._training import adversarial
 from skprivacy.preprocessing import Bounded, Categories, Schema
 from skprivacy.synthesis import DPGANSynthesizer, Grid
-from skprivacy.synthesis._domain import Domain
-from skprivacy.synthesis._features import Features
+from skprivacy.synthesis.domain import Domain
+from skprivacy.synthesis.gan_features import Features
 
 from .tables import SCHEMA, people
 

@@ -8,9 +8,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skprivacy.synthesis._drawing import drawn
-from skprivacy.synthesis._junction import JunctionTree, n_cells_of_junction_tree
-from skprivacy.synthesis._model import GraphicalModel, Measurement
+from skprivacy.synthesis.graphical_model import (
+    GraphicalModel,
+    JunctionTree,
+    Measurement,
+    drawn,
+    n_cells_of_junction_tree,
+)
 
 SIZES = [2, 3, 4, 2, 3]
 CLIQUES = {

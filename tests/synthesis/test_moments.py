@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivacy.synthesis import _moments
-from skprivacy.synthesis._moments import Moments
+from skprivacy.synthesis import gan_features as _moments
+from skprivacy.synthesis.gan_features import Moments
 
 WIDE = (2, 4)  # choices, whose rows may be of length 2**.5
 

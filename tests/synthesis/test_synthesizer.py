@@ -13,7 +13,7 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.synthesis import Grid, PrivateSynthesizer, synthetic_quality
-from skprivacy.synthesis._cells import number_cells
+from skprivacy.synthesis.domain import number_cells
 
 from .tables import SCHEMA, people
 

@@ -9,8 +9,8 @@ scopes. ``statement`` reads and displays charges, and ``terms`` holds their rela
 elsewhere.
 """
 
-from .log import LedgerError
-from .privacy_budget import PrivacyBudget
-from .receipt import Receipt, Reservation
+from .budget import PrivacyBudget
+from .ledger import LedgerError
+from .receipts import Receipt, Reservation
 
 __all__ = ["LedgerError", "PrivacyBudget", "Receipt", "Reservation"]

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 
 from ..events import Event
 from .admission import Refusal, count_fitting
-from .filters import Account
-from .log import LedgerError, Log
-from .rules import Cost, sum_epsilons_and_deltas
+from .filters import Account, Cost, sum_epsilons_and_deltas
+from .ledger import LedgerError, Log
 
 __all__ = ["explain_missing_epsilon", "explain_refusal", "has_no_epsilon", "note_no_release"]
 

@@ -1,30 +1,245 @@
-"""Statement of a budget: its charges as a sum, a table, a plot and a file."""
+"""Statement of a budget: its charges as a sum, a table, a plot and a file.
+
+Handle: the reference to a ledger and a scope that all copies of a budget share.
+
+Plot of a budget's spending over time.
+
+Terms of a ledger: one relation and one unit for all charges.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._config import warn_caller
 from ..._output import displayable, write_file
+from ..._untrusted_files import parse_json
+from ..._validation import storable
 from ...exceptions import PrivacyWarning
-from ..events import Event
-from ..guarantee import PrivacyGuarantee, check_delta
-from .admission import Terms, check_caps
-from .handle import Handle
-from .log import LedgerError, Record
-from .plot import draw_spending, spending_over_time, to_utc
-from .rules import compose_counts, spent_epsilon
-from .scopes import charges_along_path, is_scope, parse_event
-from .terms import check_digest, check_terms
-
-__all__ = ["Statement"]
+from ..event import check_delta
+from ..events import RELATIONS, Event
+from ..guarantee import PrivacyGuarantee
+from .admission import (
+    Terms,
+    charges_along_path,
+    check_caps,
+    check_partitions,
+    is_scope,
+    parse_event,
+    scope_of,
+    sum_charges,
+)
+from .filters import FILTERS, compose_counts, spent_epsilon
+from .ledger import Ledger, LedgerError, LedgerVersion, Log, Record
+from .stores import ledger_at
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+__all__ = [
+    "FORMAT",
+    "SHORTEST_DIGEST",
+    "Handle",
+    "Statement",
+    "check_digest",
+    "check_same_relation",
+    "check_same_unit",
+    "check_terms",
+    "check_unit",
+    "check_who",
+    "draw_spending",
+    "spending_over_time",
+    "to_utc",
+]
+
+FORMAT = 1  # version of the ledger's lines, stored in the first line; 1 if missing
+_TERMS = ("epsilon", "delta", "relation", "filter")
+_Self = TypeVar("_Self", bound="Handle")
+
+
+class Handle:
+    """A ledger and a scope in it. A handle has no other state, so a copy is the same budget.
+
+    **Guarantees.** An unpickled handle opens its ledger only at first use, so a model that was
+    trained with a budget can be loaded without the ledger. It never creates a ledger.
+    """
+
+    _ledger: Ledger
+    _scope: str
+    _parent: Handle | None = None  # keeps the temporary ledger of a scope's budget alive
+
+    @classmethod
+    def open(cls: type[_Self], path: str | Path, scope: str = "/") -> _Self:
+        """Open the budget whose ledger is at ``path``, or one of its scopes.
+
+        Parameters
+        ----------
+        path : str or Path
+            The ledger file, or ``postgresql://user@host/database#name``.
+        scope : str, default="/"
+            Names of scopes, separated by ``/``; the name of a partition begins with ``=``.
+            ``adult``, ``/adult`` and ``/adult/`` are the same. Every cap on the path applies.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger does not exist, cannot be read, or has an altered line.
+        ValueError
+            If ``scope`` is malformed, or lies in a partition under ``replace_one``.
+        """
+        budget = cls._at(path, scope)
+        budget._ledger.forget()
+        check_partitions(budget._scope, budget.relation)
+        return budget
+
+    @classmethod
+    def _at(
+        cls: type[_Self], path: str | Path, scope: str, seen: LedgerVersion | None = None
+    ) -> _Self:
+        """Return a handle without opening its ledger, for unpickling."""
+        budget = cls.__new__(cls)
+        budget._attach(ledger_at(path, seen), scope_of(scope))
+        return budget
+
+    def _attach(self, ledger: Ledger, scope: str) -> None:
+        self._ledger, self._scope = ledger, scope
+
+    def __copy__(self: _Self) -> _Self:
+        return self
+
+    def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._at, (self._ledger.address, self._scope, self._ledger.seen)
+
+    # For formats such as skops that call no function named in a file.
+    def __getstate__(self) -> dict[str, Any]:
+        return {"address": self._ledger.address, "scope": self._scope, "seen": self._ledger.seen}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._attach(ledger_at(state["address"], state["seen"]), scope_of(state["scope"]))
+
+    @cached_property
+    def _terms(self) -> Terms:
+        first = self._ledger.read().first  # it never changes
+        try:
+            terms = parse_json(first)
+            if terms.get("format", FORMAT) > FORMAT:
+                raise LedgerError(
+                    f"The ledger {self.path} was written by a later version of skprivacy (format "
+                    f"{terms['format']}; this version knows {FORMAT}). Update skprivacy."
+                )
+            # Ledgers without a unit are older than units: all their charges are for records.
+            known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
+            known["counter"] = terms.get("counter")
+        except (ValueError, AttributeError, KeyError, TypeError):
+            raise LedgerError(
+                f"{self.path} is not the ledger of a privacy budget. Check the path."
+            ) from None
+        if known["filter"] not in FILTERS:
+            raise LedgerError(
+                f"The ledger {self.path} has filter={known['filter']!r}, which this version of "
+                f"skprivacy does not know; it knows {sorted(FILTERS)}. Update skprivacy."
+            )
+        return known
+
+    def _terms_with_defaults(self, log: Log) -> Terms:
+        """Return the current terms, with defaults for those that no charge has fixed yet."""
+        relation, unit = self._fixed_relation_and_unit(log)
+        return self._terms | {"relation": relation or "add_remove", "unit": unit or "record"}
+
+    def _fixed_relation_and_unit(self, log: Log) -> tuple[str | None, str | None]:
+        """Return relation and unit; ``None`` for those that no charge has fixed yet."""
+        relation, unit = log.settled()
+        return self._terms["relation"] or relation, self._terms["unit"] or unit
+
+    @property
+    def _current_terms(self) -> Terms:
+        return self._terms_with_defaults(self._ledger.read())
+
+    @property
+    def path(self) -> str:
+        """The ledger file, or its address."""
+        return self._ledger.address
+
+    @property
+    def counter(self) -> str | None:
+        """Address of the counter outside the ledger; ``None`` without one."""
+        address: str | None = self._terms["counter"]
+        return address
+
+    @property
+    def digest(self) -> str:
+        """Digest of the ledger's last line. Store it elsewhere, for :meth:`verify`."""
+        return self._ledger.read().tail.digest
+
+    @property
+    def relation(self) -> str | None:
+        """Neighbouring relation of all charges; ``None`` until the first charge fixes it."""
+        return self._fixed_relation_and_unit(self._ledger.read())[0]
+
+    @property
+    def unit(self) -> str | None:
+        """Unit of privacy of all charges; ``None`` until the first charge fixes it."""
+        return self._fixed_relation_and_unit(self._ledger.read())[1]
+
+    @property
+    def cap(self) -> tuple[float, float] | None:
+        """Epsilon and delta of this scope's cap; ``None`` if only enclosing scopes have one."""
+        body = self._ledger.read().scopes().get(self._scope)
+        terms: dict[str, Any] = parse_json(body) if body else {}
+        return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None
+
+
+_SHORTEST = timedelta(seconds=10)
+
+
+def spending_over_time(
+    entries: pd.DataFrame, scope: str, delta: float, relation: str
+) -> tuple[list[datetime], list[float]]:
+    """Return up to about a hundred times, and the epsilon spent by each time."""
+    charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
+    ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
+    values = [spent_epsilon(sum_charges(charges[:end], scope), delta, relation) for end in ends]
+    return [entries["when"].iloc[end - 1] for end in ends], values
+
+
+def draw_spending(
+    times: list[datetime],
+    values: list[float],
+    cap: tuple[float, float] | None,
+    delta: float,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the spent epsilon over time and return the axes."""
+    import matplotlib.pyplot as plt
+
+    dates: Any = import_module("matplotlib.dates")
+    ax = plt.subplots()[1] if ax is None else ax
+    line: Any = ax  # matplotlib accepts datetimes, its type hints do not
+    line.step(times, values, where="post", marker="o", label="spent")
+    if cap is not None:
+        ax.axhline(cap[0], linestyle="--", color="black", label="cap")
+    ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
+    span = max(times[-1] - times[0], _SHORTEST)  # an empty span would be drawn as years
+    line.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
+    ax.xaxis.set_major_locator(locator := dates.AutoDateLocator())
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    ax.legend()
+    return ax
+
+
+def to_utc(at: float) -> datetime:
+    """Convert seconds since 1970 to a time in UTC."""
+    return datetime.fromtimestamp(at, timezone.utc)
 
 
 class Statement(Handle):
@@ -240,3 +455,98 @@ def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFram
     columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
     entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
     return entries
+
+
+SHORTEST_DIGEST = 16  # hexadecimal digits: a forged line takes about 2**64 trials
+
+
+def check_digest(digest: Any) -> None:
+    """Raise an error unless ``digest`` is a digest, or a long enough prefix of one."""
+    if not isinstance(digest, str):
+        raise TypeError(f"digest={digest!r} must be the digest of a receipt or of verify().")
+    if len(digest) < SHORTEST_DIGEST or not set(digest) <= set("0123456789abcdef"):
+        raise ValueError(
+            f"digest={digest!r} must have at least {SHORTEST_DIGEST} hexadecimal digits. Copy it "
+            "from a receipt, from verify() or from the output of a command."
+        )
+
+
+def check_unit(unit: Any) -> str:
+    """Return ``unit`` if it is valid."""
+    if not isinstance(unit, str) or not unit:
+        raise ValueError(f"unit={unit!r} must be 'record' or the name of a column.")
+    storable("unit", unit)
+    return unit
+
+
+def check_who(who: Any) -> str:
+    """Convert the purpose of a charge to text that can be stored."""
+    text = str(who)
+    storable("who", text)
+    return text
+
+
+def check_same_relation(relation: str | None, settled: str | None) -> str:
+    """Return the relation of a charge; raise ValueError if the ledger has another."""
+    known = settled or relation or "add_remove"
+    if relation in (None, known):
+        return known
+    either = "label" in (relation, known)  # no parameter converts to or from "label"
+    restated = (
+        ""
+        if either
+        else ", or set the estimator's n_records or relation (in a shell by --set) so that it "
+        f"states {known!r}"
+    )
+    raise ValueError(
+        f"The event is stated for relation={relation!r} and the budget for {known!r}. Relations "
+        f"are never mixed. Create a budget with relation={relation!r}{restated}."
+    )
+
+
+def check_same_unit(unit: str, settled: str) -> None:
+    """Raise ValueError if the ledger has another unit."""
+    if unit != settled:
+        named = (
+            f", or protect each {settled} with all of their records, by groups=pandas.Series(..., "
+            f"name={settled!r}) of fit or by person={settled!r} of private_summary"
+        )
+        if unit == "record":
+            named += (
+                f". If it is public that none has more than k records, "
+                f"guarantee.group(k, unit={settled!r}) may be charged"
+            )
+        raise ValueError(
+            f"The event is stated for unit={unit!r} and the budget for unit={settled!r}. Their "
+            f"epsilons are never added up. Create a separate budget with unit={unit!r}"
+            f"{'' if settled == 'record' else named}."
+        )
+
+
+def check_terms(records: list[Record], terms: dict[str, Any], settled: tuple[Any, Any]) -> None:
+    """Check that relation and unit are valid, and fixed once before the first charge.
+
+    The first line has ``terms``; a later line fixes relation and unit to ``settled``.
+    """
+    fixed = terms["relation"], terms["unit"]
+    lines = [record.seq for record in records if record.kind == "relation"]
+    charges = [record.seq for record in records if record.kind == "reserve"]
+    late = None in fixed and charges and (not lines or lines[0] > charges[0])
+    if late or len(lines) > (None in fixed):
+        raise LedgerError(
+            "The relation and unit of a ledger must be fixed once, by its first line or before the "
+            f"first charge; they are in lines {lines}. Restore the ledger from a copy."
+        )
+    for name, first, later in zip(("relation", "unit"), fixed, settled, strict=True):
+        if None not in (first, later) and first != later:
+            raise LedgerError(
+                f"A line of the ledger fixes {name}={later!r}, but its first line {first!r}. "
+                "Restore the ledger from a copy."
+            )
+    relation, unit = (first or later for first, later in zip(fixed, settled, strict=True))
+    known = unit is None or (isinstance(unit, str) and unit != "")
+    if relation not in (None, *RELATIONS) or not known:
+        raise LedgerError(
+            f"The ledger has relation={relation!r} and unit={unit!r}; expected one of {RELATIONS} "
+            "and a non-empty string. Restore the ledger from a copy."
+        )

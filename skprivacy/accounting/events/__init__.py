@@ -4,58 +4,24 @@ A file holds the event classes of one family and all their bounds. A new event c
 file; a new family also adds its name here. See "How to add an event" in the documentation.
 """
 
-from .._checks import RELATIONS as RELATIONS
-from .._checks import check_relation as check_relation
-from .._checks import positive as positive
-from .._checks import probability as probability
-from .._event import Event as Event
-from .._event import flatten as flatten
-from . import (
-    choice,
-    composition,
-    gaussian,
-    generic,
-    laplace,
-    logistic,
-    mixture,
-    response,
-    sampled_group,
-    sampling,
-    selection,
-    smooth,
-    streams,
-    vote_block,
-    votes,
-)
+from ..._validation import positive as positive
+from ..._validation import probability as probability
+from ..event import RELATIONS as RELATIONS
+from ..event import Event as Event
+from ..event import check_relation as check_relation
+from ..event import flatten as flatten
+from . import choice, composition, matrix_factorization, mixtures, noise, votes
 from .choice import *
 from .composition import *
-from .gaussian import *
-from .generic import *
-from .laplace import *
-from .logistic import *
-from .mixture import *
-from .response import *
-from .sampled_group import *
-from .sampling import *
-from .selection import *
-from .smooth import *
-from .streams import *
-from .vote_block import *
+from .matrix_factorization import *
+from .mixtures import *
+from .noise import *
 from .votes import *
 
 __all__: list[str] = []
 __all__ += choice.__all__
 __all__ += composition.__all__
-__all__ += gaussian.__all__
-__all__ += generic.__all__
-__all__ += laplace.__all__
-__all__ += logistic.__all__
-__all__ += mixture.__all__
-__all__ += response.__all__
-__all__ += sampled_group.__all__
-__all__ += sampling.__all__
-__all__ += selection.__all__
-__all__ += smooth.__all__
-__all__ += streams.__all__
-__all__ += vote_block.__all__
+__all__ += matrix_factorization.__all__
+__all__ += mixtures.__all__
+__all__ += noise.__all__
 __all__ += votes.__all__

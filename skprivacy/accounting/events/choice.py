@@ -1,4 +1,7 @@
-"""Private choice by scores: exponential mechanism and report noisy max."""
+"""Private choice by scores: exponential mechanism and report noisy max.
+
+Randomised response (Warner 1965).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._checks import positive
-from .._event import Event, Orders, Pairs
-from .._renyi import pure_rdp
-from .._work import closed_form_work
-from ..pld.pairs import SlopePair, pure_pair, symmetric_pairs
+from ..._validation import positive, whole
+from ..event import Event, Orders, Pairs
+from ..pld.pairs import AtomPair, SlopePair, pure_pair, symmetric_pairs
+from ..renyi import pure_rdp
+from ..work_limit import closed_form_work
+from .composition import Repeated
 
-__all__ = ["ExponentialEvent", "ReportNoisyMaxEvent"]
+__all__ = [
+    "ExponentialEvent",
+    "RandomizedResponseEvent",
+    "ReportNoisyMaxEvent",
+]
 
 
 @dataclass(frozen=True)
@@ -98,3 +106,60 @@ class ReportNoisyMaxEvent(Event, tag="ReportNoisyMax", stored=("epsilon",), know
 
     def grouped(self, size: int) -> ReportNoisyMaxEvent:
         return ReportNoisyMaxEvent(size * self.epsilon)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseEvent(
+    Event, tag="RandomizedResponse", stored=("epsilon", "n_categories"), knows_label=True
+):
+    """Randomised response: one category, reported with noise.
+
+    The true category is reported with probability e^epsilon / (e^epsilon + n_categories - 1), every
+    other category with equal probability.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure epsilon, above 0.
+    n_categories : int, default=2
+        Number of categories, at least 2.
+    """
+
+    epsilon: float
+    n_categories: int = 2
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        whole("n_categories", self.n_categories, 2)
+
+    work = closed_form_work
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        # Mironov 2017, randomised response, with further categories that are equally likely
+        high, low, rest = self._probabilities()
+        a = orders
+        moment = np.logaddexp(
+            a * math.log(high) + (1 - a) * math.log(low),
+            a * math.log(low) + (1 - a) * math.log(high),
+        )
+        return (np.logaddexp(moment, math.log(rest)) if rest else moment) / (a - 1)
+
+    has_bounded_loss = True
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        if self.n_categories == 2:
+            return symmetric_pairs(pure_pair(self.epsilon))
+        high, low, rest = self._probabilities()
+        losses = (-self.epsilon, 0.0, self.epsilon)
+        return symmetric_pairs(
+            AtomPair(losses, (low, rest, high), (high, rest, low), gap=self.epsilon)
+        )
+
+    def grouped(self, size: int) -> Event:
+        # Each unit of the group gives one response.
+        return Repeated(self, size)
+
+    def _probabilities(self) -> tuple[float, float, float]:
+        """Return the probabilities of the true category, one other category, and the rest."""
+        low = 1 / (math.exp(self.epsilon) + self.n_categories - 1)
+        return math.exp(self.epsilon) * low, low, (self.n_categories - 2) * low

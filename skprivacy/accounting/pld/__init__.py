@@ -1,6 +1,6 @@
 """Privacy loss distributions (PLD): tight numerical accounting of composed events."""
 
-from .._event import NoLossDistributionError
+from ..event import NoLossDistributionError
 from .distribution import PrivacyLossDistribution, pld
 
 __all__ = ["NoLossDistributionError", "PrivacyLossDistribution", "pld"]

@@ -31,12 +31,12 @@ from .channels import (
     censored_channels,
     far_shift_channel,
     gaussian_channel,
+    laplace_argmax_channels,
     max_shift_in_steps,
+    randomized_response_channel,
     threshold_channels,
 )
-from .curve import pair_from_curve
-from .laplace_channels import laplace_argmax_channels, randomized_response_channel
-from .pairs import Array, AtomPair
+from .pairs import Array, AtomPair, pair_from_curve
 
 __all__ = ["LONGEST", "argmax_curve", "argmax_pair", "is_covered"]
 

@@ -28,7 +28,7 @@ import numpy as np
 from scipy import fft
 
 from .pairs import Array, Pair
-from .plan import HARMLESS, Group, SaddlePoint, log_wrap
+from .saddle_point import HARMLESS, Group, SaddlePoint, log_wrap
 
 __all__ = ["ComposedLoss", "compose"]
 

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from ..._validation import is_number, open_unit
-from .._checks import cached_answer, check_relation
-from .._event import Event, check_known, flatten
-from .._work import check_work
+from ..._validation import cached_answer, is_number, open_unit
+from ..event import Event, check_known, check_relation, flatten
+from ..work_limit import check_work
 from .compose import ComposedLoss, compose
 from .pairs import GaussianPair, Pair
-from .plan import Group, SaddlePoint, saddle_point
+from .saddle_point import Group, SaddlePoint, saddle_point
 
 __all__ = ["PrivacyLossDistribution", "pld"]
 

@@ -22,16 +22,6 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
-from .arithmetic import (
-    ACTIVATIONS,
-    activate,
-    affine,
-    multiply_by_slope,
-    numpy_sees,
-    product,
-    products,
-    softmax_gradient,
-)
 from .contributions import (
     ROW_COST,
     Contribution,
@@ -39,10 +29,16 @@ from .contributions import (
     Lookups,
     OuterProduct,
     OuterProducts,
-    Workspace,
+    numpy_sees,
+    products,
 )
 
-__all__ = ["RULES", "AutogradBackward", "PerceptronBackward", "has_rule", "sum_of_products"]
+__all__ = [
+    "RULES",
+    "AutogradBackward",
+    "has_rule",
+    "sum_of_products",
+]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 # Consecutive numbers that are worth copying in one piece, and numbers that a core's cache holds.
@@ -113,79 +109,6 @@ class AutogradBackward:
 
 def _trained_parameters(layer: nn.Module) -> list[nn.Parameter]:
     return [p for p in layer.parameters(recurse=False) if p.requires_grad]
-
-
-class PerceptronBackward:
-    """Backpropagation of the cross-entropy through alternating linear layers and activations."""
-
-    name = "book-keeping"
-
-    @staticmethod
-    def fits(module: nn.Module, per_example_loss: Loss) -> bool:
-        """Return True if this is the backpropagation of that module and loss."""
-        return _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss)
-
-    def __init__(self, module: nn.Sequential) -> None:
-        linear = [layer for layer in module if isinstance(layer, nn.Linear)]
-        self.layers = [(layer.weight, layer.bias) for layer in linear]
-        self.activations = [type(m) for m in list(module)[1::2]]
-        self._workspace = Workspace()
-
-    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        return self._contributions(inputs, targets, False)
-
-    def first(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        """Return contributions that overwrite the ``grad`` of every parameter when added."""
-        return self._contributions(inputs, targets, True)
-
-    def _contributions(self, inputs: Tensor, targets: Tensor, first: bool) -> list[Contribution]:
-        with torch.no_grad(), np.errstate(all="ignore"):
-            seen = [inputs]
-            for i, activation in enumerate(self.activations):
-                seen.append(activate(activation, self._outputs(i, seen[-1])))
-            outputs = self._outputs(-1, seen[-1])
-            buffer = self._workspace("softmax", outputs.shape, outputs)
-            grad = softmax_gradient(outputs, targets, buffer)
-            found: list[Contribution] = [
-                OuterProduct(*self.layers[-1], seen[-1], grad, True, first)
-            ]
-            for i in range(len(self.activations) - 1, -1, -1):
-                value = seen[i + 1]
-                buffer = self._workspace(("grad", i), value.shape, value)
-                grad = product(grad, self.layers[i + 1][0], buffer)
-                multiply_by_slope(self.activations[i], grad, value)
-                found.append(OuterProduct(*self.layers[i], seen[i], grad, True, first))
-        return found
-
-    def _outputs(self, i: int, inputs: Tensor) -> Tensor:
-        weight, bias = self.layers[i]
-        buffer = self._workspace(("output", i), (inputs.shape[0], weight.shape[0]), inputs)
-        return affine(bias, inputs, weight, buffer)
-
-
-def _is_perceptron(module: nn.Module) -> bool:
-    """Return True for linear, activation, ..., linear layers with biases and without hooks."""
-    if type(module) is not nn.Sequential or len(module) % 2 == 0:
-        return False
-    layers = list(module)
-    linear, activations = layers[::2], layers[1::2]
-    return (
-        all(has_rule(m) and m.weight.requires_grad and m.bias is not None for m in linear)
-        and all(type(m) is nn.Linear for m in linear)
-        and all(type(m) in ACTIVATIONS for m in activations)
-        and len({id(m.weight) for m in linear} | {id(m.bias) for m in linear}) == 2 * len(linear)
-        and not any(m._forward_hooks or m._forward_pre_hooks for m in [module, *layers])
-    )
-
-
-def _is_plain_cross_entropy(loss: Loss) -> bool:
-    return (
-        type(loss) is nn.CrossEntropyLoss
-        and loss.reduction == "none"
-        and loss.weight is None
-        and loss.label_smoothing == 0
-        and loss.ignore_index < 0
-    )
 
 
 def has_rule(layer: nn.Module) -> bool:

@@ -21,9 +21,9 @@ from torch.nn import functional as F
 from ..._groups import Groups
 from ...mechanisms import SecureRandom
 from .._gradients.trial import PROBES, Probe
-from .config import TrainingConfig
 from .engine import Peers, Training
-from .rows import MappedRows
+from .mapped_rows import MappedRows
+from .training_config import TrainingConfig
 
 __all__ = [
     "AdversarialTraining",

@@ -16,26 +16,30 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..._blas import MUCH_WORK, one_blas_thread, one_torch_thread
+from ..._environment import MUCH_WORK, one_blas_thread, one_torch_thread
 from ..._groups import Groups
 from ...accounting import PrivacyBudget, Receipt
 from ...base import reserve_release
 from ...mechanisms import FloatGaussian, Mechanism, SecureRandom
-from ...mechanisms.ahead import PrefetchedNoise
-from .._gradients.adaptive import AdaptiveClippingOnDevice
+from ...mechanisms.secure_random import PrefetchedNoise
 from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from .._gradients.clipping import AdaptiveClipping, Clip
+from .._gradients.device_clipping import AdaptiveClippingOnDevice
+from .._gradients.group_batches import GroupRows
 from .._gradients.trial import Probe, flatten_parameters
-from .config import TrainingConfig
-from .environment import ordinary_torch, private_randomness, usable_device
-from .fixed_step import FIXED_ON, GraphStep, why_unsupported
-from .noise import Sampler
-from .optimizers import OPTIMIZERS, MomentumSGD, PrivateAdam
-from .people import GroupRows
-from .rows import MappedRows, move_rows_to_device
+from .graph_step import FIXED_ON, GraphStep, Run
+from .mapped_rows import MappedRows, move_rows_to_device
+from .torch_modes import ordinary_torch, private_randomness, usable_device
+from .training_config import Sampler, TrainingConfig
+from .update_rules import OPTIMIZERS, MomentumSGD, PrivateAdam
 
-__all__ = ["Peers", "SingleProcess", "Training", "WeightAverage"]
-
+__all__ = [
+    "Peers",
+    "SingleProcess",
+    "Training",
+    "WeightAverage",
+    "why_unsupported",
+]
 
 # Devices that draw noise themselves. Others lack double precision, or the CPU's cipher is as fast.
 NOISE_ON = {"cuda"}
@@ -392,3 +396,21 @@ class SingleProcess:
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
         return mechanism.release(total, random)
+
+
+def why_unsupported(training: Run, X: Tensor | MappedRows, alone: bool) -> str | None:
+    """Return why a run cannot use fixed steps, or None if it can."""
+    config = training.config
+    if config.per_group is not None:
+        return "groups are protected, whose rows differ in number"
+    if config.views is not None:
+        return "records are shown as several views"
+    if isinstance(X, MappedRows):
+        return "the records are not on the device"
+    if not alone:
+        return "several processes train together"
+    if config.noise == "exact":
+        return "the noise is made by the processor"
+    if training.gradients != "book-keeping":
+        return f"the gradients are computed by {training.gradients}"
+    return None

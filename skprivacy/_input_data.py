@@ -1,0 +1,523 @@
+"""Check X and y where they enter: no error may quote a value of the data.
+
+scikit-learn, pandas and numpy print arrays and single cells in some of their errors. The functions
+here have the names of scikit-learn's, refuse such input first, and name the parameter. Nothing
+else in the package imports those of scikit-learn.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn import base, utils
+from sklearn.utils import assert_all_finite, multiclass, validation
+
+from ._sklearn import num_samples
+from ._validation import as_array, check_unmasked, is_tensor, raise_alone
+
+__all__ = [
+    "ClassifierMixin",
+    "RegressorMixin",
+    "all_numbers",
+    "any_has_length",
+    "as_frame",
+    "assert_all_finite",
+    "check_X_y",
+    "check_array",
+    "check_cells",
+    "check_classification_targets",
+    "check_column_names",
+    "check_consistent_length",
+    "check_numbers",
+    "check_one_type",
+    "check_readable",
+    "check_y",
+    "column_or_1d",
+    "distinct",
+    "indexable",
+    "label_columns",
+    "make_row_major",
+    "type_of_target",
+    "validate_data",
+]
+
+_LARGEST = sys.float_info.max
+_NOT_GIVEN = "no_validation"  # scikit-learn's word for records that are not there
+
+
+def validate_data(
+    estimator: Any,
+    X: Any = _NOT_GIVEN,
+    y: Any = _NOT_GIVEN,
+    *,
+    dtype: Any = "numeric",
+    skip_check_array: bool = False,
+    **checks: Any,
+) -> Any:
+    """Validate records and targets as scikit-learn's function of this name does.
+
+    Records are returned in C order, as :func:`make_row_major` explains.
+
+    Raises
+    ------
+    ValueError, TypeError
+        What is wrong, and with which of the two. Neither records nor targets are shown.
+    """
+    if not _is_absent(X):
+        if skip_check_array:
+            check_readable(X)
+        else:
+            X, checks["dtype"] = _read_table(X, "X", dtype, checks), dtype
+            checks["order"] = "C"
+    if not _is_absent(y):
+        check_y(y)
+        y = _read_targets(y)
+        if checks.get("y_numeric"):
+            check_numbers(y, "y")
+            y = _as_numbers(y)
+        if not _is_absent(X):
+            check_consistent_length(X, y)
+    return validation.validate_data(estimator, X, y, skip_check_array=skip_check_array, **checks)
+
+
+def make_row_major(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame | NDArray[Any]:
+    """Return records in C order: X itself if it is stored so.
+
+    BLAS has one kernel for each memory order of a factor, and they round differently. pandas stores
+    a table by columns, numpy by rows: without this, equal records of both get unequal answers, by
+    how much depends on the processor. pandas keeps the order when it selects rows.
+
+    **Edge cases.** A table of several types, or of types that are not numpy's numbers, is returned
+    as it is: its columns have no common array.
+    """
+    if isinstance(X, np.ndarray):
+        return np.ascontiguousarray(X)
+    dtypes = set(X.dtypes)
+    dtype = dtypes.pop() if len(dtypes) == 1 else None
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf":
+        return X
+    values = X.to_numpy()
+    if values.flags.c_contiguous:
+        return X
+    return pd.DataFrame(np.ascontiguousarray(values), X.index, X.columns, copy=False)
+
+
+def check_array(X: Any, *, input_name: str = "X", dtype: Any = "numeric", **checks: Any) -> Any:
+    """Return records as an array, as scikit-learn's function of this name does."""
+    X = _read_table(X, input_name, dtype, checks)
+    return validation.check_array(X, dtype=dtype, input_name=input_name, **checks)
+
+
+def column_or_1d(y: Any, *, name: str = "y", **checks: Any) -> NDArray[Any]:
+    """Return targets as an array of one dimension, as scikit-learn's function of this name does."""
+    if y is None:
+        raise ValueError(f"{name} should be a 1d array, got None. Pass one value for each record.")
+    check_readable(y, name)
+    _check_real(y, name)
+    return np.asarray(validation.column_or_1d(_read_targets(y, name), **checks))
+
+
+def _read_targets(y: Any, name: str = "y") -> Any:
+    if y is None or sparse.issparse(y) or isinstance(y, pd.DataFrame | pd.Series):
+        return y
+    return as_array(name, y)
+
+
+def check_consistent_length(*arrays: Any) -> None:
+    """Refuse arrays of different numbers of records; those that are None are passed over."""
+    lengths = [num_samples(array) for array in arrays if array is not None]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {lengths}. Pass one "
+            "value for each record of X."
+        )
+
+
+def check_X_y(X: Any, y: Any, **checks: Any) -> Any:
+    """Return records and labels, as scikit-learn's function of this name does."""
+    check_y(y)
+    return validation.check_X_y(_read_table(X, "X", checks.get("dtype"), checks), y, **checks)
+
+
+def indexable(*arrays: Any) -> list[Any]:
+    """Return arrays that can be indexed, as scikit-learn's function of this name does."""
+    check_consistent_length(*arrays)
+    found: list[Any] = utils.indexable(*arrays)
+    return found
+
+
+def type_of_target(y: Any) -> str:
+    """Return what kind of targets these are, as scikit-learn's function of this name does."""
+    check_readable(y, "y")
+    _check_real(y, "y")
+    return str(multiclass.type_of_target(y))
+
+
+def check_classification_targets(y: Any) -> None:
+    """Refuse targets that are not labels, such as fractions."""
+    check_readable(y, "y")
+    _check_real(y, "y")
+    multiclass.check_classification_targets(y)
+
+
+def check_readable(values: Any, name: str = "X") -> None:
+    """Refuse what holds no records, and what numpy cannot read or reads as something else."""
+    check_unmasked(values, name)
+    if isinstance(values, pd.DataFrame):
+        if values.shape[1] == 0:
+            raise ValueError(f"{name} has no columns while a minimum of 1 is required.")
+    elif not sparse.issparse(values) and _is_one_value(values):
+        raise TypeError(
+            f"{name} must hold one value or row for each record; got one {type(values).__name__}. "
+            "Pass an array or a DataFrame."
+        )
+    if isinstance(values, np.ndarray) or is_tensor(values):
+        as_array(name, values)
+    check_column_names(values, name)
+    if not isinstance(values, pd.DataFrame):  # a cell that is no value is left out by a schema
+        _check_real(values, name)
+
+
+def _is_one_value(values: Any) -> bool:
+    if isinstance(values, str | bytes | dict | set) or getattr(values, "ndim", 1) == 0:
+        return True
+    return not (hasattr(values, "__len__") or hasattr(values, "__array__"))
+
+
+def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
+    """Return records in a container that scikit-learn takes, whose cells are of the right kind."""
+    check_readable(X, name)
+    if not (isinstance(X, pd.DataFrame | pd.Series) or sparse.issparse(X) or hasattr(X, "columns")):
+        X = as_array(name, X)
+        if X.ndim == 1 and checks.get("ensure_2d", True):
+            raise ValueError(
+                f"Expected 2D array, got 1D array instead: {name} has shape {X.shape}. Reshape "
+                f"your data by {name}.reshape(-1, 1) if it is one feature, or by "
+                f"{name}.reshape(1, -1) if it is one record."
+            )
+    X = as_frame(X, name) if isinstance(X, pd.DataFrame) else X
+    _check_real(X, name, of_objects=dtype is not None)
+    if dtype is not None:
+        check_numbers(X, name)
+    return X
+
+
+def check_y(y: Any, name: str = "y") -> None:
+    """Refuse targets of which a record has none, or several, whatever they are kept in."""
+    if y is None or sparse.issparse(y):  # which scikit-learn refuses where it has to
+        return
+    check_readable(y, name)
+    values = as_array(name, y)
+    _check_real(values, name, of_objects=True)
+    if values.dtype.kind != "O":
+        return
+    if any_has_length(values):
+        raise TypeError(
+            f"{name} holds a sequence or another collection; expected one label or number for "
+            "each record."
+        )
+    if pd.isna(values).any():
+        raise ValueError(
+            f"Input {name} contains NaN or another missing value. Drop records without a target "
+            "before the fit."
+        )
+
+
+def _is_absent(values: Any) -> bool:
+    return isinstance(values, str) and values == _NOT_GIVEN
+
+
+def _as_numbers(y: Any) -> Any:
+    """Return numbers that are kept as text or objects as an array of floats."""
+    if y is None or sparse.issparse(y):
+        return y
+    values = np.asarray(y)
+    return values.astype(np.float64) if values.dtype.kind in "OUS" else y
+
+
+def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
+    """Refuse integers that no float can hold: whatever converts the records would fail on them."""
+    columns: list[tuple[Any, str]]
+    if isinstance(X, np.ndarray):
+        columns = [(X.flat, "")] if X.dtype.kind == "O" else []
+    else:
+        places = [i for i, dtype in enumerate(X.dtypes) if _is_object(dtype)]
+        columns = [(X.iloc[:, i], f" in the column {X.columns[i]!r}") for i in places]
+    for values, where in columns:
+        if any(isinstance(value, int) and not -_LARGEST <= value <= _LARGEST for value in values):
+            raise ValueError(f"{name} holds a number beyond 1e308{where}. Check its unit.")
+
+
+def _check_real(values: Any, name: str, of_objects: bool = False) -> None:
+    """Refuse complex numbers; scikit-learn's error would print them."""
+    is_frame = isinstance(values, pd.DataFrame)
+    columns = [values.iloc[:, i] for i in range(values.shape[1])] if is_frame else [values]
+    for column in columns:
+        kind = getattr(getattr(column, "dtype", None), "kind", "")
+        if kind == "c" or (kind == "O" and of_objects and _holds_complex(column)):
+            raise ValueError(
+                f"Complex data not supported: {name} holds complex numbers. Pass their real and "
+                "imaginary parts as columns."
+            )
+
+
+def _is_object(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind == "O"
+
+
+def _holds_complex(values: Any) -> bool:
+    return any(isinstance(value, complex) for value in np.asarray(values, dtype=object).flat)
+
+
+class _CheckedScore:
+    """``score`` of an estimator, which checks y and the weights before scikit-learn sees them."""
+
+    @abstractmethod
+    def _check_scored(self, y: Any) -> None: ...
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return how good predictions are: accuracy of a classifier, R2 of a regressor.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+        y : array-like of shape (n_samples,)
+            Their labels or numbers.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the records.
+
+        Returns
+        -------
+        float
+            As scikit-learn's ``score``.
+        """
+        if y is None:
+            raise TypeError("y must have one label or number for each record; it is None.")
+        check_y(y)
+        self._check_scored(y)
+        if sample_weight is not None:
+            check_readable(sample_weight, "sample_weight")
+            _check_real(sample_weight, "sample_weight")
+            check_numbers(sample_weight, "sample_weight")
+        score: float = super().score(X, y, sample_weight)  # type: ignore[misc]
+        return score
+
+
+class ClassifierMixin(_CheckedScore, base.ClassifierMixin):
+    """scikit-learn's mixin of this name, with the checks of this file in ``score``."""
+
+    classes_: Any
+
+    def _check_scored(self, y: Any) -> None:
+        values = as_array("y", y)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError("Input y contains NaN or infinity. Leave such records out.")
+        known = getattr(self, "classes_", values)
+        if isinstance(known, np.ndarray) and _text_or_not(values) - _text_or_not(known):
+            raise TypeError(
+                f"y holds labels of another type than classes_={known.tolist()[:20]}. Pass y in "
+                "the form of the fit."
+            )
+
+
+def _text_or_not(labels: NDArray[Any]) -> set[bool]:
+    """Return whether labels are text: {True}, {False}, or both."""
+    if labels.dtype == object:
+        return {isinstance(label, str | bytes) for label in labels.flat}
+    return {labels.dtype.kind in "US"}
+
+
+class RegressorMixin(_CheckedScore, base.RegressorMixin):
+    """scikit-learn's mixin of this name, with the checks of this file in ``score``."""
+
+    def _check_scored(self, y: Any) -> None:
+        check_numbers(y, "y")
+        if not np.isfinite(as_array("y", y).astype(np.float64)).all():
+            raise ValueError("Input y contains NaN or infinity. Leave such records out.")
+
+
+def all_numbers(frame: pd.DataFrame) -> bool:
+    """Return whether every column of a table holds numbers."""
+    return all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes)
+
+
+def as_frame(X: Any, name: str = "X") -> Any:
+    """Return a table of pyarrow or polars as a DataFrame of pandas, anything else as it is.
+
+    Sparse columns that leave out another value than zero become dense: scikit-learn refuses them.
+
+    A Schema looks for columns by name, whatever their order; numpy would lose the names.
+    """
+    library, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if library == "pyarrow" and kind in ("Table", "RecordBatch"):
+        check_names_differ(X.schema.names, name)  # pandas would keep both
+        return X.to_pandas()
+    if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
+        return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
+    return _dense_where_filled(X) if isinstance(X, pd.DataFrame) else X
+
+
+def _dense_where_filled(X: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without sparse columns that leave out another value than zero."""
+    filled = {
+        i: pd.Series(np.asarray(X.iloc[:, i]), X.index, name=X.columns[i])
+        for i, dtype in enumerate(X.dtypes)
+        if isinstance(dtype, pd.SparseDtype) and dtype.fill_value != 0
+    }
+    if not filled:
+        return X
+    columns = [filled.get(i, X.iloc[:, i]) for i in range(X.shape[1])]
+    return pd.concat(columns, axis=1)
+
+
+def check_column_names(X: Any, name: str = "X") -> None:
+    """Refuse a DataFrame with two columns of the same name, in every version of scikit-learn."""
+    columns = getattr(X, "column_names", getattr(X, "columns", None))  # the first is pyarrow's
+    if columns is not None:
+        check_names_differ(columns, name)
+
+
+def check_names_differ(columns: Any, name: str = "X") -> None:
+    """Refuse names of columns that occur more than once."""
+    names = pd.Index(columns)
+    if not names.is_unique:
+        twice = names[names.duplicated()].unique().tolist()
+        raise ValueError(
+            f"{name} has more than one column named {twice[0]!r} (repeated names: {twice!r}). "
+            "Rename or drop the repeated columns."
+        )
+
+
+def check_numbers(X: Any, name: str = "X") -> None:
+    """Refuse text and dates and name their columns; numbers written as text are accepted."""
+    check_unmasked(X, name)
+    if not isinstance(X, pd.DataFrame):
+        others, text = [X], [name] * _holds_text(X, name)
+        where = ""
+    else:
+        places = [i for i, dtype in enumerate(X.dtypes) if dtype.kind not in "biuf"]
+        others = [X.iloc[:, i] for i in places]
+        text = [X.columns[i] for i in places if _holds_text(X.iloc[:, i], name)]
+        where = f" in the columns {text[:5]!r}"
+    if text:
+        raise ValueError(
+            f"{name} holds text or dates{where}; expected numbers. Convert them by public facts, "
+            "for example with SchemaTransformer."
+        )
+    for column in others:
+        _check_convertible(column, name)
+
+
+def _check_convertible(values: Any, name: str) -> None:
+    """Refuse objects that are not numbers, and integers that no float can hold."""
+    if getattr(getattr(values, "dtype", None), "kind", "O") != "O" or sparse.issparse(values):
+        return
+    array = as_array(name, values)
+    if array.dtype.kind == "O" and any_has_length(array):
+        raise TypeError(
+            f"{name} holds a sequence or another collection; each argument must be a string or a "
+            "number. Make a column of each of its values."
+        )
+    try:
+        array.astype(np.float64)
+    except OverflowError:
+        error: Exception = ValueError(f"{name} holds a number beyond 1e308. Check its unit.")
+    except (TypeError, ValueError):
+        error = TypeError(
+            f"{name} holds a value that is not a number; each argument must be a string or a "
+            "number."
+        )
+    else:
+        return
+    raise error
+
+
+def any_has_length(values: NDArray[np.object_]) -> bool:
+    """Return whether a cell holds several values."""
+    if set(map(type, values.flat)) <= {str, int, float, bool}:  # in a tenth of the time
+        return False
+    return any(map(_has_length, values.flat))
+
+
+def _has_length(value: Any) -> bool:
+    """Return whether a cell holds several values; an array without dimensions is one."""
+    if isinstance(value, str | bytes):
+        return False
+    return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
+
+
+def _holds_text(values: Any, name: str) -> bool:
+    if sparse.issparse(values):  # numbers; numpy would go through it row by row, where it can
+        return False
+    array = as_array(name, values)
+    if array.dtype.kind not in "OUS":
+        return array.dtype.kind in "Mm"
+    return any(isinstance(v, str | bytes | date) and not _reads_as_number(v) for v in array.flat)
+
+
+def _reads_as_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
+    """Return the column of each label in ``classes``, which are those of a model."""
+    y = as_array(name, y)
+    if y.ndim != 1:
+        raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
+    try:
+        columns = np.searchsorted(classes, y)
+    except (TypeError, ValueError):
+        raise_alone(
+            TypeError(
+                f"{name} holds labels of another type than the model's. Pass {name} in the form "
+                "of the model's classes_."
+            )
+        )
+    unknown = (columns == len(classes)) | (classes[np.minimum(columns, len(classes) - 1)] != y)
+    if unknown.any():
+        raise ValueError(
+            f"{name} holds a label, first at position {int(unknown.argmax())}, which occurs "
+            "neither in the model nor in the attacker's records. Leave such records out."
+        )
+    return columns
+
+
+def check_one_type(name: str, labels: Any) -> None:
+    """Raise TypeError for labels as bytes, and for such as have no order: text beside numbers."""
+    values = as_array(name, labels)
+    if values.dtype.kind == "S":
+        raise TypeError(f"{name} has labels as bytes. Convert them to text: labels.astype(str).")
+    if values.dtype.kind != "O":
+        return
+    try:
+        found = distinct(values)
+        np.searchsorted(found, found)  # alone, a complex number among others passes
+    except (TypeError, ValueError):
+        raise_alone(
+            TypeError(
+                f"{name} must have labels of one type; some have no order, as text beside numbers."
+            )
+        )
+
+
+def distinct(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the different labels, sorted; of objects only those that differ are compared."""
+    if labels.dtype.kind == "O":
+        try:
+            found = dict.fromkeys(labels.flat)
+        except TypeError:  # one has no hash
+            return np.unique(labels)
+        labels = np.fromiter(found, dtype=object, count=len(found))
+    return np.unique(labels)

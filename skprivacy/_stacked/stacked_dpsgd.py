@@ -1,0 +1,233 @@
+"""DP-SGD (Abadi et al. 2016, Algorithm 1) for several networks side by side: private shadow models.
+
+Each step equals the private estimator's, and so does the distribution of the result. It gives no
+privacy, however: the records belong to the attacker, the noise can be seeded, and nothing is
+charged. Estimators provide the configuration of the training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mechanisms import PoissonSampler, SecureRandom
+from .perceptrons import (
+    Float32Array,
+    Layers,
+    PerceptronStack,
+    append_columns,
+    count_multiplications,
+    count_numbers,
+    softmax_error,
+)
+
+if TYPE_CHECKING:
+    from ..neural_network._gradients.clipping import Clip
+    from ..neural_network._training.stacked_fit import StackedFit
+    from ..neural_network._training.training_config import TrainingConfig
+
+__all__ = ["Draws", "PrivateTask", "train_private"]
+
+_N_FACTS = 3
+# Approximate number of records, and of normal numbers, drawn at a time.
+_DRAWN = 1 << 12
+_NORMALS = 1 << 15
+
+
+@dataclass(frozen=True)
+class PrivateTask:
+    """One private network to train."""
+
+    fit: StackedFit
+    seed: int
+
+    @property
+    def activation(self) -> str:
+        """Activation of the hidden layers."""
+        return self.fit.activation
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """Labels, in the order of the outputs."""
+        return self.fit.classes
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (self.fit.inputs.shape[1], *(len(bias) for _, bias in self.fit.layers))
+
+    @property
+    def kind(self) -> Hashable:
+        """Tasks of one kind can be trained side by side."""
+        return self._sizes, self.fit.config.n_steps
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers training holds in memory, without the records."""
+        return count_numbers(self._sizes, self._batch)
+
+    @property
+    def source(self) -> Float32Array:
+        """Array of the records, perhaps shared with other tasks."""
+        return self.fit.inputs
+
+    @property
+    def multiplications(self) -> float:
+        """Number of multiplications of the training."""
+        return self.fit.config.n_steps * count_multiplications(self._sizes, self._batch)
+
+    @property
+    def _batch(self) -> int:
+        return int(self.fit.config.sampling_rate * len(self.fit.inputs))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the fit's class, whose module imports torch."""
+        return vars(self) | {"fit": SimpleNamespace(**vars(self.fit))}
+
+
+def train_private(tasks: list[PrivateTask]) -> list[Layers]:
+    """Train several networks of one kind."""
+    fits = [task.fit for task in tasks]
+    configs = [fit.config for fit in fits]
+    first = configs[0]
+    stack = PerceptronStack([fit.layers for fit in fits], fits[0].activation, _N_FACTS)
+    records = [_append_step_columns(fit) for fit in fits]
+    size = stack.weights.shape[1]
+    draws = [Draws(task.fit, size, task.seed) for task in tasks]
+    update = (_Momentum if first.optimizer == "sgd" else _Adam)(stack, configs)
+    divisor = np.array([[config.batch_size] for config in configs], np.float32)
+    rates = np.array(
+        [_step_sizes(config, stack.weights.shape[1]) for config in configs], np.float32
+    )
+    clip = first.clip()
+    average = np.zeros_like(stack.weights)
+    for step in range(first.n_steps):
+        # Abadi et al. 2016, Algorithm 1: "Take a random sample", "Compute" and "Clip gradient",
+        # "Add noise" and "Descent", for all networks at once
+        stack.load(records, [next(network.batches) for network in draws])
+        _average_clipped(stack, clip, first.max_grad_norm, divisor)
+        for gradient, network in zip(stack.gradient, draws, strict=True):
+            gradient += next(network.noise)
+        update(rates[:, step, None])
+        if step >= first.first_averaged:
+            average += stack.weights
+    averaged = first.n_steps - first.first_averaged
+    final = average / np.float32(averaged) if averaged else stack.weights
+    return [stack.network(i, final) for i in range(len(fits))]
+
+
+def _step_sizes(config: TrainingConfig, n_parameters: int) -> list[float]:
+    size = config.step_size(n_parameters)
+    return [size * config.share_of_step_size(step) for step in range(config.n_steps)]
+
+
+class Draws:
+    """Batches and noise of one network, drawn for several steps at a time for speed."""
+
+    def __init__(self, fit: StackedFit, n_parameters: int, seed: int) -> None:
+        self.random = SecureRandom(seed)
+        config = fit.config
+        self.batches = self._batches(PoissonSampler(config.sampling_rate), len(fit.inputs))
+        self.noise = self._noise(n_parameters, _noise_std(config))
+
+    def _batches(self, sampler: PoissonSampler, n: int) -> Iterator[NDArray[np.int64]]:
+        # One draw from n * steps records: each is included independently, in every step.
+        steps = 1 + int(_DRAWN / (n * sampler.rate))
+        while True:
+            drawn = sampler.draw(n * steps, self.random)
+            cuts = np.searchsorted(drawn, n * np.arange(steps + 1)).tolist()
+            for step, (start, stop) in enumerate(pairwise(cuts)):
+                yield drawn[start:stop] - n * step
+
+    def _noise(self, size: int, std: float) -> Iterator[Float32Array | float]:
+        while not std:
+            yield 0.0
+        steps = max(1, _NORMALS // size)
+        while True:
+            noise = self.random.normal(steps * size)
+            noise *= np.float32(std)
+            yield from noise.reshape(steps, size)
+
+
+def _noise_std(config: TrainingConfig) -> float:
+    """Return the standard deviation of the noise in a step's mean gradient."""
+    return config.noise_std * config.max_grad_norm / config.batch_size
+
+
+def _append_step_columns(fit: StackedFit) -> Float32Array:
+    """Return the records with their label, its weight, and their squared norm plus one."""
+    square = np.einsum("nk,nk->n", fit.inputs, fit.inputs)
+    return append_columns(fit.inputs, fit.targets, fit.loss_weight[fit.targets], square + 1.0)
+
+
+def _average_clipped(
+    stack: PerceptronStack, clip: Clip, norm: float, divisor: Float32Array
+) -> None:
+    """Sum the batch's clipped gradients by book-keeping, and divide by the expected size."""
+    if stack.size == 0:
+        stack.gradient[:] = 0.0
+        return
+    label, weight, square = np.moveaxis(stack.facts, -1, 0)  # padding has weight zero
+    softmax_error(stack.forward(), label.astype(np.intp), False)
+    seen = stack.backward()[::-1]  # from the output down, the order of the private estimator
+    # Bu et al. 2023: a layer's gradient norm is the product of its input's and its error's norms
+    squared = np.empty((len(seen), *label.shape), np.float32)
+    for norms, (value, error) in zip(squared, seen, strict=True):
+        np.einsum("sbk,sbk->sb", error, error, out=norms)
+        norms *= square if value is seen[-1][0] else np.einsum("sbk,sbk->sb", value, value)
+    squared *= weight * weight
+    total = squared.sum(0)
+    factors = clip(squared, total, norm) * (weight / divisor)
+    per_layer = factors if factors.ndim == squared.ndim else repeat(factors)
+    lost = ~np.isfinite(total)
+    for (value, error), factor in zip(seen, per_layer):  # noqa: B905 (repeat has no end)
+        error *= factor[:, :, None]
+        if lost.any():  # records without a finite gradient are ignored
+            value[lost] = error[lost] = 0.0
+    stack.sum_gradients(seen[::-1])
+
+
+class _Momentum:
+    """Stochastic gradient descent with momentum."""
+
+    def __init__(self, stack: PerceptronStack, configs: list[TrainingConfig]) -> None:
+        self.stack = stack
+        self.momentum = configs[0].optimizer_params["momentum"]
+        self.velocity = np.zeros_like(stack.weights)
+
+    def __call__(self, rate: Float32Array) -> None:
+        self.velocity *= self.momentum
+        self.velocity += self.stack.gradient
+        self.stack.weights -= np.multiply(self.velocity, rate, out=self.stack.gradient)
+
+
+class _Adam:
+    """Adam minus the noise variance in its second moment (DP-AdamBC, Tang et al. 2024)."""
+
+    EPSILON = 1e-8
+
+    def __init__(self, stack: PerceptronStack, configs: list[TrainingConfig]) -> None:
+        self.stack = stack
+        self.first, self.second = configs[0].optimizer_params["betas"]
+        self.noise = np.array([[_noise_std(config) ** 2] for config in configs], np.float32)
+        self.mean, self.square = np.zeros_like(stack.weights), np.zeros_like(stack.weights)
+        self.steps = 0
+
+    def __call__(self, rate: Float32Array) -> None:
+        self.steps += 1
+        gradient, second = self.stack.gradient, self.second
+        self.mean += (1 - self.first) * (gradient - self.mean)
+        self.square += (1 - second) * (gradient * gradient - self.square)
+        # Tang et al. 2024: subtract the variance of the DP noise; floor as in PrivateAdam
+        independent = min(self.steps, (1 + second) / (1 - second))
+        square = self.square / (1 - second**self.steps) - self.noise
+        np.maximum(square, self.noise * math.sqrt(2 / independent), out=square)
+        np.sqrt(square, out=square)
+        square += self.EPSILON
+        self.stack.weights -= rate / (1 - self.first**self.steps) * self.mean / square

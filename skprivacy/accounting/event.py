@@ -1,0 +1,627 @@
+"""Base class of privacy events: frozen descriptions of releases with known bounds on their cost.
+
+The meaning of an event never changes: a new meaning is a new class. Only :class:`Repeated` has a
+count. Noise multipliers divide by the sensitivity under the relation of the guarantee. Two classes
+divide by the norm of one record's contribution instead: :class:`PoissonSampled` and
+:class:`MatrixFactorization`. Start reading at :class:`Event`.
+
+Validation of relations, noise arithmetics and numbers for the accountants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import (
+    PlainNumbers,
+    is_number,
+    not_negative,
+    number,
+    positive,
+    probability,
+    sequence,
+    whole,
+)
+from .work_limit import COMPOSITIONS_PER_CURVE, CURVE_WORK
+
+if TYPE_CHECKING:
+    from .pld.pairs import Pair
+
+__all__ = [
+    "ARITHMETICS",
+    "RELATIONS",
+    "Event",
+    "LocalBound",
+    "NoLossDistributionError",
+    "Orders",
+    "Pairs",
+    "allows_replacement",
+    "check_arithmetic",
+    "check_delta",
+    "check_event",
+    "check_known",
+    "check_relation",
+    "flatten",
+    "not_negative",
+    "number",
+    "numbers",
+    "positive",
+    "probability",
+    "sequence",
+    "whole",
+]
+
+RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
+ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, strongest first
+
+
+def check_relation(relation: str) -> str:
+    """Return ``relation`` if the library supports it, else raise ValueError."""
+    if not isinstance(relation, str) or relation not in RELATIONS:
+        raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
+    return relation
+
+
+def check_arithmetic(arithmetic: Any) -> str:
+    """Return a valid arithmetic; raise ValueError for any other value."""
+    if not isinstance(arithmetic, str) or arithmetic not in ARITHMETICS:
+        raise ValueError(f"arithmetic={arithmetic!r} must be one of {ARITHMETICS}.")
+    return arithmetic
+
+
+def allows_replacement(relation: str) -> bool:
+    """Return True if a record may change, which moves its contribution by up to twice its norm.
+
+    Under ``label`` the record keeps its features and gets another label: a kind of replacement.
+    """
+    return relation in ("label", "replace_one")
+
+
+def numbers(name: str, values: Any) -> tuple[float, ...]:
+    """Convert a sequence of real numbers to floats; errors do not show its values."""
+    found = sequence(name, values)
+    if not all(is_number(value) for value in found):
+        raise TypeError(f"{name} must be a sequence of real numbers.")
+    try:
+        return tuple(float(value) for value in found)
+    except OverflowError:
+        raise ValueError(f"{name} holds a number beyond 1e308.") from None
+
+
+def check_delta(delta: float, n_records: int | None = None) -> float:
+    """Return ``delta`` if it is a valid delta of a guarantee.
+
+    Parameters
+    ----------
+    delta : float
+        The probability with which the guarantee may fail.
+    n_records : int, default=None
+        If given, ``delta`` must also be below ``1 / n_records``: otherwise even publishing one
+        record at random would satisfy the guarantee.
+
+    Returns
+    -------
+    float
+        ``delta`` itself.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number in [0, 1), or too large for the data.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import check_delta
+    >>> check_delta(1e-6, n_records=30_000)
+    1e-06
+    """
+    probability("delta", delta)
+    if n_records is not None:
+        whole("n_records", n_records)
+    if n_records is not None and delta >= 1 / n_records:
+        raise ValueError(
+            f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
+            "1/n, even publishing a record chosen at random would satisfy the guarantee. Pass a "
+            "smaller delta."
+        )
+    return float(delta)
+
+
+Orders: TypeAlias = NDArray[np.float64]
+Pairs: TypeAlias = "tuple[Pair, Pair]"
+
+
+class NoLossDistributionError(TypeError):
+    """No dominating pair is known for an event, so it has no privacy loss distribution."""
+
+
+class LocalBound(NamedTuple):
+    """A Renyi cost at one order, and its local sensitivity. **Both may be private.**"""
+
+    cost: float  # in nats
+    # Maps distances (integers) to the change by one more record at that distance.
+    sensitivity: Callable[[NDArray[Any]], NDArray[np.float64]]
+    reach: int  # distance from which on the sensitivity does not grow
+
+
+def check_event(name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is an event."""
+    if not isinstance(value, Event):
+        raise TypeError(
+            f"{name} must be an Event, such as GaussianEvent(1.0); got {type(value).__name__}."
+        )
+
+
+@dataclass(frozen=True)
+class Event(PlainNumbers):
+    """Base class of privacy events: what was released, and the known bounds on its cost.
+
+    A subclass must define :meth:`work`, which accountants call first. The methods from
+    :meth:`parts` to :meth:`local_bound` return the known bounds; a subclass overrides those for
+    which it has a bound. Accountants call these methods. Users call :func:`rdp`, :func:`pld`,
+    :func:`zcdp` or :func:`epsilon_of`.
+
+    Ledgers store events for years, so the stored form does not depend on names in the source: a
+    class is stored under its tag, and its fields under the names in ``stored``.
+
+    Parameters
+    ----------
+    tag : str, class keyword
+        Name of the class in JSON. It must never change or be reused for another class. The default
+        joins the names of module and class. ``None`` marks a base class.
+    stored : tuple of str, class keyword
+        Names of the fields in JSON, in order. The default is their names in the source.
+    version : int, class keyword, default=1
+        Increase it when ``stored`` changes, and implement :meth:`upgraded`.
+    knows_label : bool, class keyword, default=False
+        Whether the bounds also hold under ``relation="label"``, where a record keeps its features
+        and its label becomes any other. They do if the sensitivity is the one under the relation of
+        the guarantee. Accountants refuse other events under that relation. The keyword is not
+        inherited.
+
+    Raises
+    ------
+    TypeError
+        If a class is defined with the tag of another class, or without :meth:`work`.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Event, GaussianEvent, Repeated
+    >>> Event.from_dict(Repeated(GaussianEvent(2.0), 3).to_dict())
+    Repeated(event=GaussianEvent(noise_multiplier=2.0), count=3)
+    """
+
+    _tag: ClassVar[str | None] = None
+    _source: ClassVar[str] = "Event"
+    _stored: ClassVar[tuple[str, ...] | None] = None
+    _version: ClassVar[int] = 1
+    _knows_label: ClassVar[bool] = False
+    has_bounded_loss: ClassVar[bool] = False  # a Poisson sample then follows from the pure epsilon
+
+    def __init_subclass__(
+        cls,
+        *,
+        tag: str | None = "",
+        stored: tuple[str, ...] | None = None,
+        version: int = 0,
+        knows_label: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        # dataclass(slots=True) recreates the class with the same attributes, without its keywords
+        attributes = cls.__dict__
+        cls._source = attributes.get("_source") or f"{cls.__module__}.{cls.__qualname__}"
+        if tag is not None:
+            tag = tag or attributes.get("_tag") or cls._source
+        cls._tag = tag
+        cls._stored = stored or attributes.get("_stored")
+        cls._version = version or attributes.get("_version", 1)
+        cls._knows_label = knows_label or attributes.get("_knows_label", False)
+        if tag is not None:
+            if cls.work is Event.work:
+                raise TypeError(
+                    f"{cls._source} must define work(), by which events that take too long are "
+                    "refused: about how many numbers its bounds compute, 1e6 if they are formulas."
+                )
+            _register(tag, cls)
+
+    def work(self) -> float:
+        """Return roughly how many floating-point numbers the bounds of this event compute.
+
+        Accountants call this first and refuse an event above the limit. Every class with a tag must
+        define it. For all values of the fields it must return without computing a bound, allocating
+        an array or raising; it may return infinity.
+
+        Returns
+        -------
+        float
+            Each number takes about 10 ns; see ``skprivacy/accounting/work_limit.py``.
+        """
+        raise NotImplementedError(f"{self._source} is a base class (tag=None) without work().")
+
+    def curve_work(self) -> float:
+        """Return the work of the privacy curve of this event, from which others are bounded.
+
+        By default its bounds are computed anew for each composition that the curve takes. A class
+        with work that is done once for all of them adds that only once.
+
+        Returns
+        -------
+        float
+            In the unit of :meth:`work`.
+        """
+        return CURVE_WORK + COMPOSITIONS_PER_CURVE * self.work()
+
+    def renyi_work(self) -> float:
+        """Return the work of the Renyi divergences alone, by default all of :meth:`work`.
+
+        A class that holds other events adds up theirs and does not call ``work``: calls of both at
+        every level would double with each level.
+
+        Returns
+        -------
+        float
+            In the unit of :meth:`work`.
+        """
+        return self.work()
+
+    def parts(self) -> Iterable[tuple[Event, int]] | None:
+        """Return the events that this event consists of, with counts; None if it is elementary."""
+        return None
+
+    def renyi(self, orders: Orders, relation: str) -> Orders:
+        """Return the Renyi divergence bound at each order.
+
+        Infinity stands for no bound. Accountants also read negative numbers and NaN as infinity.
+
+        Parameters
+        ----------
+        orders : ndarray of shape (n_orders,)
+            Renyi orders, above 1.
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        ndarray of shape (n_orders,)
+            In nats.
+        """
+        raise TypeError(
+            f"No Renyi bound is known for {self!r}, so it cannot be accounted for. Implement "
+            "renyi() or dominating_pairs() in its class."
+        )
+
+    def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
+        """Return the Renyi divergence bound of this event on a Poisson sample.
+
+        Parameters
+        ----------
+        rate : float
+            The probability with which each record is in the sample, in (0, 1].
+        orders : ndarray of shape (n_orders,)
+            Renyi orders, above 1.
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        ndarray of shape (n_orders,)
+            In nats, as from :meth:`renyi`.
+        """
+        raise TypeError(
+            f"No Renyi bound is known for a Poisson sample of {self!r}. Account for it without "
+            "sampling, or implement sampled_renyi() in its class."
+        )
+
+    def dominating_pairs(self, relation: str) -> Pairs:
+        """Return the dominating pairs for removing and for adding a record.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs
+            For removing, and for adding.
+        """
+        raise NoLossDistributionError(f"No privacy loss distribution is known for {self!r}.")
+
+    def sampled_pairs(self, rate: float, relation: str) -> Pairs | None:
+        """Return the dominating pairs on a Poisson sample.
+
+        Parameters
+        ----------
+        rate : float
+            The probability with which each record is in the sample, in (0, 1].
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        tuple of two pairs, or None
+            For removing, and for adding. None: :class:`PoissonSampled` derives them from
+            :meth:`dominating_pairs`.
+        """
+        return None
+
+    def zcdp(self, relation: str) -> float:
+        """Return rho of zero-concentrated DP, by default epsilon^2 / 2 of pure DP.
+
+        Parameters
+        ----------
+        relation : str
+            The neighbouring relation.
+
+        Returns
+        -------
+        float
+            Infinity where no bound is known.
+        """
+        try:
+            pairs = self.dominating_pairs(relation)
+        except NoLossDistributionError:
+            return math.inf
+        if any(pair.infinity > 0 for pair in pairs):
+            return math.inf
+        # Bun and Steinke 2016, Proposition 1.4: pure epsilon-DP implies (epsilon^2 / 2)-zCDP
+        return max(pair.max_loss for pair in pairs) ** 2 / 2
+
+    def gdp(self) -> tuple[float, bool]:
+        """Return mu of Gaussian DP, and whether it is proved.
+
+        Returns
+        -------
+        tuple of float and bool
+            Mu (infinity where none is known), and whether it is proved. Under sampling mu is only
+            the limit of many steps.
+        """
+        return math.inf, True
+
+    def grouped(self, size: int) -> Event | None:
+        """Return the event that bounds the cost for a group of units (group privacy).
+
+        Parameters
+        ----------
+        size : int
+            Largest number of units in a group, at least 1.
+
+        Returns
+        -------
+        Event or None
+            Its bounds hold between two data sets that are ``size`` steps of the relation apart, all
+            steps in the same direction. None: only the privacy curve bounds the group's cost.
+        """
+        return None
+
+    def local_bound(self, order: float) -> LocalBound | None:
+        """Return the data-dependent Renyi cost and its sensitivity; None if data-independent.
+
+        Parameters
+        ----------
+        order : float
+            The Renyi order, above 1.
+
+        Returns
+        -------
+        LocalBound or None
+            The cost and its sensitivity may be private.
+        """
+        if self.data_dependent:
+            raise TypeError(
+                f"No smooth sensitivity is known for the data-dependent cost of {self!r}. Account "
+                "for it without votes."
+            )
+        return None
+
+    @property
+    def data_dependent(self) -> bool:
+        """Whether the cost was computed from private data, and is therefore private itself."""
+        return any(event.data_dependent for event in _inner_events(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description of JSON types only.
+
+        Returns
+        -------
+        dict
+            With the tag as ``type``, the ``version`` unless it is 1, and the fields.
+
+        Raises
+        ------
+        ValueError
+            If the event holds private data, such as votes.
+        """
+        if self.data_dependent:
+            raise ValueError(
+                f"{type(self).__name__} holds private data and is never stored. Pass the "
+                "data-independent event instead."
+            )
+        if self._tag is None:
+            raise TypeError(
+                f"{self._source} is a base class (tag=None), not an event. Use one of its "
+                "subclasses."
+            )
+        version = {"version": self._version} if self._version != 1 else {}
+        names = self._stored_names()
+        values = {stored: _to_json_types(getattr(self, field)) for stored, field in names.items()}
+        return {"type": self._tag, **version, **values}
+
+    @staticmethod
+    def from_dict(description: dict[str, Any]) -> Event:
+        """Rebuild an event from the output of :meth:`to_dict`.
+
+        Parameters
+        ----------
+        description : dict
+            Output of :meth:`to_dict`, of this or an earlier version.
+
+        Returns
+        -------
+        Event
+            Equal to the one described.
+
+        Raises
+        ------
+        ValueError
+            If the tag or its version is unknown, or the fields do not fit.
+        """
+        stored = dict(description) if isinstance(description, dict) else {}
+        tag, version = stored.pop("type", None), stored.pop("version", 1)
+        known = _TAGS.get(tag) if isinstance(tag, str) else None
+        if known is None:
+            raise ValueError(
+                f"type={tag!r} of {description!r} is not the tag of a known event, one of "
+                f"{sorted(_TAGS)}. Import the module that defines the event with tag={tag!r}, or "
+                "update skprivacy if a newer version wrote it."
+            )
+        if type(version) is not int or not 1 <= version <= known._version:
+            raise ValueError(
+                f"version={version!r} of the event {tag!r} is unknown; expected an integer from 1 "
+                f"to {known._version}. Update the package that defines {known._source}."
+            )
+        if version < known._version:
+            stored = known.upgraded(stored, version)
+        names = known._stored_names()
+        unknown = sorted(stored.keys() - names.keys())
+        if unknown:
+            raise ValueError(
+                f"{description!r} does not match its type: the type has no fields {unknown}."
+            )
+        try:
+            return known(**{names[k]: _from_json_types(v) for k, v in stored.items()})
+        except TypeError as error:
+            raise ValueError(f"{description!r} does not match its type: {error}.") from None
+
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any], version: int) -> dict[str, Any]:
+        """Convert the fields that an earlier version stored to the current version.
+
+        Parameters
+        ----------
+        stored : dict
+            Stored names and values.
+        version : int
+            An earlier version than the current one.
+
+        Returns
+        -------
+        dict
+        """
+        raise ValueError(
+            f"version={version!r} of the event {cls._tag!r} cannot be read: its class, "
+            f"{cls._source}, has version {cls._version} and does not implement upgraded(). "
+            "Implement it."
+        )
+
+    @classmethod
+    def _stored_names(cls) -> dict[str, str]:
+        """Return the names of the fields, keyed by their stored names."""
+        names = [f.name for f in fields(cls)]
+        stored = names if cls._stored is None else list(cls._stored)
+        if len(set(stored) - {"type", "version"}) != len(names) or len(stored) != len(names):
+            raise TypeError(
+                f"stored={stored!r} of {cls._source} must name each of its fields {names!r} "
+                "once, and none of them 'type' or 'version'."
+            )
+        return dict(zip(stored, names, strict=True))
+
+
+_TAGS: dict[str, type[Event]] = {}
+
+
+def _register(tag: str, cls: type[Event]) -> None:
+    """Register ``cls`` under its tag, unless a class of another source has it."""
+    known = _TAGS.get(tag)
+    if known is not None and known._source != cls._source:
+        raise TypeError(
+            f"tag={tag!r} of {cls._source} already belongs to {known._source}: stored events of "
+            "one would be read as the other. Choose a unique tag for the class."
+        )
+    _TAGS[tag] = cls
+
+
+def _inner_events(event: Event) -> Iterator[Event]:
+    """Yield the events that are fields of an event."""
+    for f in fields(event):
+        value = getattr(event, f.name)
+        values = value if isinstance(value, tuple) else (value,)
+        yield from (e for e in values if isinstance(e, Event))
+
+
+def check_known(event: Event, relation: str) -> None:
+    """Raise TypeError if the bounds of an event, or of an inner event, may not hold for a relation.
+
+    Bounds hold for added, removed and replaced records by default. Under ``"label"`` they hold only
+    for classes that declare it with ``knows_label=True``.
+    """
+    if relation != "label":
+        return
+    if not event._knows_label:
+        raise TypeError(
+            f"The bounds of {event!r} are not known to hold under relation='label', where a record "
+            "keeps its features and its label changes. If its sensitivity is the one under that "
+            "relation, define its class with knows_label=True."
+        )
+    for part in _inner_events(event):
+        check_known(part, relation)
+
+
+def _to_json_types(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_to_json_types(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
+
+
+def _from_json_types(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Event.from_dict(value)
+    if isinstance(value, list):
+        return tuple(_from_json_types(v) for v in value)
+    return value
+
+
+def flatten(event: Event) -> Counter[Event]:
+    """Count the elementary events in an event.
+
+    Parameters
+    ----------
+    event : Event
+        Any event, nested to any depth.
+
+    Returns
+    -------
+    collections.Counter of Event
+        Counts of the events that are neither ``Repeated`` nor ``Composed``.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import Composed, GaussianEvent, Repeated, flatten
+    >>> flatten(Composed((Repeated(GaussianEvent(1.0), 3), GaussianEvent(1.0))))
+    Counter({GaussianEvent(noise_multiplier=1.0): 4})
+    """
+    counts: Counter[Event] = Counter()
+    stack = [(event, 1)]
+    while stack:
+        current, times = stack.pop()
+        if not isinstance(current, Event):
+            raise TypeError(f"event={current!r} must be an Event, such as GaussianEvent(1.0).")
+        parts = current.parts()
+        if parts is None:
+            counts[current] += times
+        else:
+            stack.extend((e, times * n) for e, n in parts)
+    return Counter({e: n for e, n in counts.items() if n})

@@ -1,0 +1,248 @@
+"""Records as points: numbers in units of their standard deviation, categories at distance 1.
+
+Records as cells: categories and numbers binned at quantiles, with counts per cell.
+
+Nearest other records of a record, in any table of features.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from .._sklearn import num_samples, safe_indexing
+from .record_tables import as_table, fingerprints, numeric_columns
+
+__all__ = [
+    "Cells",
+    "Coordinates",
+    "Counts",
+    "NearestRecords",
+    "as_texts",
+    "split_columns",
+]
+
+Codes = NDArray[np.int64]
+
+
+class Cells:
+    """Encode values as cells, learned from the records ``X``.
+
+    A column with more than ``n_bins`` distinct numbers is cut at its quantiles.
+
+    **Edge cases.** Missing numbers share a cell, and so do unknown categories.
+    """
+
+    def __init__(self, X: Any, n_bins: int) -> None:
+        numbers, texts = split_columns(X)
+        self._bin_edges = [_bin_edges(column, n_bins) for column in numbers.T]
+        self._values = [pd.Index(np.unique(column), dtype=object) for column in texts.T]
+        self.names = _column_names(X)
+
+    def encode(self, X: Any, name: str) -> Codes:
+        """Return the cell of each value, numeric columns first, shape (n, n_columns)."""
+        numbers, texts = split_columns(X)
+        if (numbers.shape[1], texts.shape[1]) != (len(self._bin_edges), len(self._values)):
+            raise ValueError(
+                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} other "
+                f"columns; expected {len(self._bin_edges)} and {len(self._values)}, as in the "
+                "reference. Pass the same columns, of the same types."
+            )
+        codes = [
+            np.where(np.isnan(column), 0, 1 + np.searchsorted(edges, column, side="right"))
+            for column, edges in zip(numbers.T, self._bin_edges, strict=True)
+        ]
+        codes += [
+            1 + values.get_indexer(pd.Index(column, dtype=object))
+            for column, values in zip(texts.T, self._values, strict=True)
+        ]
+        return np.column_stack(codes).astype(np.int64)
+
+
+def _bin_edges(column: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+    known = np.unique(column[np.isfinite(column)])
+    if len(known) <= n_bins:
+        return (known[1:] + known[:-1]) / 2
+    shares = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
+    return np.unique(np.quantile(column[np.isfinite(column)], shares))
+
+
+def _column_names(X: Any) -> list[Any]:
+    """Return the names of the columns, numeric ones first."""
+    frame = X if isinstance(X, pd.DataFrame) else as_table(np.reshape(X, (len(X), -1)))
+    number = numeric_columns(frame)
+    return [*frame.columns[number], *frame.columns[~number]]
+
+
+class Counts:
+    """Contingency table: number of records in each cell of several columns."""
+
+    def __init__(self, codes: Codes, columns: tuple[int, ...]) -> None:
+        self._columns = list(columns)
+        self._size = int(codes.max()) + 2
+        self._cells, self._counts = np.unique(self._keys(codes), return_counts=True)
+        self.total = len(codes)
+
+    def count(self, codes: Codes) -> NDArray[np.float64]:
+        """Return the count of each record's cell."""
+        keys = self._keys(codes)
+        place = np.minimum(np.searchsorted(self._cells, keys), len(self._cells) - 1)
+        return np.where(self._cells[place] == keys, self._counts[place], 0).astype(np.float64)
+
+    def _keys(self, codes: Codes) -> Codes:
+        keys = np.zeros(len(codes), np.int64)
+        for column in self._columns:
+            keys = keys * self._size + np.minimum(codes[:, column], self._size - 1)
+        return keys
+
+
+_FAR = 1e100  # deviations; beyond, squares of distances would overflow
+
+
+class Coordinates:
+    """Encode records as points, with units learned from the records ``X``.
+
+    **Edge cases.** A missing number lies at the mean, and numbers are clipped to 1e100 standard
+    deviations. An unknown category is at distance 1 / sqrt(2) from all others. A constant column
+    keeps its units.
+    """
+
+    def __init__(self, X: Any) -> None:
+        numbers, texts = split_columns(X)
+        known = pd.DataFrame(_finite(numbers))
+        self._mean = np.nan_to_num(known.mean().to_numpy(dtype=np.float64))
+        std = np.nan_to_num(known.std(ddof=0).to_numpy(dtype=np.float64))
+        self._std = np.where(std > 0, std, 1.0)
+        self._encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        if texts.shape[1]:
+            self._encoder.fit(texts)
+        self._width = numbers.shape[1], texts.shape[1]
+
+    def encode(self, X: Any, name: str = "X") -> NDArray[np.float64]:
+        """Return the points of records, shape (n, n_dimensions)."""
+        numbers, texts = split_columns(X)
+        if (numbers.shape[1], texts.shape[1]) != self._width:
+            raise ValueError(
+                f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
+                f"other columns; expected {self._width[0]} and {self._width[1]}, as in fit. Pass "
+                "the same columns, of the same types."
+            )
+        with np.errstate(over="ignore"):
+            scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)
+        points = [np.clip(scaled, -_FAR, _FAR)]
+        if texts.shape[1]:
+            points.append(self._encoder.transform(texts) * math.sqrt(0.5))
+        return np.hstack(points)
+
+
+def split_columns(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return the numeric columns of records, and the other columns as text."""
+    if sparse.issparse(X):
+        X = X.toarray()
+    if not isinstance(X, pd.DataFrame):
+        X = np.asarray(X)
+        X = X.reshape(len(X), math.prod(X.shape[1:]))
+    number = numeric_columns(X)
+    frame = as_table(X)
+    texts = frame.loc[:, ~number].astype(object)
+    known = texts.where(texts.notna(), "missing").to_numpy(dtype=object)
+    numbers = frame.loc[:, number].to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers, as_texts(known)
+
+
+def as_texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Return ``str`` of each value, as Python objects."""
+    return np.asarray(np.vectorize(str, otypes=[object])(values))
+
+
+def _finite(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+MOST_VALUES = 50  # indicators per non-numeric column
+
+
+class NearestRecords:
+    """Find the nearest records among at least two distinct ones.
+
+    Numbers are standardised, other columns become indicators of their values, and missing numbers
+    count as the mean.
+
+    **Guarantees.** The neighbours of a record never include the record or a copy of it. If the
+    order of the records is independent of membership, so is the choice between equal distances.
+    """
+
+    def __init__(self, X: Any, n_neighbours: int) -> None:
+        self._encoder = _Encoder(X)
+        self._prints = fingerprints(X)
+        self._sorted = np.argsort(self._prints)
+        self.n_neighbours = min(n_neighbours, num_samples(X) - 1)
+        coordinates = self._encoder(X)
+        self._index = NearestNeighbors(n_neighbors=self.n_neighbours + 1).fit(coordinates)
+        self._near = self._search(coordinates, self._prints)
+
+    def find_nearest(self, X: Any) -> NDArray[np.intp]:
+        """Return the indices of the nearest records, of shape (n_records, n_neighbours)."""
+        prints = fingerprints(X)
+        place = np.searchsorted(self._prints, prints, sorter=self._sorted)
+        place = self._sorted[np.minimum(place, len(self._prints) - 1)]
+        near = self._near[place]
+        others = self._prints[place] != prints
+        if others.any():
+            coordinates = self._encoder(safe_indexing(X, np.flatnonzero(others)))
+            near[others] = self._search(coordinates, prints[others])
+        return near
+
+    def _search(self, coordinates: Any, prints: NDArray[np.uint64]) -> NDArray[np.intp]:
+        found = self._index.kneighbors(coordinates, return_distance=False)
+        own = self._prints[found] == prints[:, None]
+        # the record itself moves to the end, and the last column is dropped
+        order = np.argsort(own, axis=1, kind="stable")
+        return np.take_along_axis(found, order, axis=1)[:, : self.n_neighbours]
+
+
+class _Encoder:
+    """Encode records as coordinates: standardised numbers, and indicators of other columns."""
+
+    def __init__(self, X: Any) -> None:
+        if sparse.issparse(X):
+            return
+        number, text = _numbers_and_texts(X)
+        self._numbers = StandardScaler().fit(number) if number.shape[1] else None
+        self._texts = None
+        if text.shape[1]:
+            self._texts = OneHotEncoder(
+                max_categories=MOST_VALUES,
+                handle_unknown="infrequent_if_exist",
+                sparse_output=False,
+                dtype=np.float32,
+            ).fit(text)
+
+    def __call__(self, X: Any) -> Any:
+        if sparse.issparse(X):
+            return X
+        number, text = _numbers_and_texts(X)
+        coded = []
+        if self._numbers is not None:
+            scaled = self._numbers.transform(number)
+            coded.append(np.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0))
+        if self._texts is not None:
+            coded.append(self._texts.transform(text))
+        return np.hstack(coded).astype(np.float32)
+
+
+def _numbers_and_texts(X: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return the numeric columns, and the other columns as text."""
+    if not isinstance(X, pd.DataFrame) and X.dtype.kind in "biuf":
+        return X.reshape(len(X), -1).astype(float), np.empty((len(X), 0), dtype=object)
+    frame = as_table(X)
+    number = numeric_columns(frame)
+    values = frame.loc[:, number].to_numpy(dtype=float, na_value=np.nan)
+    return np.where(np.isfinite(values), values, np.nan), frame.loc[:, ~number].to_numpy(dtype=str)

@@ -1,0 +1,91 @@
+"""Base of membership attacks on generators: fit on generated records, score, evaluate."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from ..._sklearn import num_samples
+from ..attack_result import AttackResult
+from ..record_tables import as_nonempty_records, as_records
+
+__all__ = ["GeneratorAttack", "check_generated", "clone_without_budget"]
+
+
+class GeneratorAttack(BaseEstimator):
+    """Base of attacks fitted to generated records and, for most, reference records.
+
+    A subclass defines ``fit(generated, reference)`` and ``_scored(name, X)``, where ``name`` is for
+    error messages.
+    """
+
+    @abstractmethod
+    def _score_records(self, name: str, X: Any) -> NDArray[np.float64]: ...
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return a membership score for each record; higher means member.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_records, n_features)
+            Records to score.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            The scores.
+        """
+        return self._score_records("X", X)
+
+    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
+        """Attack members and non-members of the generator's training set.
+
+        Parameters
+        ----------
+        X_in : {array-like, DataFrame} of shape (n_in, n_features)
+            Members: training records of the generator.
+        X_out : {array-like, DataFrame} of shape (n_out, n_features)
+            Non-members from the same population.
+
+        Returns
+        -------
+        AttackResult
+            The scores of both samples.
+        """
+        scores_in = self._score_records("X_in", as_nonempty_records(X_in, "X_in"))
+        scores_out = self._score_records("X_out", as_nonempty_records(X_out, "X_out"))
+        return AttackResult(scores_in, scores_out, type(self).__name__)
+
+
+def check_generated(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
+    """Check that both hold at least two records; ``otherwise`` is the advice if one is missing."""
+    generated = as_records(generated, "generated")
+    if num_samples(generated) < 2:
+        raise ValueError(
+            f"generated holds {num_samples(generated)} records; expected at least 2, better "
+            "thousands. Draw more, which costs no privacy."
+        )
+    if reference is None:
+        if otherwise:
+            raise ValueError(
+                f"reference=None must be records of the population, because {otherwise}"
+            )
+        return generated, None
+    reference = as_records(reference, "reference")
+    if num_samples(reference) < 2:
+        raise ValueError(
+            f"reference holds {num_samples(reference)} records; expected at least 2. Pass more "
+            "records of the population."
+        )
+    return generated, reference
+
+
+def clone_without_budget(estimator: Any) -> Any:
+    """Return a clone whose budgets, nested ones included, are None: attackers charge nothing."""
+    fresh = clone(estimator)
+    budgets = [name for name in fresh.get_params() if name.split("__")[-1] == "budget"]
+    return fresh.set_params(**dict.fromkeys(budgets)) if budgets else fresh

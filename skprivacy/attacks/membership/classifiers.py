@@ -1,0 +1,413 @@
+"""Attack models trained on shadow models' predictions (Shokri et al. 2017; Salem et al. 2019).
+
+Supervised membership inference: learn from records of known membership, no shadow models.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ..._docs import fill_docs
+from ..._sklearn import HasMethods, StrOptions
+from ..._validation import Interval
+from .. import scores
+from ..attack_result import AttackResult
+from ..model_answers import predict_aligned
+from ..record_tables import fingerprints
+from .membership_attack import MembershipAttack, choose_threshold
+from .shadow_attack import ShadowAttack
+
+__all__ = [
+    "MLLeaksAttack",
+    "ShokriAttack",
+    "SupervisedAttack",
+    "linear_model",
+]
+
+Float64Array = NDArray[np.float64]
+N_HIGHEST = 10
+
+
+@fill_docs
+class SupervisedAttack(MembershipAttack):
+    """Train an attack model on the target's predictions for known members and non-members.
+
+    The attacker knows the membership of some records, as the owner of a model does, and attacks
+    others. The inputs of the attack model are the probabilities, unsorted and sorted, the class,
+    and all signals of a single prediction. :class:`ShokriAttack` learns the same from shadow
+    models; this attack learns it from the target itself.
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    attack_model : classifier with ``predict_proba``, default=None
+        Learns membership. None: the mean of a logistic regression and a forest of extremely
+        randomised trees.
+    fpr : float, default=0.05
+        Ignored: the threshold is set on the records of known membership.
+
+    Notes
+    -----
+    ``fit`` needs ``member``. ``evaluate`` refuses the records given to ``fit``, since the attack
+    has learned their membership. :func:`~skprivacy.audit.audit` fits the attack on one half of the
+    records, drawn by fingerprint, and evaluates it on the other. It does not exchange the halves to
+    use both: the two evaluations would depend on each other, and the intervals would be too narrow.
+
+    References
+    ----------
+    R. Shokri, M. Stronati, C. Song, V. Shmatikov. Membership inference attacks against machine
+    learning models. IEEE S&P 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import SupervisedAttack
+    >>> X, y = make_classification(800, flip_y=0.3, random_state=0)
+    >>> member = np.arange(800) < 400
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[member], y[member])
+    >>> known = np.arange(800) % 2 == 0
+    >>> attack = SupervisedAttack(target).fit(X[known], y[known], member[known])
+    >>> inside, outside = ~known & member, ~known & ~member
+    >>> attack.evaluate(X[inside], y[inside], X[outside], y[outside]).auc > 0.7
+    True
+    """
+
+    _needs_members = True
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+    }
+
+    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+        self.target = target
+        self.attack_model = attack_model
+        self.fpr = fpr
+
+    def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
+        """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
+
+        Parameters
+        ----------
+        X_in, y_in : array-like
+            Members: records of the target's training set, as in ``fit``.
+        X_out, y_out : array-like
+            Non-members from the same population.
+
+        Returns
+        -------
+        AttackResult
+            The scores of both samples.
+
+        Raises
+        ------
+        ValueError
+            If a record was given to ``fit``.
+        """
+        result = super().evaluate(X_in, y_in, X_out, y_out)
+        seen = sum(int(np.isin(fingerprints(X), self._prints).sum()) for X in (X_in, X_out))
+        if seen:
+            raise ValueError(
+                f"X_in and X_out hold {seen} records that were given to fit with their membership. "
+                "Evaluate on other members and non-members, and keep all copies of a record on one "
+                "side."
+            )
+        return result
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if member is None:
+            raise ValueError(
+                "member=None must be one bool for each record, because this attack learns from "
+                "records of known membership. Call fit(X, y, member)."
+            )
+        base = _default_model() if self.attack_model is None else self.attack_model
+        self._prints = np.unique(fingerprints(X))
+        self._model = clone(base).fit(self._view(X, y), member)
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        proba = self._model.predict_proba(self._view(X, y))
+        return scores.logit(proba, np.ones(len(proba), dtype=np.intp))
+
+    def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        proba, label = self._target_proba(X, y)
+        signals = [signal(proba, label) for signal in scores.SIGNALS.values()]
+        highest = -np.sort(-proba, axis=1)[:, :N_HIGHEST]
+        return np.column_stack([*signals, highest, proba, label])
+
+
+def _default_model() -> Any:
+    """Return a linear model, best where members are few, averaged with a forest, best with many."""
+    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
+    forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
+    return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")
+
+
+ALL_CLASSES = -1
+
+
+@fill_docs
+class ShokriAttack(ShadowAttack):
+    """Train an attack model per class on shadow models' predictions (Shokri et al. 2017).
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    %(n_shadows)s
+    attack_model : classifier with ``predict_proba``, default=None
+        Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
+        network, ``MLPClassifier((64,))``.
+    view : {"confidence", "signals"}, default="confidence"
+        Input of the attack model for each prediction. "confidence" is the vector of probabilities,
+        as published. "signals" is its logarithm, with the log-odds and the modified entropy of the
+        true class, and is stronger.
+    per_class : bool, default=True
+        Whether to train one attack model for each class. A class without members or without
+        non-members among the training vectors uses an attack model for all classes, whose inputs
+        also include an indicator of the true class and its probability.
+    %(shadow_pool)s
+    %(attack_fpr)s
+
+    Attributes
+    ----------
+    %(pool_)s
+
+    Notes
+    -----
+    The records given to ``fit`` must include records of the pool, since the attack model learns
+    from every shadow model's predictions for them. Attackers without data can synthesise records
+    (:mod:`skprivacy.attacks.candidate_records`).
+
+    References
+    ----------
+    R. Shokri, M. Stronati, C. Song, V. Shmatikov. Membership inference attacks against machine
+    learning models. IEEE S&P 2017.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import ShokriAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = ShokriAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _needs_classes = True
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+        "view": [StrOptions({"confidence", "signals"})],
+        "per_class": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        attack_model: Any = None,
+        view: str = "confidence",
+        per_class: bool = True,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.attack_model = attack_model
+        self.view = view
+        self.per_class = per_class
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        # Shokri et al. 2017: the attack training set, of shadow models' predictions labelled "in"
+        # and "out"
+        features, trained, label = self._view_shadows(X, y, self.classes_, self._view)
+        # The model for all classes serves the classes that have no model of their own.
+        self._models: dict[int, Any] = {
+            ALL_CLASSES: self._train(self._append_class(features, label), trained)
+        }
+        if not self.per_class:
+            return
+        # Shokri et al. 2017: partition the attack training set by class, one attack model for each
+        for c in np.unique(label):
+            here = label == c
+            if len(np.unique(trained[here])) > 1:
+                self._models[int(c)] = self._train(features[here], trained[here])
+
+    def _train(self, features: Float64Array, trained: NDArray[np.bool_]) -> Any:
+        if self.attack_model is not None:
+            return clone(self.attack_model).fit(features, trained)
+        return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000)).fit(
+            features, trained
+        )
+
+    def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        """Return the attack model's input for each prediction."""
+        if self.view == "confidence":
+            return proba
+        signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
+        return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
+
+    def _append_class(self, features: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        """Append the true class and its feature, which a linear model cannot select by itself."""
+        indicator = np.eye(len(self.classes_))[label]
+        own = np.take_along_axis(features, label[:, None], axis=1)
+        return np.column_stack([features, indicator, own])
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        proba, label = self._target_proba(X, y)
+        features = self._view(proba, label)
+        values = np.empty(len(label))
+        for c in np.unique(label):
+            here = np.flatnonzero(label == c)
+            taken = features[here]
+            if (model := self._models.get(int(c))) is None:
+                model, taken = self._models[ALL_CLASSES], self._append_class(taken, label[here])
+            values[here] = model.predict_proba(taken)[:, -1]
+        return values
+
+
+@fill_docs
+class MLLeaksAttack(ShokriAttack):
+    """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
+
+    The attack model is shared by all classes and takes the highest probabilities in order, so it
+    needs neither labels nor many shadow models. Adversary 1, the default, trains shadow models like
+    the target on data like the target's. Adversary 2 has data with other features and classes: pass
+    a ``pool`` of models for these data, and pass these data to ``fit``. Adversary 3 trains nothing:
+    use ``SignalThreshold(target, signal="max_confidence")``.
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    n_shadows : int, default=2
+        Number of shadow models to train if ``pool`` is None; even.
+    top : int, default=3
+        Number of the highest probabilities that the attack model takes, limited to the number of
+        classes of the target and of the shadow models.
+    attack_model : classifier with ``predict_proba``, default=None
+        None: logistic regression on scaled log-probabilities.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
+        on the records given to ``fit``, whose features and classes may differ from the target's.
+        None trains clones of the target.
+    n_jobs : int, default=None
+        Number of shadow models trained in parallel, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shadow pool, if ``pool`` is None.
+    %(attack_fpr)s
+
+    Notes
+    -----
+    The classes passed to ``score_samples``, ``predict`` and ``evaluate`` are ignored. Without known
+    members, ``threshold_`` is set on the target's predictions for the records given to ``fit``, as
+    in other attacks. If these have other features or classes than the target's, it is set on the
+    shadow models' predictions for records that they were not trained on. The ranking of the scores
+    then carries over, but the threshold does not if the target is generally more or less confident
+    than the shadow models.
+
+    References
+    ----------
+    A. Salem, Y. Zhang, M. Humbert, P. Berrang, M. Fritz, M. Backes. ML-Leaks: model and data
+    independent membership inference attacks and defenses. NDSS 2019.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import MLLeaksAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = MLLeaksAttack(target, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+        "top": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 2,
+        top: int = 3,
+        attack_model: Any = None,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.top = top
+        self.attack_model = attack_model
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(classes)
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        self._fit_pool(X, y)
+        self._n_seen = min(self.top, len(self.classes_), len(self.pool_.classes_))
+        features, trained, _ = self._view_shadows(X, y, self.pool_.classes_, self._view)
+        self._model = self._train(features, trained)
+        self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
+
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+        if member is not None or self._target_takes(X, y):
+            return super()._calibrate(X, y, member)
+        return choose_threshold(self._non_member_scores, None, self.fpr)
+
+    def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:
+        """Return whether records have the target's features and classes."""
+        if self.pool is None:
+            return True
+        names = getattr(self.target, "feature_names_in_", None)
+        columns = getattr(X, "columns", None)
+        renamed = names is not None and columns is not None and list(names) != list(columns)
+        known = bool(np.isin(np.unique(y).astype(str), np.asarray(self.classes_).astype(str)).all())
+        return known and not renamed and X.shape[1] == getattr(self.target, "n_features_in_", None)
+
+    def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
+        # Salem et al. 2019: the highest posteriors in descending order
+        highest = -np.sort(-proba, axis=1)[:, : self._n_seen]
+        return np.log(np.maximum(highest, scores.FLOOR))
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        proba = predict_aligned(self.target, X, self.classes_)
+        features = self._view(proba, np.zeros(len(proba), dtype=np.intp))
+        return self._model.predict_proba(features)[:, -1]
+
+
+def linear_model() -> Any:
+    """Return the default attack model."""
+    return make_pipeline(
+        StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
+    )

@@ -1,0 +1,229 @@
+"""Self-attack of shadow models: attack each with the others, to choose settings without the target.
+
+Start with :meth:`Rehearsal.powers`.
+
+Base of membership attacks that compare the target with shadow models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from ... import metrics
+from ..._environment import N_JOBS
+from ..._input_data import label_columns
+from ..._sklearn import safe_indexing
+from ..._validation import Interval
+from ..model_answers import as_classifier, choose_answers, class_list
+from ..shadow_pool import MODELS_DO_NOT_LEARN, PoolLogits, ShadowPool
+from .membership_attack import MembershipAttack
+
+__all__ = [
+    "N_RECORDS",
+    "AttackSetting",
+    "PoolRecords",
+    "SelfAttack",
+    "ShadowAttack",
+    "iter_self_attacks",
+    "mean_tpr",
+]
+
+Float64Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Setting = Any  # hashable
+N_ATTACKED = 8
+N_RECORDS = 4000
+# False positive rates over which the share of found members is averaged. The logarithmic scale
+# gives low rates, which matter most in an audit, as much weight as high ones.
+RATES = np.geomspace(0.01, 1, 25)
+
+
+class AttackSetting(NamedTuple):
+    """Settings of an attack that share one view of the log-odds.
+
+    ``compare(view(target), view(shadow), out)`` yields the scores of each setting.
+    """
+
+    settings: Sequence[Setting]
+    view: Callable[[Float64Array], Float64Array]
+    compare: Callable[[Float64Array, Float64Array, Mask], Iterable[Float64Array]]
+
+
+@dataclass(frozen=True)
+class SelfAttack:
+    """Self-attack of shadow models on records of the pool.
+
+    **Guarantees.** It uses only the shadow models' predictions for the pool's records, and not the
+    order of the records, which may begin with the members.
+    """
+
+    shadow: Float64Array  # log-odds of the true class, (n_shadows, n_records)
+    trained: Mask  # (n_shadows, n_records)
+    trials: tuple[tuple[int, list[int]], ...]  # attacked model, and the models that attack it
+
+    @classmethod
+    def from_pool(cls, shadow: Float64Array, trained: Mask) -> SelfAttack:
+        """Draw a sample of the pool's records."""
+        # sorted by content first, so that the sample does not depend on the order of the records
+        order = np.lexsort((*trained, *shadow))
+        rows = order[np.random.default_rng(0).permutation(len(order))[:N_RECORDS]]
+        return cls(shadow[:, rows], trained[:, rows], tuple(iter_self_attacks(trained[:, rows])))
+
+    def score_settings(self, variants: Iterable[AttackSetting]) -> dict[Setting, float]:
+        """Return the mean share of shadow models' members that each setting finds.
+
+        **Edge cases.** All 0 if no shadow model can be attacked: in a pool of two, or for records
+        outside the pool.
+        """
+        found: dict[Setting, float] = {}
+        for settings, view, compare in variants:
+            values = view(self.shadow)
+            found |= dict.fromkeys(settings, 0.0)
+            for attacked, others in self.trials:
+                scores = compare(values[attacked], values[others], ~self.trained[others])
+                for setting, score in zip(settings, scores, strict=True):
+                    found[setting] += mean_tpr(score, self.trained[attacked]) / len(self.trials)
+        return found
+
+
+def iter_self_attacks(trained: Mask) -> Iterator[tuple[int, list[int]]]:
+    """Yield each model to attack, with the models that attack it.
+
+    The model trained on the complementary half is left out, because its members are exactly the
+    non-members of the attacked model. No such model exists for a real target.
+    """
+    for k in range(min(N_ATTACKED, len(trained))):
+        others = [j for j in range(len(trained)) if j != k and (trained[j] == trained[k]).any()]
+        usable = len(others) > 1 and trained[others].any(axis=0).all()
+        if usable and not trained[others].all(axis=0).any() and 0 < trained[k].mean() < 1:
+            yield k, others
+
+
+def mean_tpr(score: Float64Array, member: Mask) -> float:
+    """Return the mean true positive rate over the false positive rates ``RATES``."""
+    fpr, tpr, _ = metrics.roc(score[member], score[~member])
+    return float(np.interp(RATES, fpr, tpr).mean())
+
+
+View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class PoolRecords:
+    """The attacker's records that are in the pool, with their log-odds and membership."""
+
+    X: Any
+    y: NDArray[Any]
+    rows: NDArray[np.bool_]  # which of the attacker's records, (n_records_of_attacker,)
+    prints: NDArray[np.uint64]  # fingerprints, (n_known,)
+    shadow: NDArray[np.float64]  # log-odds of the true class, (n_shadows, n_known)
+    trained: NDArray[np.bool_]  # (n_shadows, n_known)
+
+    @cached_property
+    def self_attack(self) -> SelfAttack:
+        """The self-attack of the shadow models on a sample of these records."""
+        return SelfAttack.from_pool(self.shadow, self.trained)
+
+
+class ShadowAttack(MembershipAttack):
+    """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
+
+    _needs_classes = False
+    # Whether the attack asks the pool only about records given to ``fit`` or scored.
+    _asks_given_records_only: ClassVar[bool] = False
+
+    n_shadows: int
+    pool: Any
+    n_jobs: int | None
+    random_state: Any
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "n_shadows": [Interval(Integral, 2, None, closed="left")],
+        "pool": [ShadowPool, None],
+        "n_jobs": N_JOBS,
+        "random_state": ["random_state"],
+    }
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        self._fit_pool(X, y)
+        if self.classes_ is not None and self.pool_.classes_ is not None:
+            self.classes_ = class_list(self.classes_, self.pool_.classes_)
+
+    @property
+    def _needs_models(self) -> bool:
+        """Whether the attack needs the models, not only their answers about the pool's records."""
+        # Read from the class itself: a subclass may ask about other records than its parent.
+        sure = vars(type(self)).get("_asks_of_given_records", False)
+        return not sure or getattr(self, "augment", None) is not None
+
+    def _fit_pool(self, X: Any, y: NDArray[Any]) -> None:
+        if self.pool is None:
+            pool = ShadowPool(
+                self.target,
+                n_shadows=self.n_shadows,
+                n_jobs=self.n_jobs,
+                random_state=self.random_state,
+            )
+            self.pool_ = pool.fit(X, y)
+        elif hasattr(self.pool, "estimators_"):
+            self.pool_ = self.pool
+        else:
+            self.pool_ = clone(self.pool).fit(X, y)
+        if not self.pool_.answers_vary(X):
+            raise ValueError(
+                f"{type(self).__name__} cannot measure anything. {MODELS_DO_NOT_LEARN}"
+            )
+
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
+        """Learn from the attacker's records once the settings are chosen; nothing by default."""
+
+    def _select_pool_records(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> PoolRecords:
+        rows = shadows.known
+        records = X if rows.all() else safe_indexing(X, rows)  # avoids a copy
+        logits, trained = shadows.logits[:, rows], shadows.trained[:, rows]
+        return PoolRecords(records, y[rows], rows, shadows.prints[rows], logits, trained)
+
+    def _view_shadows(
+        self, X: Any, y: NDArray[Any], classes: NDArray[Any], view: View
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+        """Return views of predictions, membership and class, by pair of shadow model and record."""
+        trained, known = self.pool_.membership(X)
+        if not known.any():
+            raise ValueError(
+                "X holds no record that the pool was trained on, so no membership in the shadow "
+                "models is known. Pass the pool's records to fit."
+            )
+        label = label_columns(y[known], classes)
+        probas = self.pool_.iter_proba(safe_indexing(X, known), classes)
+        views = np.concatenate([view(proba, label) for proba in probas])
+        return views, trained[:, known].ravel(), np.tile(label, len(trained))
+
+    def _target_logit(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the target's signal on the scale of the pool's log-odds."""
+        # Carlini et al. 2022, Algorithm 1, line 14: query the target model
+        model = as_classifier(self.target, X)
+        signal = choose_answers(model, y).signal(model, X, y, self.classes_)
+        return self.pool_.as_log_odds(signal)
+
+    def _check_in_models(self, trained: NDArray[np.bool_], known: NDArray[np.bool_]) -> None:
+        """Refuse records without IN models, which online attacks need."""
+        if unknown := int(np.sum(~known)):
+            raise ValueError(
+                f"online=True needs shadow models trained on every scored record, but {unknown} "
+                "records are not in the pool. Train the pool on all records to be scored, or use "
+                "online=False."
+            )
+        if unseen := int(np.sum(~trained.any(axis=0))):
+            raise ValueError(
+                f"online=True needs shadow models trained on every scored record, but no model "
+                f"was trained on {unseen} of them. Use online=False."
+            )

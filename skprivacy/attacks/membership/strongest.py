@@ -1,0 +1,404 @@
+"""Choice of the strongest membership attack by self-attack of the shadow models.
+
+Learned likelihood ratio: logistic regression on the scores of a self-attack of shadow models.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ..._docs import fill_docs
+from ..._environment import one_blas_thread
+from ..._sklearn import safe_indexing
+from ..._validation import Interval
+from .. import scores
+from ..coordinates import NearestRecords
+from ..model_answers import labels_as_text
+from ..scores import Moments, column_means, log_ratio, standard_score
+from ..shadow_pool import PoolLogits
+from .likelihood_ratio import RMIA, LiRA
+from .shadow_attack import N_RECORDS, PoolRecords, ShadowAttack, iter_self_attacks, mean_tpr
+
+__all__ = [
+    "LearnedRatio",
+    "StrongestAttack",
+]
+
+Float64Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Pooled = tuple[float, float]
+FLOORS = (1e-3, 0.03)
+PRIOR = 4.0
+NEIGHBOURS = (1, 5, 25)
+# Neighbours are searched up to these sizes; beyond, the search takes more than seconds.
+MOST_SEARCHED = 10_000  # distinct records
+MOST_DIFFERENCES = 2e10  # pairs of records times features
+
+
+@fill_docs
+class LearnedRatio(ShadowAttack):
+    """Learn on shadow models to combine the scores of LiRA and RMIA and those of neighbours.
+
+    Each shadow model is attacked with the others. A logistic regression learns, from the known
+    members of the shadow models, to predict membership from the scores of :class:`LiRA` and
+    :class:`RMIA`. Its inputs include the model's answers for the nearest other records: if
+    neighbours of the same class are members, they explain a rise of the record's own probability.
+    On nearest neighbours and forests this attack is much stronger than LiRA and RMIA.
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    n_shadows : int, default=16
+        Number of shadow models to train if ``pool`` is None; even, at least 4.
+    pool : ShadowPool, default=None
+        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
+        on the records given to ``fit``. None trains clones of the target. The pool must have been
+        trained on every record that is given to ``fit`` or scored.
+    n_jobs : int, default=None
+        Number of shadow models trained in parallel, if ``pool`` is None.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shadow pool, if ``pool`` is None.
+    %(attack_fpr)s
+
+    Attributes
+    ----------
+    %(pool_)s
+    model_ : Pipeline
+        The logistic regression.
+    power_ : float
+        Mean share of the shadow models' members found by self-attack, with regressions that did
+        not learn from the attacked model.
+
+    Notes
+    -----
+    The score is the log-odds of membership. Neighbours are the 25 nearest of the records given to
+    ``fit``, with standardised numbers and indicators of other columns. They are left out for more
+    than 10,000 distinct records, or if the search would take more than seconds.
+
+    **Guarantees.** What is learned depends neither on the target, nor on its members, nor on the
+    order of the records.
+
+    The reference learns from one reference model to calibrate a score by the difficulty of the
+    record and its neighbours. This attack extends the idea to a pool of shadow models.
+
+    References
+    ----------
+    H. Shi, T. Ouyang, A. Wang. Learning-based difficulty calibration for enhanced membership
+    inference attacks. IEEE EuroS&P 2024.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import LearnedRatio
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = LearnedRatio(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    online = True  # compares with models trained on the record, too
+    _asks_given_records_only = True
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowAttack._parameter_constraints,
+        # a self-attack needs at least two models beside the attacked one and its complement
+        "n_shadows": [Interval(Integral, 4, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
+        super()._learn(X, y, member)
+        shadows = self.pool_._ask_models(X, y)
+        self._check_in_models(shadows.trained, shadows.known)
+        self._tune(self._select_pool_records(shadows, X, y))
+        if self.model_ is None:
+            raise ValueError(
+                f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
+                "and OUT models of each record of fit. Pass a larger pool and all of its records."
+            )
+        self._learn_population(shadows, X, y)
+
+    def _tune(self, known: PoolRecords) -> None:
+        prints, classes = known.prints, labels_as_text(known.y)
+        labels = np.unique(classes, return_inverse=True)[1]
+        order = np.lexsort((labels, prints))
+        shadow, out = known.shadow[:, order], ~known.trained[:, order]
+        rows = np.random.default_rng(0).permutation(len(order))[:N_RECORDS]
+        first = np.unique(prints[order], return_index=True)[1]  # of records that are copies
+        self._places = np.flatnonzero(known.rows)[order][first]
+        self._near, near = None, None
+        if _searchable(known.X, len(first)):
+            listed = safe_indexing(known.X, order[first])
+            self._near = _NeighbourPool(
+                NearestRecords(listed, max(NEIGHBOURS)), classes[order[first]]
+            )
+            near = self._near.find_neighbours(
+                safe_indexing(known.X, order[rows]), classes[order[rows]]
+            )
+
+        def view(attacked: int, others: list[int]) -> Float64Array:
+            beside, left_out = shadow[others][:, rows], out[others][:, rows]
+            pooled = [_pooled_variances(beside, left_out, floor) for floor in FLOORS]
+            seen = _ratio_features(shadow[attacked, rows], beside, left_out, pooled)
+            if near is None:
+                return seen
+            excess = _excess_log_odds(
+                shadow[attacked, first], shadow[others][:, first], out[others][:, first]
+            )
+            return np.hstack([seen, _neighbour_excess(excess, *near)])
+
+        tried = list(iter_self_attacks(~out))
+        seen = {attacked: view(attacked, others) for attacked, others in tried}
+        member = {attacked: ~out[attacked, rows] for attacked in seen}
+        self.power_ = _self_attack_power(seen, member)
+        self.model_: Any = _fit_regression(seen, member) if self.power_ else None
+
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
+        """Compute the target's excess for the neighbours, and fix the pooled variances."""
+        target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
+        self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]
+        self._excess_log_odds = _excess_log_odds(target, shadow, out)[self._places]
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        shadows = self.pool_._ask_models(X, y)
+        self._check_in_models(shadows.trained, shadows.known)
+        seen = _ratio_features(
+            self._target_logit(X, y), shadows.logits, shadows.out, self._pooled_variances
+        )
+        if self._near is not None:
+            near = self._near.find_neighbours(X, labels_as_text(y))
+            seen = np.hstack([seen, _neighbour_excess(self._excess_log_odds, *near)])
+        return np.asarray(self.model_.decision_function(seen))
+
+
+class _NeighbourPool(NamedTuple):
+    """The records among which neighbours are searched, and their classes."""
+
+    surroundings: NearestRecords
+    classes: NDArray[Any]
+
+    def find_neighbours(self, X: Any, y: NDArray[Any]) -> tuple[NDArray[np.intp], Mask]:
+        """Return each record's neighbours, nearest first, and whether they are of its class."""
+        near = self.surroundings.find_nearest(X)
+        return near, self.classes[near] == y[:, None]
+
+
+def _searchable(X: Any, n_distinct: int) -> bool:
+    if np.ndim(X) < 2:  # texts
+        return False
+    differences = n_distinct**2 * float(np.prod(X.shape[1:]))
+    return 1 < n_distinct <= MOST_SEARCHED and differences <= MOST_DIFFERENCES
+
+
+def _pooled_variances(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
+    values = scores.smoothed(shadow, floor)
+    return scores.pooled_variance(values, out), scores.pooled_variance(values, ~out)
+
+
+def _ratio_features(
+    target: Float64Array, shadow: Float64Array, out: Mask, pooled: list[Pooled]
+) -> Float64Array:
+    """Return the regression's inputs from each record's own log-odds.
+
+    ``combine_starts`` holds the pooled variances for each floor. arcsinh makes large values
+    logarithmic, since ratios have heavy tails.
+    """
+    columns = []
+    for floor, of_all in zip(FLOORS, pooled, strict=True):
+        own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)
+        without, within = Moments.from_values(others, out), Moments.from_values(others, ~out)
+        columns.append(log_ratio(own, without, within, PRIOR, of_all))
+        columns.append(standard_score(own, without, PRIOR, of_all[0]))
+    p, p_all = expit(target), expit(shadow)
+    p_out, p_in = (column_means(p_all, of) for of in (out, ~out))
+    mean = (p_in + p_out) / 2
+    columns += [np.log((p + FLOORS[0]) / (q + FLOORS[0])) for q in (mean, p_out)]
+    sd_out, sd_in = without.deviation(PRIOR, of_all[0]), within.deviation(PRIOR, of_all[1])
+    excess, effect = own - (within.mean + without.mean) / 2, within.mean - without.mean
+    variance = sd_in**2 + sd_out**2
+    columns += [p, mean, excess, effect, sd_out, sd_in, excess * effect]
+    columns += [excess * effect / variance, effect**2 / variance, excess / np.sqrt(variance)]
+    return np.arcsinh(np.column_stack(columns))
+
+
+def _excess_log_odds(target: Float64Array, shadow: Float64Array, out: Mask) -> Float64Array:
+    """Return the target's log-odds minus the mean of the IN and the OUT models' means."""
+    own, others = scores.smoothed(target, FLOORS[-1]), scores.smoothed(shadow, FLOORS[-1])
+    return own - sum(column_means(others, of) for of in (out, ~out)) / 2
+
+
+def _neighbour_excess(excess: Float64Array, near: NDArray[np.intp], same: Mask) -> Float64Array:
+    """Return neighbours' excess, averaged over same and other classes, and the same-class share."""
+    columns = []
+    for k in NEIGHBOURS:
+        values, alike = excess[near[:, :k]], same[:, :k]
+        columns += [np.where(chosen, values, 0).mean(axis=1) for chosen in (alike, ~alike)]
+        columns.append(alike.mean(axis=1))
+    return np.column_stack(columns)
+
+
+def _fit_regression(seen: dict[int, Float64Array], member: dict[int, Mask]) -> Any:
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    with one_blas_thread():
+        return model.fit(np.vstack(list(seen.values())), np.concatenate(list(member.values())))
+
+
+def _self_attack_power(seen: dict[int, Float64Array], member: dict[int, Mask]) -> float:
+    """Return the mean share of members found in models that the regression did not learn from."""
+    found = []
+    # A pair is left out together: its second model has the first one's non-members as members.
+    for pair in {attacked // 2 for attacked in seen}:
+        others = [attacked for attacked in seen if attacked // 2 != pair]
+        if not others:
+            return 0.0
+        model = _fit_regression({k: seen[k] for k in others}, {k: member[k] for k in others})
+        for attacked in set(seen) - set(others):
+            score = model.decision_function(seen[attacked])
+            found.append(mean_tpr(score, member[attacked]))
+    return float(np.mean(found)) if found else 0.0
+
+
+@fill_docs
+class StrongestAttack(ShadowAttack):
+    """Choose the attack that finds most members of shadow models; the default of ``audit``.
+
+    No attack is the strongest on every model, but the choice needs no access to the target. Every
+    shadow model, whose members are known, is attacked with the others. The attack that finds most
+    of their members is used: :class:`LiRA` or :class:`RMIA`, offline or online, or
+    :class:`LearnedRatio`.
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    %(n_shadows)s
+    online : bool, default=False
+        Whether online attacks and :class:`LearnedRatio` take part, which compare with models
+        trained on the record, too. The pool must then have been trained on every record, including
+        those given to ``fit``.
+    %(shadow_pool)s
+    %(attack_fpr)s
+
+    Attributes
+    ----------
+    %(pool_)s
+    attack_ : LearnedRatio, LiRA or RMIA
+        The fitted winner; its ``power_`` is the share of the shadow models' members that it found.
+    powers_ : dict of str to float
+        This share for every attack that took part. If no self-attack is possible (a pool of two
+        models, or records outside the pool), all are 0 and RMIA is used.
+
+    Notes
+    -----
+    **Guarantees.** The choice is a function of the shadow models and of the set of records given
+    to ``fit``. The halves that shadow models are trained on are drawn without regard to the
+    target's members, and neither its members nor its answers are used. Suppose that this set does
+    not depend on which records are members (members and non-members together, as in an audit).
+    Then, given the shadow models, the winner is one test fixed in advance. Every bound for such a
+    test holds for it, without a correction for having tried several. Training may depend on the
+    order of records, so use an order that is independent of membership, as
+    :func:`~skprivacy.audit.audit` does.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import StrongestAttack
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = StrongestAttack(target, n_shadows=4, online=True, random_state=0).fit(X, y)
+    >>> sorted(attack.powers_)
+    ['LearnedRatio', 'offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowAttack._parameter_constraints,
+        "online": ["boolean"],
+    }
+
+    fpr: float
+    _asks_given_records_only = True
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        online: bool = False,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.online = online
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        shadows = self.pool_._ask_models(X, y)
+        if self.online:
+            self._check_in_models(shadows.trained, shadows.known)
+        tried, known = self._candidates(), self._select_pool_records(shadows, X, y)
+        for attack in tried:
+            attack.pool_, attack.classes_ = self.pool_, self.classes_
+            attack._tune(known)
+        self.powers_ = {_name(attack): attack.power_ for attack in tried}
+        self.attack_ = max(tried, key=lambda attack: attack.power_)
+        self.attack_._learn_population(shadows, X, y)
+
+    def _candidates(self) -> list[Any]:
+        """Return the attacks to choose from; among equally strong attacks, the first is taken."""
+        given: dict[str, Any] = {"pool": self.pool_, "fpr": self.fpr}
+        modes = (True, False) if self.online else (False,)
+        formulas = [
+            kind(self.target, online=online, **given) for kind in (RMIA, LiRA) for online in modes
+        ]
+        return [*formulas, LearnedRatio(self.target, **given)] if self.online else formulas
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        # the accepted records must not depend on which attack was chosen
+        if self.online and not self.attack_.online:
+            self._check_in_models(*self.pool_.membership(X))
+        return self.attack_._score(X, y)
+
+    @property
+    def _name(self) -> str:
+        return _name(self.attack_)
+
+
+def _name(attack: Any) -> str:
+    if isinstance(attack, LearnedRatio):
+        return LearnedRatio.__name__
+    return f"{'online' if attack.online else 'offline'} {type(attack).__name__}"

@@ -1,0 +1,275 @@
+"""Per-class thresholds on a signal, learned on shadow models (Song & Mittal 2021).
+
+Thresholds on a signal: for all records, per class (Attack-P) or per record (Attack-R).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._docs import fill_docs
+from ..._sklearn import StrOptions
+from .. import scores
+from .membership_attack import MembershipAttack, choose_threshold
+from .shadow_attack import ShadowAttack
+
+__all__ = [
+    "ReferenceThreshold",
+    "ShadowThreshold",
+    "SignalThreshold",
+]
+
+
+@fill_docs
+class ShadowThreshold(ShadowAttack):
+    """Call a record a member if its signal exceeds the best threshold on shadow models.
+
+    With the defaults this is the modified entropy attack of Song & Mittal 2021.
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    signal : str, default="modified_entropy"
+        One of ``skprivacy.attacks.scores.SIGNALS``, as for :class:`SignalThreshold`.
+    per_class : bool, default=True
+        Whether each class has its own threshold. Classes in which the shadow models have no members
+        or no non-members use the threshold for all records.
+    %(n_shadows)s
+    %(shadow_pool)s
+
+    Notes
+    -----
+    The score is the rank of the signal (a share) among the shadow models' signals for records of
+    the same class, minus the rank of the threshold: 0 is the threshold in every class.
+
+    References
+    ----------
+    L. Song, P. Mittal. Systematic evaluation of privacy risks of machine learning models.
+    USENIX Security 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import ShadowThreshold
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = ShadowThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _needs_classes = True
+
+    _parameter_constraints: dict[str, Any] = {
+        **ShadowAttack._parameter_constraints,
+        "signal": [StrOptions(set(scores.SIGNALS))],
+        "per_class": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        signal: str = "modified_entropy",
+        per_class: bool = True,
+        n_shadows: int = 16,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.target = target
+        self.signal = signal
+        self.per_class = per_class
+        self.n_shadows = n_shadows
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        view = scores.SIGNALS[self.signal]
+        signal, trained, label = self._view_shadows(X, y, self.classes_, view)
+        self._threshold = _Threshold(signal, trained)
+        self._class_thresholds = {}
+        if not self.per_class:
+            return
+        # Song & Mittal 2021: a class-dependent threshold, learned on shadow models
+        for c in np.unique(label):
+            here = label == c
+            if len(np.unique(trained[here])) == 2:
+                self._class_thresholds[int(c)] = _Threshold(signal[here], trained[here])
+
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+        return 0.0 if member is None else choose_threshold(self._score(X, y), member, 0.0)
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        proba, label = self._target_proba(X, y)
+        signal = scores.SIGNALS[self.signal](proba, label)
+        score = np.empty(len(signal))
+        for c in np.unique(label):
+            here = label == c
+            score[here] = self._class_thresholds.get(int(c), self._threshold)(signal[here])
+        return score
+
+
+class _Threshold:
+    """The signal at which members and non-members differ most, and ranks relative to it."""
+
+    def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
+        self._ordered = np.sort(signal)
+        best = choose_threshold(signal, trained, 0.0)
+        self._at_best = rank_among(np.array([best]), self._ordered)
+
+    def __call__(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
+        return rank_among(signal, self._ordered) - self._at_best
+
+
+@fill_docs
+class SignalThreshold(MembershipAttack):
+    """Call a record a member if a signal of the target's prediction is high.
+
+    With ``per_class=True`` this is Attack-P of Ye et al. 2022 with a threshold for each class: the
+    score is the rank of the signal among population records of the same class.
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    signal : str, default="modified_entropy"
+        One of ``skprivacy.attacks.scores.SIGNALS``: "loss" (Yeom et al. 2018), "correctness"
+        (the gap attack), "confidence", "max_confidence", "entropy", "modified_entropy" (Song &
+        Mittal 2021), "logit", "margin".
+    per_class : bool, default=False
+        Whether to rank the signal among the records of the same class given to ``fit``. Records of
+        other classes are ranked among all records given to ``fit``.
+    %(attack_fpr)s
+
+    References
+    ----------
+    J. Ye, A. Maddi, S. K. Murakonda, V. Bindschaedler, R. Shokri. Enhanced membership inference
+    attacks against machine learning models. CCS 2022.
+    L. Song, P. Mittal. Systematic evaluation of privacy risks of machine learning models.
+    USENIX Security 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import SignalThreshold
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = SignalThreshold(target, per_class=True).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "signal": [StrOptions(set(scores.SIGNALS))],
+        "per_class": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        signal: str = "modified_entropy",
+        per_class: bool = False,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.signal = signal
+        self.per_class = per_class
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if not self.per_class:
+            return
+        proba, label = self._target_proba(X, y)
+        signal = scores.SIGNALS[self.signal](proba, label)
+        self._class_signals = {c: np.sort(signal[label == c]) for c in np.unique(label)}
+        self._all_signals = np.sort(signal)
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        proba, label = self._target_proba(X, y)
+        signal = scores.SIGNALS[self.signal](proba, label)
+        if not self.per_class:
+            return signal
+        rank = np.empty(len(signal))
+        for c in np.unique(label):
+            here = label == c
+            rank[here] = rank_among(signal[here], self._class_signals.get(c, self._all_signals))
+        return rank
+
+
+@fill_docs
+class ReferenceThreshold(ShadowAttack):
+    """Rank the target's signal among models not trained on the record: Attack-R (Ye et al. 2022).
+
+    Parameters
+    ----------
+    %(target_classifier)s
+    n_shadows : int, default=16
+        Number of shadow models to train if ``pool`` is None; even. The score has this many steps,
+        so low false positive rates need many models.
+    %(shadow_pool)s
+    %(attack_fpr)s
+
+    References
+    ----------
+    J. Ye, A. Maddi, S. K. Murakonda, V. Bindschaedler, R. Shokri. Enhanced membership inference
+    attacks against machine learning models. CCS 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skprivacy.attacks import ReferenceThreshold
+    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
+    >>> attack = ReferenceThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
+    True
+    """
+
+    _asks_given_records_only = True
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        n_shadows: int = 16,
+        pool: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.n_shadows = n_shadows
+        self.pool = pool
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+        shadows = self.pool_._ask_models(X, y)
+        signal, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
+        # Ye et al. 2022, Attack-R: percentile of the target's loss among reference models
+        lower = (np.sign(signal - shadow) + 1) / 2
+        share = np.mean(lower, axis=0, where=out)
+        above_mean = signal - np.mean(shadow, axis=0, where=out)
+        return scores.break_ties(share, above_mean, 2 * int(out[:, 0].sum()))
+
+
+def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of ``ordered`` below each value, counting ties half.
+
+    The mean share is then 0.5 whether or not the values are in ``ordered``, so a record's presence
+    among the attacker's records does not distinguish members from non-members.
+    """
+    below = np.searchsorted(ordered, values, side="left")
+    upto = np.searchsorted(ordered, values, side="right")
+    return (below + upto) / (2 * len(ordered))

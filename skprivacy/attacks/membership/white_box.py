@@ -1,0 +1,474 @@
+"""White-box membership inference from gradients and activations (Nasr et al. 2019, passive).
+
+White-box membership inference from gradient norms and a few figures of each layer.
+
+Stolen memories: white-box membership inference without known members (Leino 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ... import metrics
+from ..._docs import fill_docs
+from ..._environment import one_blas_thread, torch_is_named
+from ..._input_data import label_columns
+from ..._sklearn import HasMethods, safe_indexing
+from ..._validation import Interval, check_random_state
+from .. import scores
+from ..model_answers import class_list
+from ..network_view import Layer, Network, open_network
+from ..record_tables import fingerprints
+from .classifiers import linear_model
+from .membership_attack import MembershipAttack
+
+if TYPE_CHECKING:
+    from .white_box_encoder import View
+
+__all__ = [
+    "GradientNormAttack",
+    "StolenMemoriesAttack",
+    "WhiteBoxAttack",
+    "layer_figures",
+]
+
+Float64Array = NDArray[np.float64]
+WHITE_BOX_FOLDS = 5
+
+
+@fill_docs
+class WhiteBoxAttack(MembershipAttack):
+    """Train an attack network on gradients and activations (Nasr et al. 2019, passive attack).
+
+    The attacker has the network itself. For each record, the inputs of the attack network are every
+    layer's loss gradients and activations, the loss and the true class. If ``fit`` is given
+    ``member``, it learns to distinguish members from non-members. Otherwise an autoencoder
+    compresses its inputs into one number, from which it restores the loss, the entropy of the
+    prediction, the norms of the gradients and other figures. Records are ranked by this number.
+
+    Parameters
+    ----------
+    target : fitted network, default=None
+        ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
+        layers and returns logits; alone or at the end of a pipeline.
+    epochs : int, default=15
+        Number of epochs in which the attack network is trained. With ``member``, five networks are
+        trained and averaged, each from the epoch that is best on another fifth of the records.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the attack network.
+    %(attack_fpr)s
+
+    Notes
+    -----
+    Requires torch. With ``member``, every record is scored by an attack network that was not
+    trained on it (5 folds, assigned by fingerprint). Otherwise the attack network's overfitting
+    would look like the target's.
+
+    The gradient of a linear layer's weights is the outer product of its inputs and of the gradient
+    at its outputs. The paper's convolution, with kernels as wide as the layer, is computed from
+    both factors without forming the product.
+
+    The paper had tens of thousands of known members. With fewer, its network overfits. The network
+    here is therefore smaller, uses rescaled gradients, and corrects the scores of a linear model.
+    The linear model takes the figures of :class:`GradientNormAttack`, and the alignment of each
+    layer's gradient with its weights, which few members are not enough to teach a network. The
+    paper's unsupervised attack ends with a spectral clustering of the numbers into two clusters;
+    here they are ranked.
+
+    References
+    ----------
+    M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
+    and active white-box inference attacks. IEEE S&P 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skprivacy.attacks import WhiteBoxAttack
+    >>> X, y = make_classification(200, flip_y=0.5, random_state=0)
+    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
+    >>> attack = WhiteBoxAttack(target, random_state=0).fit(X, y, np.arange(200) < 100)
+    >>> attack.evaluate(X[:100], y[:100], X[100:], y[100:]).auc > 0.6
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        epochs: int = 15,
+        random_state: Any = None,
+        fpr: float = 0.05,
+    ) -> None:
+        self.target = target
+        self.epochs = epochs
+        self.random_state = random_state
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        with torch_is_named():
+            from .white_box_encoder import train_decoded, train_labelled
+
+        view = self._view(X, y)
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=WHITE_BOX_FOLDS)
+        if member is None:
+            self._models = [train_decoded(view, self.epochs, int(seeds[0]))]
+            return
+        fold, self._models = fingerprints(X) % WHITE_BOX_FOLDS, []
+        for k in range(WHITE_BOX_FOLDS):
+            others = np.flatnonzero(fold != k)
+            if len(np.unique(member[others])) < 2:
+                raise ValueError(
+                    f"member holds {int(member.sum())} members and {int((~member).sum())} "
+                    f"non-members, too few to hold out one fold of {WHITE_BOX_FOLDS}. Pass more records."
+                )
+            self._models.append(
+                train_labelled(view.take(others), member[others], self.epochs, int(seeds[k]))
+            )
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        view, fold = self._view(X, y), fingerprints(X) % len(self._models)
+        values = np.empty(len(y))
+        for k, model in enumerate(self._models):
+            if (fold == k).any():
+                values[fold == k] = model(view.take(fold == k))
+        return values
+
+    def _view(self, X: Any, y: NDArray[Any]) -> View:
+        from .white_box_encoder import View
+
+        proba, label = self._target_proba(X, y)
+        network, as_inputs = open_network(self.target)
+        known = np.asarray(self.target.classes_)
+        column = np.minimum(np.searchsorted(known, y), len(known) - 1)
+        layers, loss = network.trace(as_inputs(X), column, "loss")
+        return View(
+            inputs=[layer.inputs for layer in layers],
+            gradients=[layer.at_output for layer in layers],
+            loss=loss,
+            label=np.eye(len(self.classes_))[label],
+            signals=np.column_stack(
+                [layer_figures(proba, label, layers), gradient_alignments(layers)]
+            ),
+        )
+
+
+def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
+    """Return the projection of each layer's weights on each record's normalised gradient.
+
+    Each training step moved the weights against the gradients of its records, so the weights are
+    made of members' gradients. The gradient is the outer product of ``d`` and ``x``. Its inner
+    product with the weights ``W`` is ``d W x``, and ``d W`` is the gradient at the layer's inputs.
+    """
+    columns = []
+    for inputs, gradient, at_inputs in layers:
+        norm = np.sqrt(np.sum(inputs**2, axis=1) * np.sum(gradient**2, axis=1))
+        columns.append(np.sum(inputs * at_inputs, axis=1) / (norm + 1e-12))
+    return np.column_stack(columns)
+
+
+GRADIENT_NORM_FOLDS = 5
+
+
+class GradientNormAttack(MembershipAttack):
+    """Infer membership from the gradient norm of every layer, with a linear attack model.
+
+    The attacker has the network itself and knows the membership of some records. The inputs of the
+    attack model are, for each linear layer, the norm of the record's gradient and statistics of the
+    layer's input, in addition to the loss and the prediction. :class:`WhiteBoxAttack` uses the
+    gradients themselves; this attack does not need torch and takes a fraction of the time.
+
+    Parameters
+    ----------
+    target : fitted network, default=None
+        ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
+        layers and returns logits; alone or at the end of a pipeline.
+    attack_model : classifier with ``predict_proba``, default=None
+        Learns membership. None: logistic regression with balanced classes on scaled features.
+    fpr : float, default=0.05
+        Ignored: the threshold is set on the records of known membership.
+
+    Notes
+    -----
+    ``fit`` needs ``member``. Every record is scored by an attack model that was not fitted on it
+    (5 folds, assigned by fingerprint). Otherwise the attack model's overfitting would look like the
+    target's.
+
+    References
+    ----------
+    M. Nasr, R. Shokri, A. Houmansadr. Comprehensive privacy analysis of deep learning: passive
+    and active white-box inference attacks. IEEE S&P 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skprivacy.attacks import GradientNormAttack
+    >>> X, y = make_classification(400, flip_y=0.5, random_state=0)
+    >>> target = MLPClassifier((50,), solver="lbfgs", random_state=0).fit(X[:200], y[:200])
+    >>> attack = GradientNormAttack(target).fit(X, y, np.arange(400) < 200)
+    >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
+    True
+    """
+
+    _needs_members = True
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+    }
+
+    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+        self.target = target
+        self.attack_model = attack_model
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if member is None:
+            raise ValueError(
+                "member=None must be one bool for each record, because this attack learns from "
+                "records of known membership. Call fit(X, y, member)."
+            )
+        base = linear_model() if self.attack_model is None else self.attack_model
+        features, fold = self._view(X, y), fingerprints(X) % GRADIENT_NORM_FOLDS
+        self._models = []
+        for k in range(GRADIENT_NORM_FOLDS):
+            others = fold != k
+            if len(np.unique(member[others])) < 2:
+                raise ValueError(
+                    f"member holds {int(member.sum())} members and {int((~member).sum())} "
+                    f"non-members, too few to hold out one fold of {GRADIENT_NORM_FOLDS}. Pass more records."
+                )
+            with one_blas_thread():
+                self._models.append(clone(base).fit(features[others], member[others]))
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        features, fold = self._view(X, y), fingerprints(X) % GRADIENT_NORM_FOLDS
+        values = np.empty(len(features))
+        for k, model in enumerate(self._models):
+            if (fold == k).any():
+                values[fold == k] = model.predict_proba(features[fold == k])[:, -1]
+        return values
+
+    def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        network, as_inputs = open_network(self.target)
+        classes = np.asarray(self.target.classes_)
+        class_list(classes, y)
+        column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        layers = network.trace(as_inputs(X), column, "loss")[0]
+        return layer_figures(*self._target_proba(X, y), layers)
+
+
+def layer_figures(
+    proba: Float64Array, label: NDArray[np.intp], layers: Sequence[Layer]
+) -> Float64Array:
+    """Return four figures of each prediction and three of each layer; column 4 is a log norm."""
+    # the unsupervised white-box attack relies on the position of the first gradient norm
+    columns = [scores.loss(proba, label), scores.logit(proba, label)]
+    columns += [scores.entropy(proba, label), scores.margin(proba, label)]
+    for inputs, gradient, _ in layers:
+        size = np.sum(inputs**2, axis=1)
+        # The gradient of a linear layer is the outer product of ``gradient`` and (inputs, 1), so
+        # its norm is the product of their norms.
+        norm = np.sqrt((size + 1) * np.sum(gradient**2, axis=1))
+        columns += [np.log(norm + 1e-12), np.sqrt(size), inputs.mean(axis=1)]
+    return np.column_stack(columns)
+
+
+Folds = NDArray[np.intp]
+STOLEN_MEMORIES_FOLDS = 3
+
+
+class StolenMemoriesAttack(MembershipAttack):
+    """Compare a network with proxies, white-box: stolen memories (Leino & Fredrikson 2020).
+
+    A network uses some features in a way that is peculiar to its training records. Proxy networks
+    show how these features are used otherwise: for each layer, this layer and those above are
+    retrained on the attacker's records, as represented by the target's layers below. The
+    displacement of the target's local linear approximation from the proxy's is the evidence of that
+    layer. A shadow network, whose members the attacker knows, determines the weights of the layers
+    and calibrates the threshold. No member of the target needs to be known.
+
+    Parameters
+    ----------
+    target : fitted network or linear classifier, default=None
+        ``MLPClassifier``; a linear model (``coef_``); a torch module that returns logits, or a
+        classifier that has one as ``module_``; alone or at the end of a pipeline. The classes of
+        a bare torch module are 0, 1, ...
+    precision : float, default=0.9
+        ``predict`` calls as many members as possible, while at least this share of them is right
+        on the shadow network, half of whose records are members, with 95% confidence. If the shadow
+        network has no such threshold, ``predict`` calls no record a member.
+    epochs : int, default=100
+        Number of epochs of Adam in which proxies of torch modules are trained. The number of the
+        target's own epochs works best. Ignored for other models, whose parameters determine their
+        training.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the proxies and the shadow network.
+
+    Attributes
+    ----------
+    threshold_ : float
+        Lowest score that ``predict`` calls a member; infinity if it calls no record a member.
+    shadow_precision_ : float
+        Precision at ``threshold_`` on the shadow network; NaN if the threshold is infinite.
+
+    Notes
+    -----
+    The linear approximation at the record is that of the log-odds of its class, since a logit is
+    defined only up to a constant. Its weights and its bias are weighted separately. Every record is
+    scored by proxies that were not trained on it (3 folds, assigned by fingerprint), and no proxy
+    is trained on records that ``member`` marks as members. With L layers, ``6 L + 1`` networks or
+    upper parts of networks are trained. A record of a class unknown to the target scores lowest.
+
+    References
+    ----------
+    K. Leino, M. Fredrikson. Stolen memories: leveraging model memorization for calibrated
+    white-box membership inference. USENIX Security 2020.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skprivacy.attacks import StolenMemoriesAttack
+    >>> X, y = make_classification(1200, 60, flip_y=0.3, random_state=0)
+    >>> target = MLPClassifier((30,), solver="lbfgs", random_state=0).fit(X[:300], y[:300])
+    >>> attack = StolenMemoriesAttack(target).fit(X[600:], y[600:])
+    >>> attack.evaluate(X[:300], y[:300], X[300:600], y[300:600]).auc > 0.6
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "target": "no_validation",
+        "precision": [Interval(Real, 0.5, 1, closed="neither")],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        target: Any = None,
+        *,
+        precision: float = 0.9,
+        epochs: int = 100,
+        random_state: Any = 0,
+    ) -> None:
+        self.target = target
+        self.precision = precision
+        self.epochs = epochs
+        self.random_state = random_state
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        self._network, self._inputs = open_network(self.target, epochs=self.epochs)
+        self._known_classes = np.asarray(self._target_classes(X))
+        others = np.ones(len(y), bool) if member is None else ~member
+        others &= np.isin(y, self._known_classes)
+        X, y = safe_indexing(X, np.flatnonzero(others)), y[others]
+        inputs, label = self._inputs(X), label_columns(y, self._known_classes)
+        prints = fingerprints(X)
+        fold = _folds(prints)
+        if min(np.bincount(fold, minlength=STOLEN_MEMORIES_FOLDS)) < 2 * STOLEN_MEMORIES_FOLDS:
+            raise ValueError(
+                f"X holds {len(y)} non-members of known classes; expected dozens. Pass more "
+                "records to fit, to train proxies on."
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._proxies = _train_proxies(self._network, inputs, label, fold, seed)
+        # Leino & Fredrikson 2020: a shadow network, trained on half of the attacker's records,
+        # calibrates the attack. The remainder of the fingerprint assigns the fold, its quotient the
+        # half.
+        half = prints // np.uint64(STOLEN_MEMORIES_FOLDS) % np.uint64(2) == 0
+        shadow = self._network.retrained(inputs[half], label[half], 0, seed + 1)
+        proxies = _train_proxies(shadow, inputs[~half], label[~half], fold[~half], seed + 2)
+        evidence = _displacements(shadow, proxies, inputs, label, fold)
+        self._attack_model = make_pipeline(
+            StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
+        ).fit(evidence, half)
+        known = self._attack_model.decision_function(evidence)
+        self._lowest = float(known.min()) - 1.0
+        self._choose_threshold(known[half], known[~half])
+
+    def _choose_threshold(self, members: Float64Array, others: Float64Array) -> None:
+        false, true, cuts = metrics.roc(members, others)
+        hits = np.rint(true[1:] * len(members)).astype(int)
+        called = hits + np.rint(false[1:] * len(others)).astype(int)
+        sure = [metrics.clopper_pearson(k, n, 0.1)[0] for k, n in zip(hits, called, strict=True)]
+        enough = np.flatnonzero(np.array(sure) >= self.precision)
+        last = enough[-1] if len(enough) else None
+        self._threshold = np.inf if last is None else float(cuts[1:][last])
+        self.shadow_precision_ = float("nan") if last is None else float(hits[last] / called[last])
+
+    def _calibrate(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> float:
+        return self._threshold
+
+    def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        values = np.full(len(y), self._lowest)
+        known = np.isin(y, self._known_classes)
+        if known.any():
+            X = safe_indexing(X, np.flatnonzero(known))
+            label = label_columns(y[known], self._known_classes)
+            evidence = _displacements(
+                self._network, self._proxies, self._inputs(X), label, _folds(fingerprints(X))
+            )
+            values[known] = np.maximum(self._attack_model.decision_function(evidence), self._lowest)
+        return values
+
+
+def _folds(prints: NDArray[np.uint64]) -> Folds:
+    return (prints % np.uint64(STOLEN_MEMORIES_FOLDS)).astype(np.intp)
+
+
+def _train_proxies(
+    network: Network, inputs: Float64Array, label: NDArray[np.intp], fold: Folds, seed: int
+) -> list[list[Network]]:
+    """For each fold and each layer, retrain the network from that layer on, on the other folds."""
+    return [
+        [
+            network.retrained(inputs[fold != k], label[fold != k], layer, seed)
+            for layer in range(network.n_layers)
+        ]
+        for k in range(STOLEN_MEMORIES_FOLDS)
+    ]
+
+
+def _displacements(
+    network: Network,
+    proxies: list[list[Network]],
+    inputs: Float64Array,
+    label: NDArray[np.intp],
+    fold: Folds,
+) -> Float64Array:
+    """Return the displacement of weights (times the inputs) and of the bias, for each layer."""
+    evidence = np.empty((len(label), 2 * network.n_layers))
+    for k in range(STOLEN_MEMORIES_FOLDS):
+        here = fold == k
+        if not here.any():
+            continue
+        layers, odds = network.trace(inputs[here], label[here], "odds")
+        for i, proxy in enumerate(proxies[k]):
+            layer = layers[i]
+            proxy_layers, proxy_odds = proxy.trace(inputs[here], label[here], "odds")
+            # Leino & Fredrikson 2020: displacement between the local linear models of target and
+            # proxy, at the record
+            displaced = (layer.at_inputs - proxy_layers[i].at_inputs) * layer.inputs
+            weights = displaced.reshape(len(proxy_odds), -1).sum(axis=1)
+            evidence[here, 2 * i] = weights
+            evidence[here, 2 * i + 1] = odds - proxy_odds - weights
+    return evidence

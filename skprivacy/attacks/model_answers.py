@@ -1,0 +1,400 @@
+"""Signal of a record under any kind of model: one number for how well the model's answer fits it.
+
+Attacks compare these numbers between the target and shadow models, so an attack that works on one
+kind of model works on all. Start with :func:`choose_answers`, which chooses the model's method.
+
+Bare torch modules as classifiers with ``predict_proba``.
+
+Predictions of a model as probabilities over one common list of classes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit, softmax
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from .._clones import asked, named_failure
+from .._config import warn_caller
+from .._input_data import check_one_type, distinct, label_columns
+from .._sklearn import num_samples, safe_indexing
+from .._validation import as_array
+from . import scores
+from .record_tables import apply_in_parts
+
+__all__ = [
+    "KINDS",
+    "PROBABILITIES",
+    "Answers",
+    "ModuleClassifier",
+    "as_classifier",
+    "check_known",
+    "choose_answers",
+    "class_list",
+    "labels_as_text",
+    "learns_classes",
+    "predict_aligned",
+    "targets_as_array",
+]
+
+_BATCH = 1024
+
+
+def as_classifier(model: Any, X: Any) -> Any:
+    """Wrap a bare torch module as a classifier; the outputs for ``X`` show the number of classes.
+
+    Other models are returned unchanged.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module) or hasattr(model, "classes_"):
+        return model
+    return ModuleClassifier(model, X)
+
+
+class ModuleClassifier:
+    """A trained module whose outputs are logits of the classes 0, 1, ...
+
+    **Guarantees.** The module runs in evaluation mode and is left in the modes it was in.
+
+    **Edge cases.** One output is the log-odds of class 1. Outputs that already are probabilities,
+    as of a module that ends in a softmax, are used unchanged.
+    """
+
+    def __init__(self, module: Any, X: Any) -> None:
+        self.module = module
+        outputs = self._outputs(safe_indexing(X, np.arange(min(num_samples(X), _BATCH))))
+        self._probabilities = bool(
+            outputs.shape[1] > 1
+            and outputs.min() >= 0
+            and np.abs(outputs.sum(axis=1) - 1).max() < 1e-3
+        )
+        self.classes_ = np.arange(max(2, outputs.shape[1]))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        outputs = self._outputs(X)
+        if outputs.shape[1] == 1:
+            return np.hstack([expit(-outputs), expit(outputs)])
+        return outputs if self._probabilities else softmax(outputs, axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
+        import torch
+
+        like = next((p for p in self.module.parameters() if p.is_floating_point()), torch.empty(0))
+        layers = (m for m in self.module.modules() if any(True for _ in m.parameters(False)))
+        embeds = isinstance(next(layers, None), torch.nn.Embedding | torch.nn.EmbeddingBag)
+        dtype = torch.long if embeds else like.dtype  # embeddings take indices of words
+        modes = [(part, part.training) for part in self.module.modules()]  # parts may differ
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                parts = [
+                    self.module(torch.as_tensor(rows, dtype=dtype, device=like.device))
+                    for rows in _batches(X)
+                ]
+        finally:
+            for part, mode in modes:
+                part.training = mode
+        outputs = np.concatenate([part.double().cpu().numpy() for part in parts])
+        outputs = outputs[:, None] if outputs.ndim == 1 else outputs
+        if outputs.ndim != 2 or len(outputs) != num_samples(X) or not np.isfinite(outputs).all():
+            raise ValueError(
+                f"{type(self.module).__name__} returned outputs of shape {outputs.shape}; expected "
+                "one finite logit for each record and class. Wrap it in a module that returns them."
+            )
+        return outputs
+
+    def __repr__(self) -> str:
+        return f"{type(self.module).__name__} (a torch module of {len(self.classes_)} classes)"
+
+
+def _batches(X: Any) -> list[NDArray[Any]]:
+    parts = np.arange(0, num_samples(X), _BATCH)
+    rows = [safe_indexing(X, np.arange(at, min(at + _BATCH, num_samples(X)))) for at in parts]
+    return [part.toarray() if sparse.issparse(part) else np.asarray(part) for part in rows]
+
+
+Float64Array = NDArray[np.float64]
+
+
+def class_list(*parts: Any) -> NDArray[Any]:
+    """Return the sorted union of several lists of labels."""
+    arrays = [np.asarray(part) for part in parts]
+    for array in arrays:
+        if array.ndim != 1:
+            raise ValueError(f"y has shape {array.shape}; expected one label for each record.")
+    kinds = {"number" if a.dtype.kind in "biuf" else "text" for a in arrays}
+    if len(kinds) > 1:
+        raise ValueError(
+            "y and the classes of the model have different types: "
+            f"{[a.dtype.name for a in arrays]}. Pass y in the form the model was fitted with."
+        )
+    union = np.concatenate(arrays)
+    check_one_type("y", union)
+    return distinct(union)
+
+
+def check_known(y: NDArray[Any], classes: Any) -> None:
+    """Warn if some labels are not among the target's classes; ValueError if none is."""
+    unknown = ~np.isin(y, classes)
+    if not unknown.any():
+        return
+    known = np.asarray(classes)[:5].tolist()
+    if unknown.all():
+        raise ValueError(
+            f"y holds none of the target's classes; expected labels from {known}. Pass y in the "
+            "form the target was fitted with."
+        )
+    warn_caller(
+        f"y holds {int(unknown.sum())} records with labels that are not among the target's "
+        f"classes {known}, so their probability is 0 and they score like non-members. Leave them "
+        "out, or pass y in the form the target was fitted with.",
+        UserWarning,
+    )
+
+
+def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
+    """Return ``model.predict_proba(X)`` with one column for each of ``classes``.
+
+    A class that the model was not trained on gets probability 0: the model never predicts it.
+    """
+    if not hasattr(model, "predict_proba"):
+        raise TypeError(
+            f"{type(model).__name__} has no predict_proba, which this attack needs. Use "
+            "LossThreshold, LiRA, RMIA or StrongestAttack, which accept other scores, or "
+            "LabelOnlyAttack, which needs only predicted labels."
+        )
+    with named_failure(model, "asked about X"):
+        proba = apply_in_parts(model.predict_proba, X).astype(float, copy=False)
+    if proba.ndim != 2 or proba.shape[1] != len(model.classes_):
+        raise ValueError(
+            f"{type(model).__name__}.predict_proba returned shape {proba.shape}; expected one "
+            f"column for each of its {len(model.classes_)} classes."
+        )
+    if not np.isfinite(proba).all() or proba.min(initial=0.0) < 0 or proba.max(initial=1.0) > 1.001:
+        raise ValueError(
+            f"{type(model).__name__}.predict_proba returned values that are not finite or lie "
+            "outside [0, 1], so training probably diverged. Refit it with a smaller learning rate "
+            "or scaled inputs."
+        )
+    columns = np.searchsorted(classes, model.classes_)
+    known = columns < len(classes)
+    known[known] = classes[columns[known]] == np.asarray(model.classes_)[known]
+    aligned = np.zeros((len(proba), len(classes)))
+    aligned[:, columns[known]] = proba[:, known]
+    return aligned
+
+
+Classes = Any  # an array, or None
+_LOWEST = -1e9  # replaces the logarithm of a density of zero
+
+
+class Answers(NamedTuple):
+    """A kind of answer: the model's method, and how its output becomes one number per record."""
+
+    name: str
+    method: str
+    # (answer, y, model, classes) -> minus the loss of each record, higher for members
+    minus_loss: Callable[[Any, NDArray[Any], Any, Classes], Float64Array]
+    # The same on the scale of log-odds; None for models without probabilities, whose scale is only
+    # known from other models' answers.
+    log_odds: Callable[[Any, NDArray[Any], Any, Classes], Float64Array] | None = None
+    needs_y: bool = True  # False for models that are fitted without y
+    by_class: bool = False  # whether the answer has one column for each of ``classes``
+
+    def ask(self, model: Any, X: Any, classes: Classes) -> Any:
+        """Return the model's answers about records; probabilities have a column for each class."""
+        return predict_aligned(model, X, classes) if self.by_class else asked(model, self.method, X)
+
+    def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
+        """Return the log-odds of records, or minus the loss of models without probabilities."""
+        score = self.minus_loss if self.log_odds is None else self.log_odds
+        return score(self.ask(model, X, classes), y, model, classes)
+
+    def minus_losses(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
+        return self.minus_loss(self.ask(model, X, classes), y, model, classes)
+
+
+def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
+    """Choose the kind of answer of a fitted model; TypeError if it cannot score single records."""
+    if hasattr(model, "classes_"):
+        if hasattr(model, "predict_proba"):
+            return PROBABILITIES if y.ndim == 1 and not _is_multi_output(model) else LABEL_SETS
+        if hasattr(model, "decision_function"):
+            return MARGINS
+        raise TypeError(
+            f"{type(model).__name__} must have predict_proba or decision_function for this attack. "
+            "Use LabelOnlyAttack, which needs only predicted labels."
+        )
+    if learns_classes(model):
+        raise NotFittedError(
+            f"target={type(model).__name__} must be a fitted model; it has no classes_ and no "
+            "score_samples, and is not a regressor. Call target.fit first."
+        )
+    if hasattr(model, "score_samples"):
+        return DENSITIES
+    if _estimator_type(model) == "regressor":
+        return RESIDUALS
+    if _has_centres(model):
+        return DISTANCES
+    raise TypeError(
+        f"target={_name_last_step(model)} must score single records. Expected a classifier with "
+        "predict_proba or decision_function, a regressor, a model with score_samples, or clusters "
+        "with centres."
+    )
+
+
+def learns_classes(estimator: Any) -> bool:
+    """Return whether an estimator, fitted or not, is a classifier."""
+    kind = _estimator_type(estimator)
+    if kind is None:
+        return not hasattr(estimator, "score_samples")
+    return kind == "classifier"
+
+
+def targets_as_array(y: Any, n_records: int) -> NDArray[Any]:
+    """Return y as an array; zeros if it is None, for models that are fitted without y."""
+    if sparse.issparse(y):
+        y = y.toarray()
+    values = np.zeros(n_records, dtype=int) if y is None else as_array("y", y)
+    if values.ndim == 1:
+        check_one_type("y", values)
+    return values
+
+
+def labels_as_text(y: NDArray[Any]) -> NDArray[Any]:
+    """Return one label per record: several labels of a record are joined as text."""
+    return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
+
+
+def _estimator_type(estimator: Any) -> str | None:
+    return get_tags(estimator).estimator_type if hasattr(estimator, "__sklearn_tags__") else None
+
+
+def _is_multi_output(model: Any) -> bool:
+    return isinstance(model.classes_, list)
+
+
+def _has_centres(model: Any) -> bool:
+    last = model[-1] if isinstance(model, Pipeline) else model
+    centres = hasattr(last, "cluster_centers_") or hasattr(last, "subcluster_centers_")
+    return centres and hasattr(model, "transform")
+
+
+def _name_last_step(model: Any) -> str:
+    return type(model[-1] if isinstance(model, Pipeline) else model).__name__
+
+
+def _loss(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return scores.loss(proba, label_columns(y, classes))
+
+
+def _logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return scores.logit(proba, label_columns(y, classes))
+
+
+def _mean_log(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    """Return the mean log-probability of a record's labels (the log of their geometric mean)."""
+    if y.ndim != 2:
+        raise ValueError(
+            f"y has shape {y.shape}; expected one column for each label that "
+            f"{type(model).__name__} predicts. Pass y in the form the model was fitted with."
+        )
+    if isinstance(proba, list):
+        columns = [
+            _pick_columns(part, _columns_or_last(y[:, k], np.asarray(model.classes_[k])))
+            for k, part in enumerate(proba)
+        ]
+        own = np.column_stack(columns)
+    else:
+        proba = np.asarray(proba, dtype=float)
+        _check_columns(proba, y, model, "predict_proba")
+        own = np.where(y != 0, proba, 1 - proba)
+    return np.log(np.clip(own, scores.FLOOR, 1.0)).mean(axis=1)
+
+
+def _mean_logit(proba: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    mean = _mean_log(proba, y, model, classes)
+    return mean - np.log(np.maximum(-np.expm1(mean), scores.FLOOR))
+
+
+def _check_columns(answer: Float64Array, y: NDArray[Any], model: Any, method: str) -> None:
+    if answer.shape != y.shape:
+        raise ValueError(
+            f"{type(model).__name__}.{method} returned shape {answer.shape}; expected one column "
+            f"for each label of y, which has shape {y.shape}."
+        )
+
+
+def _pick_columns(proba: Any, column: NDArray[np.intp]) -> Float64Array:
+    padded = np.column_stack([np.asarray(proba, dtype=float), np.zeros(len(proba))])
+    return padded[np.arange(len(padded)), column]
+
+
+def _columns_or_last(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the column of each label; one past the last for labels unknown to the model."""
+    columns = np.searchsorted(classes, y)
+    known = classes[np.minimum(columns, len(classes) - 1)] == y
+    return np.where(known, columns, len(classes))
+
+
+def _margin(decision: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    """Return the decision value of the record's class minus the highest of the other classes."""
+    decision = np.asarray(decision, dtype=float)
+    if y.ndim == 2:
+        _check_columns(decision, y, model, "decision_function")
+        return np.mean(np.where(y != 0, decision, -decision), axis=1)
+    own = np.asarray(model.classes_)
+    column = _columns_or_last(y, own)
+    if decision.ndim == 1:
+        return np.select([column == 0, column == 1], [-decision, decision], -np.abs(decision))
+    if decision.shape[1] != len(own):
+        raise ValueError(
+            f"{type(model).__name__}.decision_function returned shape {decision.shape}; expected "
+            f"one column for each of {len(own)} classes. Use decision_function_shape='ovr'."
+        )
+    padded = np.column_stack([decision, decision.min(axis=1)])
+    rest = padded.copy()
+    rest[np.arange(len(y)), column] = -np.inf
+    return padded[np.arange(len(y)), column] - rest.max(axis=1)
+
+
+def _log_density(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return np.maximum(np.asarray(answer, dtype=float), _LOWEST)
+
+
+def _minus_distance(distance: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    return -np.min(np.asarray(distance, dtype=float), axis=1)
+
+
+def _residual(answer: Any, y: NDArray[Any], model: Any, classes: Classes) -> Float64Array:
+    answer = np.asarray(answer, dtype=float).reshape(len(y), -1)
+    truth = np.asarray(y, dtype=float).reshape(len(y), -1)
+    if answer.shape != truth.shape:
+        raise ValueError(
+            f"y has {truth.shape[1]} values for each record; expected {answer.shape[1]}, as "
+            f"{type(model).__name__}.predict returns. Pass y in the form the model was fitted with."
+        )
+    return -np.linalg.norm(answer - truth, axis=1)
+
+
+PROBABILITIES = Answers("class probabilities", "predict_proba", _loss, _logit, by_class=True)
+LABEL_SETS = Answers("label probabilities", "predict_proba", _mean_log, _mean_logit)
+MARGINS = Answers("margins", "decision_function", _margin)
+DENSITIES = Answers("log-densities", "score_samples", _log_density, needs_y=False)
+DISTANCES = Answers("distances", "transform", _minus_distance, needs_y=False)
+RESIDUALS = Answers("residuals", "predict", _residual)
+KINDS = {
+    kind.name: kind
+    for kind in (PROBABILITIES, LABEL_SETS, MARGINS, DENSITIES, DISTANCES, RESIDUALS)
+}

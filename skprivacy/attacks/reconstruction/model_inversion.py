@@ -1,0 +1,160 @@
+"""Model inversion: reconstruct a typical input of a class from confidences (Fredrikson 2015)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from ..._input_data import label_columns
+from ..._validation import check_random_state
+from ...mechanisms.bounds import ambiguous_bounds_error, are_arrays, could_be_pairs
+from ..attack_result import AttackResult
+from ..model_answers import predict_aligned
+
+__all__ = ["invert_class", "judge_inversion"]
+
+Float64Array = NDArray[np.float64]
+
+
+def invert_class(
+    target: Any,
+    label: Any,
+    bounds: ArrayLike,
+    *,
+    n_iter: int = 200,
+    n_starts: int = 8,
+    random_state: Any = None,
+) -> Float64Array:
+    """Find an input that the target assigns to a class most confidently (Fredrikson et al. 2015).
+
+    Only ``predict_proba`` is used. The search is an evolution strategy with a separate step for
+    each feature, so it needs neither gradients nor a differentiable model. It makes no progress on
+    a plateau, as with trees.
+
+    Parameters
+    ----------
+    target : fitted classifier with ``predict_proba``
+        The target model.
+    label : object
+        The class, one of ``target.classes_``.
+    bounds : array-like of shape (n_features, 2) or (2,)
+        Lowest and highest value of each feature, or one pair for all features. A tuple of two
+        arrays means (lower, upper), as elsewhere. It is required for two features whose bounds
+        could be read either way.
+    n_iter : int, default=200
+        Number of rounds; each queries ``4 * n_starts`` inputs.
+    n_starts : int, default=8
+        Number of searches from different starting points; the best result is returned.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the starting points and steps.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        The input, within ``bounds``.
+
+    Raises
+    ------
+    ValueError
+        If ``label`` is not a class of the target, or ``bounds`` do not match its features.
+
+    References
+    ----------
+    M. Fredrikson, S. Jha, T. Ristenpart. Model inversion attacks that exploit confidence
+    information and basic countermeasures. CCS 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skprivacy.attacks.reconstruction.model_inversion import invert_class
+    >>> X, y = load_iris(return_X_y=True)
+    >>> target = LogisticRegression(max_iter=500).fit(X, y)
+    >>> x = invert_class(target, 0, (0, 8), random_state=0)
+    >>> int(target.predict([x])[0])
+    0
+    """
+    rng = check_random_state(random_state)
+    classes = np.asarray(target.classes_)
+    if label not in classes.tolist():
+        raise ValueError(f"label={label!r} must be one of target.classes_={classes.tolist()}.")
+    column = int(label_columns([label], classes)[0])
+    low, high = _check_bounds(bounds, target)
+    names = getattr(target, "feature_names_in_", None)
+
+    def log_odds(points: Float64Array) -> Float64Array:
+        # log-odds still increase where the probability saturates at 1
+        X = points if names is None else pd.DataFrame(points, columns=names)
+        proba = predict_aligned(target, X, classes)
+        rest = np.delete(proba, column, axis=1).sum(axis=1)
+        return np.log(np.maximum(proba[:, column], 1e-300)) - np.log(np.maximum(rest, 1e-300))
+
+    point = rng.uniform(low, high, size=(n_starts, len(low)))
+    reached = log_odds(point)
+    step = np.full(n_starts, 0.3)
+    for _ in range(n_iter):
+        noise = rng.normal(size=(4, *point.shape)) * (high - low) * step[:, None]
+        changed = rng.uniform(size=noise.shape) < max(0.2, 1 / len(low))
+        trial = np.clip(point + noise * changed, low, high)
+        found_odds = log_odds(trial.reshape(-1, len(low))).reshape(4, n_starts)
+        best = found_odds.argmax(axis=0)
+        found = found_odds[best, np.arange(n_starts)]
+        up = found > reached
+        point[up], reached[up] = trial[best, np.arange(n_starts)][up], found[up]
+        step = np.clip(np.where(up, step * 1.2, step * 0.9), 1e-3, 0.5)
+    return point[reached.argmax()]
+
+
+def judge_inversion(x: ArrayLike, X_in: ArrayLike, X_out: ArrayLike) -> AttackResult:
+    """Test whether an inverted class lies nearer to members than to non-members of the class.
+
+    Every useful model reveals typical records of its classes. An inversion leaks members only if it
+    lies nearer to them than to records of the class outside the training set.
+
+    Parameters
+    ----------
+    x : array-like of shape (n_features,)
+        Output of :func:`invert_class`.
+    X_in, X_out : array-like of shape (n_in, n_features) and (n_out, n_features)
+        Members and non-members, all of the class.
+
+    Returns
+    -------
+    AttackResult
+        The score is minus the Euclidean distance from ``x``.
+
+    Examples
+    --------
+    >>> from skprivacy.attacks.reconstruction.model_inversion import judge_inversion
+    >>> judge_inversion([0.0], [[0.1], [5.0]], [[1.0], [2.0], [3.0]]).auc
+    0.5
+    """
+    point = np.asarray(x, dtype=float)
+    members, others = np.asarray(X_in, dtype=float), np.asarray(X_out, dtype=float)
+    return AttackResult(
+        -np.linalg.norm(members - point, axis=1),
+        -np.linalg.norm(others - point, axis=1),
+        "inversion",
+    )
+
+
+def _check_bounds(bounds: ArrayLike, target: Any) -> tuple[Float64Array, Float64Array]:
+    box = np.transpose(bounds) if are_arrays(bounds) else np.asarray(bounds, dtype=float)
+    width = getattr(target, "n_features_in_", None)
+    if box.shape == (2,) and width is not None:
+        box = np.tile(box, (width, 1))
+    if box.ndim != 2 or box.shape[1] != 2 or not (box[:, 0] < box[:, 1]).all():
+        raise ValueError(
+            f"bounds={bounds!r} must be (lowest, highest) or one such pair for each feature, with "
+            f"the lowest below the highest; got shape {box.shape}."
+        )
+    if not are_arrays(bounds) and np.ndim(bounds) == 2 and could_be_pairs(box.T, 2):
+        raise ambiguous_bounds_error("bounds", bounds)
+    if width not in (None, len(box)):
+        raise ValueError(
+            f"bounds has {len(box)} pairs; expected {width}, one for each feature of the target."
+        )
+    return box[:, 0], box[:, 1]

@@ -1,0 +1,558 @@
+"""Random complementary halves that shadow models are trained on.
+
+Shadow models: a pool trained once on random halves and shared by attacks (Shokri et al. 2017).
+
+Start with :meth:`ShadowPool.fit`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from .._clones import check_weights, group_names
+from .._environment import N_JOBS
+from .._groups import Groups, check_groups
+from .._input_data import check_classification_targets, check_consistent_length, distinct
+from .._sklearn import StrOptions, num_samples
+from .._stacked import is_stackable
+from .._validation import VERBOSE, Interval, check_random_state
+from ..base import undone_if_refused
+from .group_scores import connected_units
+from .model_answers import (
+    KINDS,
+    PROBABILITIES,
+    choose_answers,
+    class_list,
+    learns_classes,
+    targets_as_array,
+)
+from .record_tables import as_records, fingerprints
+from .shadow_answers import (
+    PoolAnswers,
+    PredictionTable,
+    RecordIndex,
+    check_table,
+    check_trained,
+    split_stateless_steps,
+)
+from .shadow_training import (
+    TrainingData,
+    TrainingJobs,
+    list_model_files,
+    open_folder,
+    train_shadows,
+)
+
+__all__ = [
+    "PoolLogits",
+    "ShadowPool",
+    "complementary_halves",
+]
+
+REDRAWS = 20  # of a half, until both halves have two classes
+
+
+def complementary_halves(
+    groups: NDArray[np.intp], y: NDArray[Any] | None, n_shadows: int, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Draw complementary halves of the groups; with ``y``, each half has at least two classes."""
+    n_groups = int(groups.max()) + 1
+    masks = np.zeros((n_shadows, n_groups), dtype=bool)
+    for pair in range(0, n_shadows, 2):
+        for _ in range(REDRAWS):
+            half = np.zeros(n_groups, dtype=bool)
+            half[rng.permutation(n_groups)[: n_groups // 2]] = True
+            taken = half[groups]
+            if y is None or min(len(np.unique(y[taken])), len(np.unique(y[~taken]))) > 1:
+                break
+        else:
+            raise ValueError(
+                f"y has a class that is too rare: after {REDRAWS} random draws, one half still had "
+                "a single class. Pass more records of that class."
+            )
+        masks[pair], masks[pair + 1] = half, ~half
+    return masks
+
+
+Mask = NDArray[np.bool_]
+ASK_MODELS = "Pass records of the pool, or train it with keep_models=True."
+MODELS_DO_NOT_LEARN = (
+    "All shadow models return the same answers, so they do not depend on the training records (a "
+    "table of probabilities or a frozen model, for example). For a table, use LossThreshold or "
+    "SignalThreshold, or pass a pool of models trained like the one that made the table."
+)
+
+
+class PoolLogits(NamedTuple):
+    """Log-odds of records under all models of a pool, and the membership of each record."""
+
+    prints: NDArray[np.uint64]  # fingerprints of the records, (n_records,)
+    logits: NDArray[np.float64]  # (n_shadows, n_records)
+    trained: Mask  # which models trained on the record, (n_shadows, n_records)
+    known: Mask  # which records the pool was trained on, (n_records,)
+    out: Mask  # which models count as OUT models of the record, (n_shadows, n_records)
+
+
+class ShadowPool(BaseEstimator):
+    """Train shadow models like the target, each on a random half of the attacker's records.
+
+    Models come in pairs that train on complementary halves, so every record is in the training
+    half of exactly ``n_shadows / 2`` models. Rows with equal features stay in the same half: a
+    record counts as "out" for a model only if no copy of it was "in".
+
+    Parameters
+    ----------
+    estimator : estimator
+        Model or pipeline to train, usually the target: a classifier, a regressor, or another model
+        that scores single records (:class:`LossThreshold` lists them). It is cloned, never changed.
+    n_shadows : int, default=16
+        Number of models; even.
+    n_jobs : int, default=None
+        Number of models trained in parallel, as in joblib, whose backend is honoured. None uses
+        the number that joblib is configured for, or else one. Stacked models, and scikit-learn's
+        models that train in threads (such as forests), use the number of threads of the linear
+        algebra library instead.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the halves, and the models if they take a ``random_state``.
+    path : str or path-like, default=None
+        Folder in which every model is saved as soon as it is trained. A later ``fit`` on the same
+        records with the same estimator and ``n_shadows`` loads the saved models and trains the
+        rest, so an interrupted run resumes. It reuses the halves of the first run, even if
+        ``random_state`` has changed. The files are pickles: open only folders that you wrote.
+    stacked : bool or "auto", default="auto"
+        Whether to train several networks side by side on each core, in single precision, which is
+        much faster. "auto" does so if the estimator can be stacked:
+        ``MLPClassifier(solver="adam", early_stopping=False)`` or ``DPSGDClassifier`` with its
+        perceptron, alone or at the end of a pipeline. True refuses other estimators, False trains
+        every model separately.
+    device : str, default=None
+        Device that trains stacked networks: "cpu", "cuda" or another torch device of that kind, or
+        "auto" for a GPU if there is one. A GPU trains as many networks at once as its memory holds.
+        ``None`` uses the estimator's own ``device``. Results agree up to rounding, except for the
+        noise of private models, which each device generates itself.
+    verbose : int, default=0
+        Verbosity of joblib; a progress bar if models are stacked.
+    keep_models : bool, default=True
+        Whether the models stay in memory. False stores only their answers about the records of
+        ``fit``, 8 bytes per record and class, and the pool then serves attacks on these records
+        only: a forest of 20 MiB becomes 160 KB for 10,000 records and two classes.
+
+    Attributes
+    ----------
+    estimators_ : list of estimators
+        The trained shadow models. Stacked models have only ``classes_``, ``predict_proba`` and
+        ``predict``; with ``keep_models=False`` tables of their answers replace them.
+    classes_ : ndarray of shape (n_classes,) or None
+        All classes, including those missing in some halves; None if the models do not predict one
+        class per record.
+    fingerprints_ : ndarray of shape (n_groups,)
+        Sorted fingerprints of the distinct rows.
+    masks_ : bool ndarray of shape (n_shadows, n_groups)
+        Which model trained on which distinct row.
+
+    Notes
+    -----
+    If joblib is set to fork and torch is imported, "loky" processes are used instead, because a
+    forked process hangs if its parent has used torch.
+
+    Warnings of shadow models are silenced, since the target raised the same ones. A parameter
+    named ``budget`` is set to None in the clones: shadow models belong to the attacker and are
+    never charged to a privacy budget.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.attacks import ShadowPool
+    >>> X, y = make_classification(random_state=0)
+    >>> pool = ShadowPool(DecisionTreeClassifier(), n_shadows=4, random_state=0).fit(X, y)
+    >>> pool.membership(X)[0].sum(axis=0).tolist() == [2] * 100
+    True
+    """
+
+    classes_: Any
+
+    _parameter_constraints: dict[str, Any] = {
+        "estimator": "no_validation",
+        "n_shadows": [Interval(Integral, 2, None, closed="left")],
+        "n_jobs": N_JOBS,
+        "random_state": ["random_state"],
+        "path": [None, str, os.PathLike],
+        "stacked": ["boolean", StrOptions({"auto"})],
+        "device": [None, str],
+        "verbose": VERBOSE,
+        "keep_models": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        n_shadows: int = 16,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        path: Any = None,
+        stacked: bool | str = "auto",
+        device: str | None = None,
+        verbose: int = 0,
+        keep_models: bool = True,
+    ) -> None:
+        self.estimator = estimator
+        self.n_shadows = n_shadows
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.path = path
+        self.stacked = stacked
+        self.device = device
+        self.verbose = verbose
+        self.keep_models = keep_models
+
+    @undone_if_refused
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: Any = None
+    ) -> ShadowPool:
+        """Train the shadow models.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            The attacker's records: drawn like the target's training records, and possibly
+            among them.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            Their classes or target values; None for models that are fitted without ``y``.
+        sample_weight : array-like of shape (n_records,), default=None
+            Weights of the records, passed to ``fit`` of the estimator or of a pipeline's last step.
+        groups : array-like of shape (n_records,), default=None
+            Group of each record. All records of a group are then in the same half, and so are
+            groups that share a row. The groups are also passed to ``fit`` of the estimator, or of a
+            pipeline's steps, where it takes them.
+
+        Returns
+        -------
+        ShadowPool
+            Itself, fitted.
+
+        Raises
+        ------
+        ValueError
+            If ``n_shadows`` is odd, there are fewer than 4 distinct rows (or groups without a
+            common row) or, for classifiers, fewer than 2 classes; if the estimator takes no
+            weights, groups and equal rows connect most records, or ``path`` holds a pool of other
+            records, of another estimator or of another size.
+        """
+        self._validate_params()
+        if self.n_shadows % 2:
+            raise ValueError(
+                f"n_shadows={self.n_shadows} must be even, because shadow models come in pairs "
+                f"that train on complementary halves. Use {self.n_shadows + 1}."
+            )
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(f"estimator={self.estimator!r} must be a model with a fit method.")
+        X = as_records(X)
+        y = targets_as_array(y, num_samples(X))
+        check_consistent_length(X, y)
+        weights = check_weights(self.estimator, sample_weight, num_samples(X))
+        people = None if groups is None else check_groups(groups, X)
+        passed_on = people if group_names(self.estimator) else None
+        stacked = self._stacks(weights, passed_on)
+        classes = y if learns_classes(self.estimator) and y.ndim == 1 else None
+        if classes is not None:
+            check_classification_targets(y)
+        all_prints = fingerprints(X)
+        prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
+        units = rows if people is None else connected_units(rows, people)
+        if classes is not None and len(distinct(y)) < 2:
+            raise ValueError(
+                "y has only one class, so shadow models cannot be trained. Pass records of every "
+                "class, or use attacks without shadow models, such as LossThreshold."
+            )
+        if units.max() < 3:
+            what = "distinct rows" if people is None else f"values of {people.unit}"
+            raise ValueError(
+                f"X has {units.max() + 1} {what}; expected at least 4, to draw halves. Pass more "
+                "records."
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        folder, content = None if self.path is None else Path(self.path), ""
+        if folder is not None:
+            known = (clone(self.estimator), stacked, self.n_shadows, all_prints, y)
+            further = (weights,) if people is None else (weights, people.codes)
+            content = joblib.hash(known if weights is None and people is None else known + further)
+            seed = open_folder(folder, content, seed, self.n_shadows)
+        # Carlini et al. 2022, Algorithm 1, line 4: sample the shadow datasets; each record is in
+        # half of them (Section IV-C)
+        masks = complementary_halves(units, classes, self.n_shadows, np.random.default_rng(seed))
+        jobs = TrainingJobs(
+            [np.flatnonzero(mask[units]) for mask in masks],
+            np.random.SeedSequence(seed).generate_state(self.n_shadows) >> 1,
+            list_model_files(folder, self.n_shadows, f"{content} {seed}"),
+        )
+        alike = weights is None and passed_on is None
+        shared, rest, seen = (
+            split_stateless_steps(self.estimator, X) if alike else (None, self.estimator, X)
+        )
+        listed = None if self.keep_models else RecordIndex(all_prints, ASK_MODELS)
+        data = TrainingData(seen, y, weights, passed_on, None if listed is None else listed.first)
+        # Carlini et al. 2022, Algorithm 1, lines 5 and 7: train the IN and the OUT models
+        trained = train_shadows(
+            rest,
+            data,
+            jobs,
+            shared,
+            stacked=stacked,
+            n_jobs=self.n_jobs,
+            device=self.device,
+            verbose=self.verbose,
+        )
+        self.estimators_ = (
+            trained if listed is None else [table.with_index(listed) for table in trained]
+        )
+        self.fingerprints_, self.masks_ = prints, masks[:, units[first]]
+        first_model = trained[0]
+        asks = choose_answers(first_model, y) if listed is None else KINDS[first_model.kind]
+        self.classes_ = None
+        if asks.by_class:
+            self.classes_ = class_list(y, *(model.classes_ for model in self.estimators_))
+        behind = shared if listed is None else listed
+        self._answers = PoolAnswers(self.estimators_, behind, asks, self.classes_)
+        self._answers.set_scale(X, y, all_prints)
+        self._cached: tuple[str, Any] | None = None
+        return self
+
+    @classmethod
+    def from_predictions(
+        cls, X: Any, probas: ArrayLike, trained: ArrayLike, classes: ArrayLike
+    ) -> ShadowPool:
+        """Build a pool from the predictions of shadow models that were trained elsewhere.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            All records that attacks will be given.
+        probas : array-like of shape (n_shadows, n_records, n_classes)
+            Probabilities by each shadow model.
+        trained : array-like of bool of shape (n_shadows, n_records)
+            Which model trained on which record. It must not depend on the target's members: draw
+            random halves of members and non-members together.
+        classes : array-like of shape (n_classes,)
+            The class of each column.
+
+        Returns
+        -------
+        ShadowPool
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If a shape is not as described, rows do not sum to one, or all models trained on a
+            record.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skprivacy.attacks import ShadowPool
+        >>> probas = [[[0.9, 0.1], [0.6, 0.4]], [[0.4, 0.6], [0.2, 0.8]]]
+        >>> trained = [[True, False], [False, True]]
+        >>> pool = ShadowPool.from_predictions([[1.0], [2.0]], probas, trained, ["no", "yes"])
+        >>> pool.logits([[2.0], [1.0]], ["yes", "no"]).round(1)
+        array([[-0.4,  2.2],
+               [ 1.4, -0.4]])
+        """
+        X, columns = as_records(X), np.asarray(classes)
+        tables = check_table("probas", probas, ndim=3)
+        inside = check_trained("trained", trained, tables.shape[:2])
+        if tables.shape[1:] != (num_samples(X), len(columns)):
+            raise ValueError(
+                f"probas has shape {tables.shape}; expected (n_shadows, {num_samples(X)}, "
+                f"{len(columns)}), from the records of X and the classes."
+            )
+        all_prints = fingerprints(X)
+        prints, groups = np.unique(all_prints, return_inverse=True)
+        listed = RecordIndex(all_prints)
+        pool = cls(None, n_shadows=len(tables))
+        pool.estimators_ = [PredictionTable(listed, table, columns) for table in tables]
+        pool.fingerprints_ = prints
+        pool.masks_ = np.stack([np.bincount(groups, weights=row) > 0 for row in inside])
+        pool.classes_ = np.unique(columns)
+        pool._answers = PoolAnswers(pool.estimators_, listed, PROBABILITIES, pool.classes_)
+        pool._cached = None
+        return pool
+
+    def _stacks(self, weights: NDArray[np.float64] | None, people: Groups | None) -> bool:
+        """Return whether models are trained stacked."""
+        able = is_stackable(self.estimator) and weights is None and people is None
+        if self.stacked is True and not able:
+            raise ValueError(
+                "stacked=True needs MLPClassifier(solver='adam', early_stopping=False) or a "
+                "DPSGDClassifier without a custom module, alone or at the end of a pipeline, and "
+                f"neither sample_weight nor groups; got {self.estimator!r}. Use stacked='auto' or "
+                "stacked=False."
+            )
+        return bool(self.stacked) and able
+
+    def membership(self, X: Any) -> tuple[Mask, Mask]:
+        """Return which models trained on each record, and which records the pool contains.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records, in the pool or not.
+
+        Returns
+        -------
+        trained : bool ndarray of shape (n_shadows, n_records)
+            Which models trained on the record; False for records outside the pool.
+        known : bool ndarray of shape (n_records,)
+            Which records equal a record of the pool.
+        """
+        check_is_fitted(self)
+        columns, known = self._columns(fingerprints(as_records(X)))
+        return self.masks_[:, columns] & known, known
+
+    def left_out(self, X: Any) -> Mask:
+        """Return the models that count as OUT models (not trained on the record) of each record.
+
+        If the pool contains any of the records, each record gets exactly half of the models. All
+        records are then compared with equally many models; otherwise the steadier mean of records
+        outside the pool would itself distinguish them.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records, in the pool or not.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_shadows, n_records)
+            True where the model is an OUT model.
+        """
+        check_is_fitted(self)
+        return self._left_out(*self._columns(fingerprints(as_records(X))))
+
+    def _left_out(self, columns: NDArray[np.intp], known: Mask) -> Mask:
+        if not known.any():
+            return np.ones((self.n_shadows, len(known)), dtype=bool)
+        return ~self.masks_[:, columns]
+
+    def _columns(self, prints: NDArray[np.uint64]) -> tuple[NDArray[np.intp], Mask]:
+        """Return the column of each record in ``masks_``; outside the pool, one chosen by hash."""
+        columns = np.minimum(np.searchsorted(self.fingerprints_, prints), self.masks_.shape[1] - 1)
+        known = self.fingerprints_[columns] == prints
+        stand_in = (prints % self.masks_.shape[1]).astype(np.intp)
+        return np.where(known, columns, stand_in), known
+
+    def iter_proba(self, X: Any, classes: Any = None) -> Iterator[NDArray[np.float64]]:
+        """Iterate over the models' probabilities of ``classes``.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+        classes : array-like of shape (n_classes,), default=None
+            The order of the columns. ``None``: ``classes_``.
+
+        Returns
+        -------
+        iterator of ndarray of shape (n_records, n_classes)
+            Probabilities by one model, computed when the iterator reaches it.
+        """
+        check_is_fitted(self)
+        return self._answers.proba(as_records(X), classes)
+
+    def answers_vary(self, X: Any) -> bool:
+        """Return whether shadow models give different answers for some record.
+
+        Models that answer every record with the same constant also count as varying: they leak
+        nothing, and an attack measures that correctly.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+
+        Returns
+        -------
+        bool
+            False if answers differ between records, but all models agree on each record.
+        """
+        check_is_fitted(self)
+        return self._answers.vary(as_records(X))
+
+    def logits(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """Return the log-odds of the true class under each shadow model.
+
+        For models without probabilities, the values measure how well the answers fit, on a similar
+        scale. The latest result is cached, so several attacks on the same records query the models
+        once.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+            Records to ask the models about.
+        y : array-like of shape (n_records,) or (n_records, n_outputs)
+            Their classes, or numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_shadows, n_records)
+            Higher where the answer fits better.
+        """
+        check_is_fitted(self)
+        X = as_records(X)
+        return self._logits(X, y, fingerprints(X))
+
+    def _logits(self, X: Any, y: Any, prints: NDArray[np.uint64]) -> NDArray[np.float64]:
+        y = targets_as_array(y, num_samples(X))
+        check_consistent_length(X, as_records(y, "y"))
+        key = joblib.hash((prints, fingerprints(y)))
+        if self._cached is None or self._cached[0] != key:
+            # Carlini et al. 2022, Algorithm 1, lines 6 and 8: phi of the shadow models' confidences
+            self._cached = key, self.as_log_odds(self._answers.signals(X, y, prints))
+        return self._cached[1]
+
+    def _ask_models(self, X: Any, y: Any) -> PoolLogits:
+        """Return log-odds and membership of records, with one look-up of each record."""
+        check_is_fitted(self)
+        X = as_records(X)
+        prints = fingerprints(X)
+        columns, known = self._columns(prints)
+        return PoolLogits(
+            prints,
+            self._logits(X, y, prints),
+            self.masks_[:, columns] & known,
+            known,
+            self._left_out(columns, known),
+        )
+
+    def as_log_odds(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rescale a model's signal to the scale of log-odds.
+
+        The scale is estimated from all records and all models of the pool, so it depends neither
+        on the target nor on its members. Signals that are log-odds are returned unchanged.
+
+        Parameters
+        ----------
+        signal : ndarray of shape (n_records,)
+            Signal of one model: log-odds, or minus the loss of models without probabilities.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            The rescaled signal.
+        """
+        return self._answers.as_log_odds(signal)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return state | {"_cached": None} if "_cached" in state else state

@@ -1,0 +1,514 @@
+"""Audit of one training run with canaries: fair coins insert them, an attack guesses the coins.
+
+Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024. Start at
+:func:`audit_one_run`.
+
+Checks of the arguments of a one-run audit, before any training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+
+from ..._clones import asked
+from ..._input_data import check_consistent_length
+from ..._output import shorten_text
+from ..._sklearn import num_samples
+from ..._validation import flag, is_whole
+from ...accounting import PrivacyGuarantee
+from ...attacks.model_answers import class_list, predict_aligned
+from ...attacks.record_tables import as_records
+from ...metrics import GuessBound, bound_from_guesses
+from ...metrics.coin_guesses import (
+    BOUNDS,
+    Inverse,
+    best_n_guesses,
+    default_n_guesses,
+    guess_each,
+    guess_top_scores,
+    refutes_curve,
+    refutes_with_separate_runs,
+)
+from ...metrics.rates import check_alpha
+from ..inspection.claims import Claim, claim_of
+from ..inspection.guarantees import holds_private_labels
+from .coins import (
+    CanaryRun,
+    coin_entropy,
+    coin_for,
+    draw_canaries,
+    insert_canaries,
+    inverse_curve,
+    steps_between,
+)
+from .gradient_canary_audit import SEEN, bound_on_noise, check_gradient_canaries, run_with_gradients
+
+__all__ = [
+    "COINS",
+    "OneRunReport",
+    "audit_one_run",
+    "check_one_run",
+    "guess_and_test",
+]
+
+_FEWEST = 20
+
+
+def check_one_run(
+    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
+    score: Any, alpha: Any, random_state: Any,
+) -> None:  # fmt: skip
+    """Raise TypeError or ValueError for arguments that an audit of one run cannot use."""
+    if not hasattr(estimator, "fit"):
+        raise TypeError(f"estimator={estimator!r} must be an estimator with fit.")
+    if holds_private_labels(estimator):
+        raise ValueError(
+            f"estimator={type(estimator).__name__} protects labels alone, so canary records show "
+            "nothing. Use audit, which flips labels by coins."
+        )
+    check_consistent_length(X, y)
+    if isinstance(canaries, str):
+        _check_gradients(estimator, X, n_canaries, canaries, score)
+    else:
+        _check_records(estimator, X, y, n_canaries, canaries, score)
+    if n_guesses is not None and not (is_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
+        raise ValueError(
+            f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
+            "or None for the number that suits the claim."
+        )
+    check_alpha(alpha)
+    if random_state is not None and not is_whole(random_state):
+        raise ValueError(
+            f"random_state={random_state!r} must be a whole number, or None for fresh coins."
+        )
+
+
+def _check_gradients(estimator: Any, X: Any, n_canaries: Any, canaries: str, score: Any) -> None:
+    if canaries != "gradient":
+        raise ValueError(
+            f"canaries={canaries!r} must be 'gradient', a tuple (X_canaries, y_canaries), or None "
+            "for records with wrong labels."
+        )
+    if score is not None:
+        raise ValueError(
+            f"score={score!r} scores records, but canaries='gradient' are scored by the noisy sums "
+            "of all steps. Leave score out."
+        )
+    if not is_whole(n_canaries) or n_canaries < _FEWEST:
+        raise ValueError(f"n_canaries={n_canaries!r} must be a whole number, at least {_FEWEST}.")
+    check_gradient_canaries(estimator, X)
+
+
+def _check_records(
+    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, score: Any
+) -> None:
+    if not is_classifier(estimator) and (score is None or canaries is None):
+        raise TypeError(
+            f"estimator={type(estimator).__name__} must be a classifier, for canaries with wrong "
+            "labels. Pass canaries=(X_canaries, y_canaries) and score, or a classifier."
+        )
+    if y.ndim != 1:
+        raise ValueError(f"y must have one label for each record; got shape {y.shape}.")
+    most = num_samples(X) // 2
+    if not is_whole(n_canaries) or not _FEWEST <= n_canaries <= most:
+        raise ValueError(
+            f"n_canaries={n_canaries!r} must be a whole number from {_FEWEST} to half the number "
+            f"of records, {most}. Pass fewer canaries or more records."
+        )
+    if canaries is not None and not (
+        isinstance(canaries, tuple)
+        and len(canaries) == 2
+        and num_samples(canaries[0]) == num_samples(canaries[1]) == n_canaries
+    ):
+        raise ValueError(
+            f"canaries must be (X_canaries, y_canaries) with n_canaries={n_canaries} records. Pass "
+            "as many as n_canaries."
+        )
+
+
+Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
+_LEAST = 1e-12  # lower clip of probabilities
+_NOT_SAMPLED = (
+    "  sampling: records were not sampled by independent coins, as the claim assumes they are"
+)
+_DELTA = 1e-5  # for models without a claim, and for bounds beside a pure claim
+_TOO_FEW = "  too few canaries: even with all guesses right, the claim would not be refuted"
+COINS = {
+    "add_remove": "a canary was in the training data, or was not",
+    "replace_one": "a canary was in the training data, or a record of the data in its place",
+    "zero_out": "a canary was in the training data, or a record that contributes nothing",
+}
+CANARIES = {
+    "mislabelled": "records of the data with wrong labels",
+    "crafted": "records as they were given",
+    "gradient": "long gradients in one weight each, searched for in the noisy sums of all steps",
+    "tables": "records spread over the schema, searched for in the noisy tables",
+    "rows": "records spread over the schema, searched for in the synthetic records",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class OneRunReport:
+    """Claimed privacy of a model compared with guesses of the canaries' coins.
+
+    Returned by :func:`audit_one_run`. A :class:`SynthesizerAudit` holds one for all of its fits.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    fitted : estimator
+        The trained model, WITH canaries.
+    claim : Claim
+        Its claim.
+    canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
+        Kind of canary, and where the attack searched for it.
+    coin : {"add_remove", "replace_one", "zero_out"}
+        The neighbouring relation between the two outcomes of a coin: a canary was in the training
+        data, or it was absent, replaced by another record, or by one that contributes nothing.
+    right, guesses, n_canaries : int
+        Number of right guesses, of all guesses, and of coins.
+    refuted : bool
+        Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
+    sampled : bool
+        False if the observed sampling of records differs from the independent coins that the claim
+        assumes. Tested with gradient canaries only.
+    within_reach : bool
+        Whether the claim would have been refuted if all guesses had been right.
+    untested : str
+        Why the coins cannot test the claim; empty if they can.
+    bounds : tuple of GuessBound
+        Lower bounds on epsilon under the relation ``coin``, each with its assumptions. Each bound
+        by itself exceeds the true epsilon with probability ``alpha`` at most.
+    alpha : float
+        Error probability of the verdict.
+    scores : ndarray of shape (n_canaries,)
+        Score of each canary; higher means trained on.
+    trained : ndarray of bool of shape (n_canaries,)
+        The coins: whether each canary was trained on.
+    """
+
+    model: str
+    fitted: Any
+    claim: Claim
+    canaries: str
+    coin: str
+    right: int
+    guesses: int
+    n_canaries: int
+    refuted: bool
+    sampled: bool
+    within_reach: bool
+    untested: str
+    bounds: tuple[GuessBound, ...]
+    alpha: float
+    scores: NDArray[np.float64] = field(compare=False)
+    trained: NDArray[np.bool_] = field(compare=False)
+
+    @property
+    def verdict(self) -> str:
+        """ "VIOLATED", "consistent", or why there was no claim to test.
+
+        "consistent" does not prove a claim: a stronger attack may refute it.
+        """
+        if self.untested:
+            return self.untested
+        return "VIOLATED" if self.refuted or not self.sampled else "consistent"
+
+    @property
+    def epsilon_lower_bound(self) -> float:
+        """The bound that assumes nothing about the mechanism, under the relation ``coin``."""
+        return self.bounds[0].epsilon
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions under which the verdict has its error probability."""
+        made = ["coins are fair, and training saw no more of them than the records"]
+        if self.canaries == "gradient":
+            made.append(SEEN)
+        if self.claim.guarantee is not None:
+            made += self.claim.guarantee.assumptions
+            if self._steps == 2:
+                made.append(
+                    f"the claim, for {self.claim.guarantee.relation}, was applied twice: the two "
+                    "outcomes of a coin are two steps apart"
+                )
+        return tuple(made)
+
+    @property
+    def _steps(self) -> int:
+        guarantee = self.claim.guarantee
+        return 0 if guarantee is None else steps_between(guarantee.relation, self.coin)
+
+    def __repr__(self) -> str:
+        claimed = self.claim.guarantee or self.claim.reason
+        lines = [
+            f"One-run audit of {shorten_text(self.model)}: {self.verdict}",
+            f"  claim: {claimed}",
+            f"  canaries: {CANARIES[self.canaries]}",
+            f"  coin: {COINS[self.coin]}",
+            f"  {self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries",
+            *(f"  {bound!r}" for bound in self.bounds),
+            *([_NOT_SAMPLED] if not self.sampled else []),
+            *([_TOO_FEW] if not (self.within_reach or self.untested) else []),
+            *(f"  assumes that {text}" for text in self.assumptions),
+        ]
+        return "\n".join(lines)
+
+
+def audit_one_run(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_canaries: int = 1000,
+    canaries: tuple[Any, Any] | str | None = None,
+    n_guesses: int | None = None,
+    score: Score | None = None,
+    independent_canaries: bool = False,
+    alpha: float = 0.05,
+    random_state: int | None = None,
+) -> OneRunReport:
+    """Train an estimator once, with canaries, and guess which canaries it was trained on.
+
+    A fair coin for each canary decides whether it takes the place of a record of ``X``. If not, the
+    record is left out. It stays instead if the guarantee treats the number of records as public or
+    is one for replaced records.
+
+    With ``canaries="gradient"``, the attacker sees every noisy sum of a network's training.
+    Canaries are then additional records, each with a long gradient in one weight. This shows nearly
+    all the leakage that the training has.
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline
+        Estimator whose clone is fitted ONCE, with its own seeds. The fit charges its budget.
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+        Training records.
+    n_canaries : int, default=1000
+        From 20 to half the number of records; for gradients, to the number of weights. More
+        canaries show more leakage, but make the model worse. At a true epsilon below 2, it takes
+        thousands to show half of it.
+    canaries : tuple (X_canaries, y_canaries) or "gradient", default=None
+        Crafted canaries, in the form of X and y. ``None`` takes records of X with wrong labels.
+        ``"gradient"`` is for :class:`~skprivacy.neural_network.DPSGDClassifier` and
+        :class:`~skprivacy.neural_network.DPSGDRegressor` outside of pipelines, with Poisson
+        sampling.
+    n_guesses : int, default=None
+        Number of coins to guess. ``None`` takes the number that most surely refutes the claimed
+        curve if it is false; about ``5 sqrt(n_canaries)`` without a claim.
+    score : callable, default=None
+        ``score(model, X_canaries, y_canaries)`` returns one number per canary, higher if the model
+        seems trained on it. It may inspect the model. ``None`` takes the log odds of the canary's
+        label.
+    independent_canaries : bool, default=False
+        Whether to add the product bound, which holds only if canaries do not interfere. It is
+        always added for gradient canaries, each of which has its own weight.
+    alpha : float, default=0.05
+        Error probability: a true claim is called violated with at most this probability.
+    random_state : int or None, default=None
+        Seed of canaries and coins. ``None`` draws them afresh. The party that trains the model must
+        not know it.
+
+    Returns
+    -------
+    OneRunReport
+        The report, with the trained model.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is not a classifier and ``score`` or ``canaries`` is missing, or, for
+        gradients, is not a network.
+    ValueError
+        If the estimator protects labels only (use :func:`audit`), a parameter is out of range, or
+        the network's noise, clipping or augmentation does not allow gradient canaries. Raised
+        before any training or charge.
+
+    Notes
+    -----
+    **Guarantees.** A true claim is called violated with probability ``alpha`` at most, however
+    canaries and records interfere: only the coins are random. The number of guesses is chosen by
+    the claimed curve, before the coins are used. Audits are not private: the report holds the
+    scores. The model was trained on canaries; do not use it.
+
+    Gradient canaries pass through the network's own sampling, clipping, noise and release. The
+    attacker sees every noisy sum, and knows all other records, their sampling, and the weight of
+    each canary, but neither the coins nor the sampling of canaries. The claim covers this attacker,
+    because it is accounted for all sums together and for any gradients. If it is refuted, the
+    training does not release what its epsilon was computed for, even if the final weights alone
+    leak less. The audit also tests the observed sampling of records against the claimed coins; this
+    adds one in a million to the error probability of the verdict.
+
+    **Edge cases.** A guarantee for a public number of records, or for replaced records, is tested
+    by replacing records. Under ``zero_out`` a replacement is two steps, so the claim is applied
+    twice. A gradient canary that is left out is a record that contributes nothing, which is one
+    step. These coins may turn out unable to test a claim whose relation is known only after the
+    fit, or a claim for labels or for units other than records. The verdict then says so, and
+    nothing is refuted.
+
+    References
+    ----------
+    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
+    2023.
+    S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-differential privacy in one run",
+    arXiv:2410.22235, 2024.
+    M. Nasr et al., "Tight auditing of differentially private machine learning", USENIX Security
+    2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skprivacy.audit import audit_one_run
+    >>> X, y = make_classification(2000, random_state=0)
+    >>> report = audit_one_run(DecisionTreeClassifier(), X, y, n_canaries=400, random_state=0)
+    >>> report.verdict, report.epsilon_lower_bound > 1
+    ('no claim', True)
+    """
+    X, y = as_records(X), np.asarray(y)
+    flag("independent_canaries", independent_canaries)
+    check_one_run(estimator, X, y, n_canaries, canaries, n_guesses, score, alpha, random_state)
+    # A separate stream: if the model had the same seed, its sampling could follow the coins.
+    random = np.random.default_rng(coin_entropy(random_state))
+    if isinstance(canaries, str):
+        run = run_with_gradients(estimator, X, y, n_canaries, random)
+    else:
+        run = _run_with_records(estimator, X, y, n_canaries, canaries, score or _log_odds, random)
+
+    return guess_and_test(
+        " ".join(repr(estimator).split()), run, claim_of(run.fitted, X), alpha, random,
+        n_guesses=n_guesses, independent=independent_canaries,
+    )  # fmt: skip
+
+
+def guess_and_test(
+    model: str, run: CanaryRun, claim: Claim, alpha: float, random: np.random.Generator, *,
+    n_guesses: int | None = None, independent: bool = False,
+) -> OneRunReport:  # fmt: skip
+    """Guess coins by scores, and test the claim by the number of right guesses."""
+    untested = _untested(claim, run.coin)
+    guarantee = None if untested else claim.guarantee
+    curve = None if guarantee is None else inverse_curve(guarantee, run.coin)
+    n_canaries = guesses = len(run.trained)
+    if run.apart:
+        right = int(np.sum(guess_each(run.scores) == run.trained))
+    else:
+        # Steinke, Nasr and Jagielski 2023, guesses: the coins of the most extreme scores; abstain
+        # on the others.
+        guesses = n_guesses or _guesses(n_canaries, curve, alpha)
+        chosen, guess = guess_top_scores(run.scores, guesses, random)
+        right = int(np.sum(guess == run.trained[chosen]))
+
+    # Mahloujifar, Melis and Chaudhuri 2024: test the number of right guesses against the curve.
+    def refuted(count: int) -> bool:
+        if curve is not None and run.apart:
+            return refutes_with_separate_runs(count, n_canaries, curve, alpha)
+        return curve is not None and refutes_curve(count, guesses, n_canaries, curve, alpha)
+
+    return OneRunReport(
+        model=model,
+        fitted=run.fitted,
+        claim=claim,
+        canaries=run.canaries,
+        coin=run.coin,
+        right=right,
+        guesses=guesses,
+        n_canaries=n_canaries,
+        refuted=refuted(right),
+        sampled=run.sampled,
+        within_reach=refuted(guesses),
+        untested=untested,
+        bounds=_bounds((right, guesses, n_canaries), guarantee, run, alpha, independent),
+        alpha=float(alpha),
+        scores=run.scores,
+        trained=run.trained,
+    )
+
+
+def _run_with_records(
+    estimator: Any, X: Any, y: NDArray[Any], n_canaries: int, given: tuple[Any, Any] | None,
+    score: Score, random: np.random.Generator,
+) -> CanaryRun:  # fmt: skip
+    coin = coin_for(estimator)
+    rows, crafted, labels = draw_canaries(X, y, n_canaries, given, random)
+    # Steinke, Nasr and Jagielski 2023, randomised inclusion: a fair coin for each canary.
+    trained = random.random(n_canaries) < 0.5
+    fitted = clone(estimator).fit(*insert_canaries(X, y, rows, crafted, labels, trained, coin))
+    return CanaryRun(
+        canaries="mislabelled" if given is None else "crafted",
+        coin=coin,
+        fitted=fitted,
+        trained=trained,
+        scores=_call_score(score, fitted, crafted, labels),
+    )
+
+
+def _untested(claim: Claim, coin: str) -> str:
+    """Return why the coins cannot test a claim, beginning with "no claim"; empty if they can."""
+    guarantee = claim.guarantee
+    if guarantee is None:
+        return claim.reason
+    if math.isinf(guarantee.epsilon()):
+        return "no claim"
+    if guarantee.unit != "record":
+        return f"no claim about single records: the unit is {guarantee.unit}"
+    if not steps_between(guarantee.relation, coin):
+        return f"no claim about these coins: it is for {guarantee.relation}, they are {coin}"
+    return ""
+
+
+def _guesses(n_canaries: int, curve: Inverse | None, alpha: float) -> int:
+    if curve is None:
+        return default_n_guesses(n_canaries)
+    return best_n_guesses(n_canaries, curve, alpha)
+
+
+def _bounds(
+    counts: tuple[int, int, int],
+    guarantee: PrivacyGuarantee | None,
+    run: CanaryRun,
+    alpha: float,
+    independent: bool,
+) -> tuple[GuessBound, ...]:
+    delta = _DELTA if guarantee is None else guarantee.at_delta or 0.0
+    first = bound_from_guesses(*counts, bound="approximate", delta=delta, alpha=alpha)
+    if run.apart:
+        # With one canary per fit, right guesses are independent, and the product bound is exact.
+        exact = bound_from_guesses(*counts, bound="product", delta=delta or _DELTA, alpha=alpha)
+        return first, replace(exact, assumptions=BOUNDS["gaussian"])
+    is_product = independent or run.canaries == "gradient"
+    kinds = ["gaussian", *(["product"] if is_product else [])]
+    rest = [
+        bound_from_guesses(*counts, bound=kind, delta=delta or _DELTA, alpha=alpha)
+        for kind in kinds
+    ]
+    if guarantee is not None and run.event_at is not None:
+        rest[0] = bound_on_noise(counts, guarantee, run, alpha)
+    return (first, *rest)
+
+
+def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the log odds of each label, or whether a model without probabilities predicts it."""
+    if not hasattr(model, "predict_proba"):
+        return np.asarray(asked(model, "predict", X) == y, dtype=float)
+    classes = class_list(model.classes_, y)
+    own = predict_aligned(model, X, classes)[np.arange(len(y)), np.searchsorted(classes, y)]
+    return np.log(np.maximum(own, _LEAST)) - np.log(np.maximum(1 - own, _LEAST))
+
+
+def _call_score(score: Score, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    scores = np.asarray(score(model, X, y), dtype=float)
+    if scores.shape != y.shape or not np.isfinite(scores).all():
+        raise ValueError(
+            f"score={score!r} returned shape {scores.shape}, or values that are not finite; "
+            f"expected {len(y)} finite numbers, one for each canary."
+        )
+    return scores

@@ -1,0 +1,551 @@
+"""Privacy claim of a fitted model: the composition of its private steps, through all wrappers.
+
+Transformers that learn nothing from private records and transform each record separately.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.decomposition import NMF, PCA, FastICA, IncrementalPCA, TruncatedSVD
+from sklearn.ensemble import VotingClassifier, VotingRegressor
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import AdditiveChi2Sampler, Nystroem, RBFSampler
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from ..._sklearn import num_samples, safe_indexing
+from ...accounting import PrivacyGuarantee
+from ...base import of_frozen_parts, on_its_word
+from ...defences.output_defence import OutputDefence
+from ...defences.randomized_smoothing import SmoothedClassifier
+from ...preprocessing.schema import Schema
+from .attempts import is_alarm
+from .guarantees import (
+    compose_guarantees,
+    cost_of_search,
+    guarantee_in,
+    holds_private,
+    looks_private,
+)
+
+__all__ = [
+    "CHOSEN",
+    "NOT_MEMBERSHIP",
+    "NO_CLAIM",
+    "Claim",
+    "claim_of",
+    "explain_gap",
+    "ignores_labels",
+    "is_covered",
+    "is_stateless",
+    "joint_claim",
+    "needs_public_records",
+    "protects_labels",
+    "try_record_by_record",
+]
+
+# They learn only the number of columns, unless they hold a user's function, such as an analyzer of
+# texts. Matched by exact type.
+_ROW_BY_ROW = {
+    AdditiveChi2Sampler,
+    Binarizer,
+    FeatureHasher,
+    HashingVectorizer,
+    Normalizer,
+    PolynomialFeatures,
+}
+# They learn from features alone and ignore y. Matched by exact type.
+_IGNORE_LABELS = {
+    FastICA,
+    IncrementalPCA,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    NMF,
+    Nystroem,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PCA,
+    PowerTransformer,
+    QuantileTransformer,
+    RBFSampler,
+    RobustScaler,
+    SimpleImputer,
+    StandardScaler,
+    TruncatedSVD,
+    VarianceThreshold,
+}
+
+
+def ignores_labels(step: Any) -> bool:
+    """Return whether a transformer is known to learn from features alone."""
+    return type(step) in _IGNORE_LABELS
+
+
+def is_covered(step: Any) -> bool:
+    """Return whether a transformer is known to learn nothing and to mix no records."""
+    if hasattr(step, "data_independent_"):
+        return bool(step.data_independent_)
+    if type(step) is FunctionTransformer:
+        return step.func is None
+    return type(step) in _ROW_BY_ROW and not any(map(_is_function, vars(step).values()))
+
+
+def _is_function(value: Any) -> bool:
+    """Return whether a value is a user's function, which may hold private records."""
+    return callable(value) and not isinstance(value, type)
+
+
+def is_stateless(step: Any) -> bool:
+    """Return whether a transformer's tags say that it needs no fit, and nothing else covers it."""
+    if not hasattr(step, "transform") or not hasattr(step, "__sklearn_tags__"):
+        return False
+    return not hasattr(step, "data_independent_") and not get_tags(step).requires_fit
+
+
+def needs_public_records(step: Any) -> bool:
+    """Return whether a fitted transformer declares that it learned from public records only."""
+    return bool(getattr(step, "needs_public_records_", False))
+
+
+def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
+    """Test whether a stateless transformer computes each record by itself.
+
+    Transforming ``rows`` together, both as fitted on the private data and by a fresh clone, must
+    give the same values as transforming each record alone. Returns the gap, which is empty if no
+    value depends on other records, and whether the values agree to the last bit: products round a
+    row by its position among the other rows.
+    """
+    kind, n = type(step).__name__, num_samples(rows)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = [clone(step).fit_transform(safe_indexing(rows, [i])) for i in range(n)]
+            jointly = [step.transform(rows), clone(step).fit_transform(rows)]
+    except Exception as error:  # a user's function may raise anything
+        if is_alarm(error):
+            raise
+        return f"{kind} could not be tried on single records ({type(error).__name__})", False
+    expected = [_values(one) for one in alone]
+    together = [_values(joint) for joint in jointly]
+    if any(len(one) != 1 for one in expected) or not all(
+        _same(joint, np.concatenate(expected)) for joint in together
+    ):
+        return (
+            f"{kind} computes a record's values from other records too, or at random (tried on "
+            f"{n} records); transform each record by itself"
+        ), False
+    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in together)
+
+
+def explain_gap(step: Any) -> str:
+    """Return why no guarantee covers a transformer that was fitted on private data."""
+    kind = type(step).__name__
+    if hasattr(step, "data_independent_"):
+        return (
+            f"{kind} has a schema whose bounds and categories were read off the data; confirm each "
+            "by `skprivacy schema confirm`, or write a Schema from a codebook"
+        )
+    if needs_public_records(step):
+        return (
+            f"{kind} learned from the private data, outside any guarantee; fit it on public "
+            "records beforehand, and put FrozenEstimator(encoder) in its place"
+        )
+    return (
+        f"{kind} was fitted on the private data outside the guarantee; "
+        "use SchemaTransformer with public bounds instead"
+    )
+
+
+def _values(output: Any) -> np.ndarray:
+    return output.toarray() if sparse.issparse(output) else np.asarray(output)
+
+
+def _same(joint: np.ndarray, alone: np.ndarray, exactly: bool = False) -> bool:
+    if joint.shape != alone.shape:
+        return False
+    if np.issubdtype(joint.dtype, np.number) and np.issubdtype(alone.dtype, np.number):
+        rtol, atol = (0.0, 0.0) if exactly else (1e-5, 1e-8)
+        return bool(np.allclose(joint, alone, rtol=rtol, atol=atol, equal_nan=True))
+    return all(a == b or (a != a and b != b) for a, b in zip(joint.flat, alone.flat, strict=True))
+
+
+NO_CLAIM = "no claim"
+CHOSEN = "no claim: chosen by unprotected scores"
+_TRIED = 20  # number of records on which a stateless step is tested
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The privacy claim of a fitted model; returned by :func:`claim_of`.
+
+    Attributes
+    ----------
+    guarantee : PrivacyGuarantee or None
+        Joint guarantee of all private steps; of kind "estimate" if a step is not covered.
+    reason : str
+        Why there is no guarantee, beginning with "no claim"; empty if there is one.
+    uncovered : dict
+        Steps that read private data outside any guarantee, by name, with the reason. Dots separate
+        the names of nested steps.
+    charged : PrivacyGuarantee or None
+        Joint cost of all fits. For a search: every candidate on every fold; otherwise equal to
+        ``guarantee``. None if it is not known.
+    """
+
+    guarantee: PrivacyGuarantee | None
+    reason: str = ""
+    uncovered: dict[str, str] = field(default_factory=dict)
+    charged: PrivacyGuarantee | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is a proved guarantee for the model as a whole."""
+        return self.guarantee is not None and self.guarantee.kind == "proved"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Contribution of one part of a model to the claim of the whole."""
+
+    name: str
+    guarantee: PrivacyGuarantee | None = None
+    charged: PrivacyGuarantee | None = None
+    assumption: str = ""
+    gap: str = ""  # why no guarantee covers this step
+    if_frozen: str = ""  # the assumption that fills the gap if the step was fitted beforehand
+    refusal: str = ""  # why no model that contains this part has a guarantee
+    ignores_labels: bool = False  # whether a step with a gap learns from features only
+    disguised: bool = False  # whether users may mistake it for a privacy protection
+
+
+def claim_of(model: Any, X: Any = None) -> Claim:
+    """Return the claim of a fitted model, composed over all of its private steps.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A model, wrapped to any depth.
+    X : array-like or DataFrame of shape (n_samples, n_features), default=None
+        Records on which stateless steps of other libraries are tested: together and one by one.
+
+    Returns
+    -------
+    Claim
+        The claim, or the reason why there is none.
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+
+    Notes
+    -----
+    **Guarantees.** The claimed epsilon is at least the composed epsilon of all private steps, in
+    these wrappers: ``Pipeline``, ``ColumnTransformer`` and ``FeatureUnion``; the meta-estimators
+    that train each part once on all records (``VotingClassifier``, ``VotingRegressor``,
+    ``OneVsRestClassifier``, ``MultiOutputClassifier``, ``MultiOutputRegressor``,
+    ``SmoothedClassifier``); and ``FrozenEstimator``. Any other model with a private part makes no
+    claim: a search chooses by unprotected scores, bagging repeats records, stacking and
+    calibration fit more than the private parts. There is no claim either if the relations or units
+    of the parts differ.
+
+    **Edge cases.** A transformer is covered in three cases:
+
+    - its ``data_independent_`` is true; for a third-party class, such as a subclass of
+      SchemaTransformer, this is listed as an assumption;
+    - it has a ``privacy_``;
+    - it is a scikit-learn transformer that treats each record by itself.
+
+    Any other transformer that needs no fit is tested on up to 20 records. The guarantee then lists
+    the assumption that it treats each record by itself and holds nothing learned from the data.
+    A function may hold a mean of private records; only a method of an estimator, such as
+    ``scaler.transform``, is detected. The assumption names rounding if records transformed
+    together differ in any bit from records transformed alone, as in matrix products.
+
+    An encoder in a ``FrozenEstimator`` that declares ``needs_public_records_`` adds the assumption
+    that it learned from public records. A step that is not covered turns the guarantee into kind
+    "estimate", which assumes that the step reveals nothing about the records. Under
+    ``relation="label"``, where features are public, scikit-learn's unsupervised transformers are
+    covered too.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skprivacy.audit import claim_of
+    >>> from skprivacy.linear_model import OutputPerturbationClassifier
+    >>> from skprivacy.preprocessing import PrivateStandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = make_pipeline(
+    ...     PrivateStandardScaler(epsilon=2.0, bounds=(0, 10)),
+    ...     OutputPerturbationClassifier(epsilon=1.0, bounds=(-3, 3), classes=[0, 1, 2]),
+    ... )
+    >>> round(claim_of(model.fit(X, y)).guarantee.epsilon(), 6)
+    3.0
+    """
+    if not hasattr(model, "fit"):
+        raise TypeError(f"model={model!r} must be a fitted estimator.")
+    check_is_fitted(model)
+    rows = None if X is None else _try_compute(lambda: _sample_rows(X))
+    parts = list(_parts(model, "", rows, last=True))
+    made = [part.guarantee for part in parts if part.guarantee is not None]
+    of_labels = bool(made) and all(guarantee.relation == "label" for guarantee in made)
+    free = [part.name for part in parts if of_labels and part.ignores_labels]
+    uncovered = {part.name: part.gap for part in parts if part.gap and part.name not in free}
+    assumptions = [part.assumption for part in parts if part.assumption]
+    assumptions += [f"step {name!r} learns from features alone" for name in free]
+    assumptions += [
+        f"step {part.name!r} reveals nothing about the records (no guarantee covers it)"
+        for part in parts
+        if part.name in uncovered and not part.assumption
+    ]
+    whole = joint_claim(
+        [
+            Claim(part.guarantee, part.refusal, charged=part.charged)
+            for part in parts
+            if part.guarantee or part.refusal
+        ]
+    )
+    expects_claim = holds_private(model) or any(part.disguised for part in parts)
+    return Claim(
+        _with_assumptions(whole.guarantee, assumptions, bool(uncovered)),
+        whole.reason if whole.guarantee is not None or expects_claim else NO_CLAIM,
+        uncovered,
+        _with_assumptions(whole.charged, assumptions, bool(uncovered)),
+    )
+
+
+def joint_claim(claims: Sequence[Claim]) -> Claim:
+    """Return the joint claim of several models, or of several parts of one model."""
+    refused = [claim.reason for claim in claims if claim.guarantee is None]
+    reason = refused[0] if refused else "" if claims else NO_CLAIM
+    guarantee, charged = None, None
+    try:
+        if not reason:
+            guarantee = compose_guarantees([c.guarantee for c in claims if c.guarantee is not None])
+        if claims and all(claim.charged is not None for claim in claims):
+            charged = compose_guarantees([c.charged for c in claims if c.charged is not None])
+    except ValueError as error:
+        reason = reason or f"{NO_CLAIM}: {error}"
+    uncovered = {step: why for claim in claims for step, why in claim.uncovered.items()}
+    return Claim(guarantee, reason, uncovered, charged)
+
+
+def _with_assumptions(
+    guarantee: PrivacyGuarantee | None, assumptions: Iterable[str], gaps: bool
+) -> PrivacyGuarantee | None:
+    """Return the guarantee with further assumptions; gaps turn it into an estimate."""
+    if guarantee is None:
+        return None
+    united = tuple(dict.fromkeys([*guarantee.assumptions, *assumptions]))
+    return replace(guarantee, assumptions=united, kind="estimate" if gaps else guarantee.kind)
+
+
+def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    """Yield the parts that determine the claim; ``last`` is False for preprocessing steps."""
+    if type(model) is FrozenEstimator:
+        parts = _parts(model.estimator, name, rows, last)
+        # A step that was fitted together with a private part has seen the private records.
+        yield from parts if holds_private(model.estimator) else map(_fitted_beforehand, parts)
+        return
+    if model is None or isinstance(model, str):  # "passthrough" and "drop"
+        return
+    opened = _OPENED.get(type(model))
+    if hasattr(model, "cv_results_") and holds_private(model):
+        best = getattr(model, "best_estimator_", None)
+        refitted = None if best is None else claim_of(best).guarantee
+        yield _Part(name, charged=cost_of_search(model, refitted), refusal=CHOSEN)
+    elif (guarantee := guarantee_in(model)) is not None:
+        yield _Part(name, guarantee, guarantee)
+    elif opened is not None:
+        yield from opened(model, name, rows, last)
+    elif not is_covered(model):
+        yield _leaf(model, name, rows, last)
+    elif on_its_word(model):
+        step = f"step {name!r} ({type(model).__name__})" if name else type(model).__name__
+        yield _Part(name, assumption=f"{step} is independent of the records, as it declares")
+
+
+def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
+    kind = type(model).__name__
+    if isinstance(model, OutputDefence):
+        why = f"{NO_CLAIM}: {kind} changes what the model shows, but proves nothing"
+        return _Part(name, refusal=why, disguised=True)
+    if holds_private(model):
+        return _Part(
+            name,
+            refusal=f"{NO_CLAIM}: {kind} is not known to train each of its private parts exactly "
+            "once on all records, and nothing else",
+        )
+    if is_stateless(model):
+        if any(of_frozen_parts(model.get_params(deep=False), "add_remove")):
+            return _Part(name or kind, gap=f"{kind} holds parts fitted outside the guarantee")
+        n = 0 if rows is None else num_samples(rows)
+        gap, exact = try_record_by_record(model, rows) if n > 1 else ("", True)
+        if gap:
+            return _Part(name or kind, gap=gap)
+        tried = f"tried on {n} records" if n > 1 else "not tried"
+        step = f"step {name!r}" if name else kind
+        rounding = "" if exact else ", and its rounding, which depends on others, leaks nothing"
+        alone = f"treats each record by itself ({tried}), and holds nothing learned from others"
+        return _Part(name, assumption=f"{step} {alone}{rounding}")
+    if last and looks_private(model):
+        why = f"{NO_CLAIM}: {kind} has an epsilon but states no guarantee (privacy_)"
+        return _Part(name, refusal=f"{why}; verify_privacy tests it", disguised=True)
+    if last:
+        return _Part(name, refusal=f"{NO_CLAIM}: {kind} makes none")
+    public = f"step {name!r} ({kind}) was fitted on public records alone"
+    return _Part(
+        name,
+        assumption=_schema_is_public(model),
+        gap=explain_gap(model),
+        ignores_labels=ignores_labels(model),
+        if_frozen=public if needs_public_records(model) else "",
+    )
+
+
+def _schema_is_public(step: Any) -> str:
+    """Return the assumption of a step whose schema was read off the data."""
+    schema = getattr(step, "schema_", None)
+    return "; ".join(schema.assumptions) if isinstance(schema, Schema) else ""
+
+
+def _fitted_beforehand(part: _Part) -> _Part:
+    """Return a part of a frozen model; only the user knows on which data it was fitted."""
+    return replace(part, gap="", assumption=part.if_frozen) if part.if_frozen else part
+
+
+def _pipeline(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    *before, (final, predictor) = model.steps
+    for step, part in before:
+        yield from _parts(part, _join_names(name, step), rows, last=False)
+        rows = _transform_rows(part, rows)
+    yield from _parts(predictor, _join_names(name, final), rows, last)
+
+
+def _columns(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    name = name or "columntransformer"
+    choices = [columns for _, _, columns in model.transformers if callable(columns)]
+    if all(isinstance(choice, make_column_selector) for choice in choices):
+        public = f"the types and names of the columns that {name!r} selects by are public"
+        yield _Part(name, assumption=public if choices else "")
+    else:
+        yield _Part(name, gap="its columns are selected by a function of the private data")
+    for part, step, columns in model.transformers_:
+        yield from _parts(step, _join_names(name, part), _select_columns(rows, columns), last=False)
+
+
+def _union(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    for part, step in model.transformer_list:
+        yield from _parts(step, _join_names(name, part), rows, last=False)
+
+
+def _voting(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    yield _Part(name, assumption=_labels_public(model))
+    for part, step in model.named_estimators_.items():
+        yield from _parts(step, _join_names(name, part), rows, last=True)
+
+
+def _one_per_target(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    yield _Part(name, assumption=_labels_public(model))
+    for number, step in enumerate(model.estimators_):
+        yield from _parts(step, _join_names(name, str(number)), rows, last=True)
+
+
+def _smoothed(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
+    yield from _parts(model.estimator_, _join_names(name, "estimator"), rows, last)
+
+
+def _labels_public(model: Any) -> str:
+    """Return the assumption of a wrapper that encodes the labels found in y."""
+    if not isinstance(model, (OneVsRestClassifier, VotingClassifier)):
+        return ""
+    return f"the set of class labels is public ({type(model).__name__} reads it from y)"
+
+
+# By exact type: a subclass may train differently.
+_OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
+    Pipeline: _pipeline,
+    ColumnTransformer: _columns,
+    FeatureUnion: _union,
+    VotingClassifier: _voting,
+    VotingRegressor: _voting,
+    OneVsRestClassifier: _one_per_target,
+    MultiOutputClassifier: _one_per_target,
+    MultiOutputRegressor: _one_per_target,
+    SmoothedClassifier: _smoothed,
+}
+
+
+def _join_names(name: str, part: str) -> str:
+    return f"{name}.{part}" if name else str(part)
+
+
+def _sample_rows(X: Any) -> Any:
+    """Return up to ``_TRIED`` records spread evenly over X."""
+    n = num_samples(X)
+    return safe_indexing(X, np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
+
+
+def _transform_rows(step: Any, rows: Any) -> Any:
+    """Return rows as transformed by a fitted step; None if the step fails on them."""
+    if rows is None or step is None or isinstance(step, str):
+        return rows
+    return _try_compute(lambda: step.transform(rows))
+
+
+def _select_columns(rows: Any, columns: Any) -> Any:
+    return None if rows is None else _try_compute(lambda: safe_indexing(rows, columns, axis=1))
+
+
+def _try_compute(compute: Callable[[], Any]) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return compute()
+    except Exception as error:  # a step may fail on few records: later steps are "not tried"
+        if is_alarm(error):
+            raise
+        return None
+
+
+NOT_MEMBERSHIP = (
+    "a guarantee of relation='label' protects labels alone and says nothing about membership, so "
+    "no membership attack can confirm or refute it"
+)
+
+
+def protects_labels(claim: Claim) -> bool:
+    """Return whether a claim, or its charges, protects labels only."""
+    return any(g is not None and g.relation == "label" for g in (claim.guarantee, claim.charged))

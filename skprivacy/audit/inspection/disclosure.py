@@ -1,0 +1,579 @@
+"""Structural disclosure checks of a fitted model, in seconds and without attacks.
+
+Leaves, fitted parameters and groups of equal predictions: figures for disclosure checks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import is_regressor
+from sklearn.utils.validation import check_is_fitted
+
+from ..._clones import asked
+from ..._groups import Groups, protected
+from ..._html import render
+from ..._input_data import check_one_type
+from ..._output import json_safe
+from ..._sklearn import num_samples
+from ...attacks.record_tables import as_records, fingerprints
+from ...metrics import clopper_pearson
+from .claims import claim_of
+from .stored_records import Contents, collect_contents, stored_records
+
+__all__ = [
+    "DisclosureCheck",
+    "DisclosureReport",
+    "PredictionGroups",
+    "check_disclosure",
+    "leaf_sizes",
+    "n_parameters",
+    "prediction_groups",
+]
+
+IntArray = NDArray[np.int64]
+CERTAIN = 1 - 1e-12  # a probability that prints as 1 in single and double precision
+# Attributes that hold the fitted numbers of scikit-learn's predictors.
+_FITTED = (
+    "coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "theta_", "var_",
+    "feature_log_prob_", "means_", "covariances_", "cluster_centers_",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PredictionGroups:
+    """Training records grouped by the model's output for them.
+
+    Attributes
+    ----------
+    group : ndarray of shape (n,)
+        Group number of each record; records with equal output in single precision share one.
+    sizes : ndarray of shape (n_groups,)
+        Number of records in each group.
+    n_distinct : int
+        Number of distinct records.
+    certain : ndarray of shape (n,)
+        Whether the model gives one class a probability of 1.
+    """
+
+    group: IntArray
+    sizes: IntArray
+    n_distinct: int
+    certain: NDArray[np.bool_]
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are at most half as many distinct predictions as distinct records."""
+        return 2 * len(self.sizes) <= self.n_distinct
+
+    def count_people(self, people: Groups) -> IntArray:
+        """Return the number of people in each group of predictions, shape (n_groups,)."""
+        pairs = np.unique(self.group.astype(np.int64) * people.n + people.codes)
+        return np.bincount(pairs // people.n, minlength=len(self.sizes))
+
+    def find_disclosed(self, y: Any) -> NDArray[np.bool_]:
+        """Return the records whose label the prediction reveals: an unmixed group, or 1."""
+        labels = np.unique(np.asarray(y), return_inverse=True)[1]
+        first = np.full(len(self.sizes), labels.max() + 1)
+        last = np.full(len(self.sizes), -1)
+        np.minimum.at(first, self.group, labels)
+        np.maximum.at(last, self.group, labels)
+        alike = (first == last) & (self.sizes > 1)
+        return alike[self.group] | self.certain
+
+
+def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | None:
+    """Group records by the model's most detailed output; None for a model without any."""
+    output, of_classes = _output(model, X)
+    if output is None:
+        return None
+    table = output.reshape(len(output), -1)
+    with np.errstate(over="ignore"):
+        alike = fingerprints(table.astype(np.float32) if table.dtype.kind in "biuf" else table)
+    _, group, sizes = np.unique(alike, return_inverse=True, return_counts=True)
+    certain = np.zeros(len(table), bool)
+    if of_classes:
+        certain = table.max(axis=1) >= CERTAIN
+    return PredictionGroups(group, sizes, len(np.unique(fingerprints(records))), certain)
+
+
+def _output(model: Any, X: Any) -> tuple[Any, bool]:
+    for name in ("predict_proba", "decision_function", "score_samples", "predict"):
+        if hasattr(model, name):
+            output = asked(model, name, X)
+            if isinstance(output, list):  # one array per target
+                return np.concatenate([np.asarray(part) for part in output], axis=1), False
+            return np.asarray(output), name == "predict_proba"
+    return None, False
+
+
+def leaf_sizes(parts: list[Any]) -> IntArray:
+    """Return the number of training records in each leaf of all trees inside a model."""
+    found = [_sizes(nodes, leaf) for nodes, leaf in _trees(parts)]
+    return np.concatenate(found) if found else np.zeros(0, int)
+
+
+def n_parameters(parts: list[Any]) -> int:
+    """Return the number of fitted numbers: weights, and thresholds and values of trees."""
+    weights = sum(
+        _size(vars(part)[name])
+        for part in parts
+        if hasattr(part, "predict") and hasattr(part, "__dict__")
+        for name in _FITTED
+        if name in vars(part)
+    )
+    networks = {
+        id(weight): int(weight.numel())
+        for part in parts
+        if hasattr(part, "named_parameters")
+        for _, weight in part.named_parameters()
+    }
+    splits = sum(len(leaf) - int(leaf.sum()) for _, leaf in _trees(parts))
+    values = sum(int(leaf.sum()) * _values_of_a_leaf(nodes) for nodes, leaf in _trees(parts))
+    return weights + sum(networks.values()) + splits + values
+
+
+def _trees(parts: list[Any]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+    """Yield the nodes of each tree, and which of them are leaves."""
+    for part in parts:
+        tree: Any = getattr(part, "__dict__", {}).get("tree_")
+        if hasattr(tree, "n_node_samples") and hasattr(tree, "children_left"):
+            yield tree, tree.children_left == -1
+        for stage in getattr(part, "_predictors", ()):  # histogram-based boosting
+            for predictor in stage:
+                yield predictor.nodes, predictor.nodes["is_leaf"].astype(bool)
+
+
+def _sizes(nodes: Any, leaf: NDArray[np.bool_]) -> IntArray:
+    counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
+    return np.asarray(counts)[leaf].astype(int)
+
+
+def _values_of_a_leaf(nodes: Any) -> int:
+    """Return the number of free numbers in a leaf: the shares of the classes sum to 1."""
+    if isinstance(nodes, np.ndarray):
+        return 1
+    _, n_outputs, n_values = nodes.value.shape
+    return n_outputs * max(n_values - 1, 1)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(_size(part) for part in value)
+    size = getattr(value, "size", None)
+    return int(size) if isinstance(size, (int, np.integer)) else int(np.size(value))
+
+
+SIGNS = (
+    "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "
+    "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
+)
+_AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
+_MEANING = {
+    "stored records": "training records that the model contains",
+    "smallest leaf": "the fewest records in a leaf of a tree",
+    "k-anonymity": "the fewest records with the same prediction",
+    "class disclosure": "records whose prediction reveals their label",
+    "degrees of freedom": "records minus fitted parameters",
+    "error gap": "how much more often the model is right on training records",
+}
+
+
+@dataclass(frozen=True)
+class DisclosureCheck:
+    """Result of one disclosure check.
+
+    Attributes
+    ----------
+    name : str
+        Name of the check.
+    flagged : bool or None
+        Whether the sign was found; None if the check does not apply to the model.
+    value : float or None
+        The figure compared with the threshold.
+    threshold : float
+        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
+    says : str
+        The result, or why the check does not apply, in words.
+    """
+
+    name: str
+    flagged: bool | None
+    value: float | None
+    threshold: float
+    says: str
+
+    @property
+    def meaning(self) -> str:
+        """What the figure counts, in a few words."""
+        return _MEANING[self.name]
+
+    @property
+    def allowed(self) -> str:
+        """The threshold in words."""
+        bound = "at least" if self.name in _AT_LEAST else "at most"
+        return f"{bound} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class DisclosureReport:
+    """Signs that a model discloses records; returned by :func:`check_disclosure`.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    checks : tuple of DisclosureCheck
+    claim : str
+        The privacy that the model claims, in words. The checks do not test it.
+    n_train : int
+        Number of training records.
+    """
+
+    model: str
+    checks: tuple[DisclosureCheck, ...]
+    claim: str
+    n_train: int
+
+    @property
+    def flagged(self) -> tuple[str, ...]:
+        """Names of the checks that found their sign."""
+        return tuple(check.name for check in self.checks if check.flagged)
+
+    def __getitem__(self, name: str) -> DisclosureCheck:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per check.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``checks``.
+        """
+        return pd.DataFrame([asdict(check) for check in self.checks])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the checks as JSON-serialisable values. They name no record.
+
+        Returns
+        -------
+        dict
+            Values for JSON.
+        """
+        return json_safe(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def _repr_html_(self) -> str:
+        return render("_disclosure.html", disclosure=self, signs=SIGNS)
+
+    def __repr__(self) -> str:
+        marks = {True: "!", False: "-", None: "?"}
+        applied = sum(check.flagged is not None for check in self.checks)
+        lines = [
+            f"Disclosure checks: {len(self.flagged)} of {applied} flagged",
+            f"  claimed: {self.claim}",
+            *(f"  {marks[check.flagged]} {check.name}: {check.says}" for check in self.checks),
+            f"  {SIGNS}",
+        ]
+        return "\n".join(lines)
+
+
+def check_disclosure(
+    model: Any,
+    X_train: Any,
+    y_train: Any = None,
+    X_new: Any = None,
+    y_new: Any = None,
+    *,
+    min_records: int = 10,
+    min_degrees_of_freedom: int = 10,
+    max_gap: float = 0.1,
+    groups: Any = None,
+) -> DisclosureReport:
+    """Check a fitted model for signs that it discloses training records, without attacking it.
+
+    Nothing is trained, so this takes seconds, while an audit trains shadow models. Official
+    statistics check tables for the same signs before a release.
+
+    Parameters
+    ----------
+    model : fitted estimator or torch module
+        Any model. Pipelines, searches, ensembles and other wrappers are searched.
+    X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
+        All records that the model was trained on. ``y_train`` may be None; class disclosure and the
+        error gap are then not checked.
+    X_new, y_new : array-like of shape (n_new, n_features) and (n_new,), default=None
+        Records of the same population that the model was not trained on, for the error gap. They
+        also show which arrays hold such rows by chance.
+    min_records : int, default=10
+        The fewest records that may share a leaf or a prediction. A row of features that this many
+        training records share identifies nobody. Statistical offices ask for 3 to 10 records behind
+        a published cell; the default is the cautious end.
+    min_degrees_of_freedom : int, default=10
+        The fewest residual degrees of freedom. Without any, the fitted parameters may determine the
+        records. 10 is common in research data centres.
+    max_gap : float, default=0.1
+        The largest error gap. The gap is the advantage over guessing of an attacker who calls a
+        record a member if its error is small.
+    groups : array-like of shape (n_train,), default=None
+        Group of each record of ``X_train``, where groups, such as patients, have several records.
+        Then k-anonymity and degrees of freedom count groups: twenty records of one patient hide
+        nobody.
+
+    Returns
+    -------
+    DisclosureReport
+        The report, with one result per check.
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    ValueError
+        If records and labels differ in length, or a threshold is out of range.
+
+    Notes
+    -----
+    **The checks.**
+
+    - *stored records*: rows of ``X_train`` inside the model, as in nearest neighbours, support
+      vectors and Gaussian processes. All arrays of the model are searched, so unknown classes are
+      covered too. The recipient of such a model receives the records.
+    - *smallest leaf*: the fewest records in a leaf of any tree. The value of the leaf depends on
+      these records only.
+    - *k-anonymity*: the fewest records with the same prediction (Samarati and Sweeney 1998).
+    - *class disclosure*: records whose prediction reveals the label for certain: either all records
+      with this prediction have one label, or a probability is 1.
+    - *degrees of freedom*: records minus fitted parameters.
+    - *error gap*: how much more often the error of a training record is small (at most their mean
+      error) than the error of a new one; for classifiers, the difference in accuracy (Yeom et al.
+      2018).
+
+    **Guarantees.** None. A flag proves no leak: a user who sees only the answers of a model does
+    not see records inside it. The absence of flags proves no privacy. The report states the model's
+    own claim but does not test it; :func:`~skprivacy.audit.audit` does. The checks read private
+    data, so their figures are not private.
+
+    **Edge cases.** Predictions that vary from record to record, such as those of a linear model,
+    form no groups, and k-anonymity does not apply. Trees and parameters are counted in
+    scikit-learn's models and torch modules, not in those of other libraries. Records are found in
+    their given form and as transformed by pipelines and transformers inside the model; other forms
+    are not found. Leaves of a forest count the distinct records of their bootstrap sample.
+
+    References
+    ----------
+    P. Samarati, L. Sweeney. Protecting privacy when disclosing information: k-anonymity and its
+    enforcement through generalization and suppression. SRI International, 1998.
+    S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha. Privacy risk in machine learning: analyzing the
+    connection to overfitting. CSF 2018.
+    J. Smith, R. J. Preen, A. McCarthy, A. Crespi-Boixader, J. Liley, S. Rogers. Safe machine
+    learning model release from trusted research environments: the AI-SDC package. 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from skprivacy import check_disclosure
+    >>> X, y = make_classification(200, random_state=0)
+    >>> report = check_disclosure(KNeighborsClassifier().fit(X, y), X, y)
+    >>> report["stored records"].says
+    '200 of 200 training records are stored in KNeighborsClassifier._fit_X'
+    >>> report["smallest leaf"].flagged is None
+    True
+    """
+    trainable = hasattr(model, "fit")  # a bare torch module has no fit
+    if not (trainable or hasattr(model, "predict") or callable(model)):
+        raise TypeError(f"model={model!r} must be a fitted model.")
+    if trainable:
+        check_is_fitted(model)
+    _check_records(X_train, y_train, X_new, y_new)
+    _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
+    contents, n = collect_contents(model), num_samples(X_train)
+    people = protected(groups, X_train)
+    alike = prediction_groups(model, X_train, as_records(X_train))
+    leaves = leaf_sizes(contents.parts)
+    claim = claim_of(model, X_train).guarantee if trainable else None
+    private = claim is not None and math.isfinite(claim.epsilon())
+    hides_records = private and claim is not None and claim.relation != "label"
+    return DisclosureReport(
+        model=" ".join(repr(model).split()),
+        checks=(
+            _stored(contents, X_train, X_new, min_records, hides_records),
+            _smallest_leaf(leaves, min_records),
+            _k_anonymity(alike, people, len(leaves) > 0, min_records),
+            _class_disclosure(model, alike, y_train),
+            _degrees_of_freedom(
+                people, n_parameters(contents.parts), min_degrees_of_freedom, private
+            ),
+            _error_gap(model, X_train, y_train, X_new, y_new, max_gap),
+        ),
+        claim="none" if claim is None else repr(claim),
+        n_train=n,
+    )
+
+
+def _stored(
+    contents: Contents, X_train: Any, X_new: Any, min_records: int, hides_records: bool
+) -> DisclosureCheck:
+    found, n = stored_records(contents, X_train, X_new, min_records), num_samples(X_train)
+    where = f" in {', '.join(found.places)}" if found.places else ""
+    if found.n_train:
+        says = f"{found.n_train:,} of {n:,} training records are stored{where or ' in the model'}"
+    elif found.in_context:
+        says = f"{found.in_context} predicts from the training records and contains them"
+    else:
+        says = "no training record was found in the model's arrays"
+    if not contents.complete:
+        says += "; the model is nested too deeply for a complete search"
+    flagged = bool(found.n_train or found.in_context)
+    if flagged and hides_records:
+        says += ", which a true claim rules out unless they are public or coincidences"
+    known = flagged or contents.complete
+    return DisclosureCheck("stored records", flagged if known else None, found.n_train, 0, says)
+
+
+def _smallest_leaf(sizes: Any, min_records: int) -> DisclosureCheck:
+    name = "smallest leaf"
+    if not len(sizes):
+        return _not_applied(name, min_records, "the model has no scikit-learn trees")
+    small = int((sizes < min_records).sum())
+    return DisclosureCheck(
+        name,
+        small > 0,
+        int(sizes.min()),
+        min_records,
+        f"fewest records in a leaf: {sizes.min():,}; {small:,} of {len(sizes):,} leaves hold fewer "
+        f"than {min_records}",
+    )
+
+
+def _k_anonymity(
+    groups: PredictionGroups | None, people: Groups, has_leaves: bool, min_records: int
+) -> DisclosureCheck:
+    name = "k-anonymity"
+    if groups is None:
+        return _not_applied(name, min_records, "the model predicts nothing")
+    if not (has_leaves or groups.shared):
+        return _not_applied(name, min_records, "predictions vary from record to record")
+    sizes = groups.count_people(people)
+    # Samarati and Sweeney 1998: k is the size of the smallest group.
+    k = int(sizes.min())
+    few = int(groups.sizes[sizes < min_records].sum())
+    of = "" if people.unit == "record" else f" of {people.unit}"
+    says = f"k = {k:,}{of}: {few:,} records share their prediction with fewer than"
+    return DisclosureCheck(
+        name, k < min_records, k, min_records, f"{says} {min_records - 1} others"
+    )
+
+
+def _class_disclosure(model: Any, groups: PredictionGroups | None, y: Any) -> DisclosureCheck:
+    name = "class disclosure"
+    if y is None or groups is None or np.ndim(y) != 1 or not hasattr(model, "predict_proba"):
+        return _not_applied(name, 0, "it needs one label per record and predict_proba")
+    n_disclosed = int(groups.find_disclosed(y).sum())
+    says = f"the prediction of {n_disclosed:,} of {len(groups.group):,} records reveals their class"
+    return DisclosureCheck(name, n_disclosed > 0, n_disclosed, 0, f"{says} for certain")
+
+
+def _degrees_of_freedom(
+    people: Groups, parameters: int, least: int, private: bool
+) -> DisclosureCheck:
+    name = "degrees of freedom"
+    if not parameters:
+        return _not_applied(name, least, "the model has no parameters that could be counted")
+    n, left = people.n, people.n - parameters
+    counted = "records" if people.unit == "record" else f"values of {people.unit}"
+    says = f"{n:,} {counted} minus {parameters:,} fitted numbers leave {left:,}"
+    if left < least:
+        says += "; so many could hold every record"
+        says += ", but a true claim limits what they reveal" if private else ""
+    return DisclosureCheck(name, left < least, left, least, says)
+
+
+def _error_gap(
+    model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any, largest: float
+) -> DisclosureCheck:
+    name = "error gap"
+    if y_train is None or y_new is None or np.ndim(y_train) != 1:
+        return _not_applied(name, largest, "it needs labels of training records and of new ones")
+    if not (hasattr(model, "classes_") or is_regressor(model)):
+        return _not_applied(name, largest, "the model predicts no labels")
+    own = _errors("y_train", model, X_train, y_train)
+    new = _errors("y_new", model, X_new, y_new)
+    # Yeom et al. 2018, attack by a threshold: a record is a member if its error is at most the
+    # mean training error. Its advantage is the true minus the false positive rate.
+    few, others = own <= own.mean(), new <= own.mean()
+    gap = float(few.mean() - others.mean())
+    low = clopper_pearson(int(few.sum()), len(few))[0]
+    high = clopper_pearson(int(others.sum()), len(others))[1]
+    right = "right" if hasattr(model, "classes_") else "off by little"
+    says = (
+        f"the model is {right} on {100 * few.mean():.1f} % of the training records and on "
+        f"{100 * others.mean():.1f} % of the new ones"
+    )
+    return DisclosureCheck(name, gap > largest and low > high, gap, largest, says)
+
+
+def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
+    predicted, true = np.asarray(asked(model, "predict", X)), np.asarray(y)
+    if predicted.size != true.size:
+        raise ValueError(
+            f"{name} has shape {true.shape}, but the model predicts {predicted.shape}. Pass one "
+            "target in this form for each record."
+        )
+    true = true.reshape(predicted.shape)  # a column of labels is accepted like a row
+    if hasattr(model, "classes_"):
+        return (predicted != true).astype(float)
+    return (predicted.astype(float) - true) ** 2
+
+
+def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
+    return DisclosureCheck(name, None, None, threshold, f"not checked: {why}")
+
+
+def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
+    if num_samples(as_records(X_train, "X_train")) < 1:
+        raise ValueError("X_train has no records. Pass the records that the model was trained on.")
+    if X_new is None and y_new is not None:
+        raise ValueError("y_new was given without X_new. Pass the records of these labels too.")
+    for part, X, y in (("train", X_train, y_train), ("new", X_new, y_new)):
+        if X is None or y is None:
+            continue
+        if as_records(y, f"y_{part}").ndim > 2:
+            raise ValueError(f"y_{part} must have a label for each record, or be None.")
+        check_one_type(f"y_{part}", y)
+        X = as_records(X, f"X_{part}")
+        if num_samples(X) != num_samples(y, f"y_{part}"):
+            raise ValueError(
+                f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "
+                f"{num_samples(X)} and {num_samples(y)}. Pass one label for each record."
+            )
+
+
+def _check_thresholds(min_records: Any, min_degrees_of_freedom: Any, max_gap: Any) -> None:
+    named = {"min_records": min_records, "min_degrees_of_freedom": min_degrees_of_freedom}
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name}={value!r} must be a whole number of at least 1, such as 10.")
+    if not isinstance(max_gap, (int, float)) or not 0 <= max_gap <= 1:
+        raise ValueError(f"max_gap={max_gap!r} must be a number between 0 and 1, such as 0.1.")

@@ -1,0 +1,216 @@
+"""Composition of several guarantees about the same records, or the reason for none.
+
+Detection of private estimators, at any depth inside an object.
+
+Joint cost of all fits of a hyperparameter search over private estimators.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from ..._sklearn import is_search
+from ...accounting import ApproxDP, Composed, PrivacyGuarantee, Repeated, weakest_arithmetic
+from ...accounting.noise_arithmetic import UNSPECIFIED
+
+__all__ = [
+    "compose_guarantees",
+    "cost_of_search",
+    "guarantee_in",
+    "holds_private",
+    "holds_private_labels",
+    "looks_private",
+]
+
+
+def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
+    """Return the joint guarantee of several releases about the same records.
+
+    ``at_delta`` is the sum of the parts, so that events with a positive failure probability keep a
+    finite epsilon. A single guarantee is returned unchanged. Raises ValueError if the relations or
+    units differ, or if the deltas sum to 1 or more.
+    """
+    first = guarantees[0]
+    if len(guarantees) == 1:
+        return first
+    _check_equal("relations", (g.relation.replace("_", "-") for g in guarantees))
+    _check_equal("units", (g.unit for g in guarantees))
+    # Basic composition: deltas add up; the events compose to a tighter joint epsilon.
+    deltas = [g.at_delta for g in guarantees if g.at_delta is not None]
+    if math.fsum(deltas) >= 1:
+        raise ValueError("the deltas of the parts add up to 1 or more")
+    return replace(
+        first,
+        event=Composed(tuple(g.event for g in guarantees)),
+        at_delta=math.fsum(deltas) if deltas else None,
+        kind="proved" if all(g.kind == "proved" for g in guarantees) else "estimate",
+        assumptions=tuple(dict.fromkeys(a for g in guarantees for a in g.assumptions)),
+        arithmetic=weakest_arithmetic(g.arithmetic for g in guarantees),
+    )
+
+
+def _check_equal(what: str, values: Iterable[str]) -> None:
+    found = sorted(set(values))
+    if len(found) > 1:
+        raise ValueError(
+            f"the parts hold for the {what} {' and '.join(found)}, which are never added up"
+        )
+
+
+def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
+    """Return the estimator's ``privacy_`` if it is a guarantee, else None."""
+    found = getattr(estimator, "privacy_", None)
+    return found if isinstance(found, PrivacyGuarantee) else None
+
+
+def holds_private(value: Any) -> bool:
+    """Return whether a value is or contains a private estimator, fitted or not."""
+    return _contains(value, set(), _is_private)
+
+
+def holds_private_labels(value: Any) -> bool:
+    """Return whether a value is or contains an estimator of ours that protects labels only."""
+    return _contains(value, set(), lambda estimator: getattr(estimator, "_protects_labels", False))
+
+
+def looks_private(estimator: Any) -> bool:
+    """Return whether an estimator has an epsilon that may be a privacy parameter.
+
+    In scikit-learn's estimators, such as SVR and HuberRegressor, epsilon means something else.
+    """
+    return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
+
+
+def _is_private(estimator: Any) -> bool:
+    ours = type(estimator).__module__.startswith("skprivacy.")
+    keeps = "epsilon" in getattr(estimator, "__dict__", {})
+    return (ours and keeps) or guarantee_in(estimator) is not None
+
+
+def _contains(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
+    if isinstance(value, (list, tuple, set)):
+        return any(_contains(item, seen, is_it) for item in value)
+    if isinstance(value, dict):
+        return any(_contains(item, seen, is_it) for item in value.values())
+    if isinstance(value, np.ndarray):
+        return value.dtype == object and any(_contains(item, seen, is_it) for item in value.flat)
+    if id(value) in seen or isinstance(value, type) or not _is_estimator(value):
+        return False
+    seen.add(id(value))
+    return is_it(value) or _contains(getattr(value, "__dict__", {}), seen, is_it)
+
+
+def _is_estimator(value: Any) -> bool:
+    return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))
+
+
+_REQUESTED = (
+    "each fit of the search kept to the epsilon and delta that its parameters request, under no "
+    "assumptions but those listed here, which are the best model's"
+)
+_CHOICE = "the choice of the candidate reveals nothing about the records (no guarantee covers it)"
+# Parameters that change the guarantee's relation, unit, or trusted parties, but not its epsilon.
+_STATED_BY = (
+    "relation", "n_records", "noise_seed", "noise", "unit", "server", "n_untrusted",
+)  # fmt: skip
+
+
+def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
+    """Return the joint cost of all fits of a search: each candidate on each fold, and the refit.
+
+    ``refitted`` is the guarantee of ``best_estimator_``. The result is a sum, of kind "estimate"
+    because the choice of the candidate leaks too. None if the cost cannot be determined: only
+    estimators of this library, bare or in pipelines, column transformers and unions, are known to
+    keep to their parameters.
+    """
+    if isinstance(known := getattr(search, "charged_", None), PrivacyGuarantee):
+        return known
+    if refitted is None or not _counts_its_fits(search):
+        return None
+    fitted = {name: leaf for name, leaf in _leaves(search.best_estimator_) if holds_private(leaf)}
+    if not all(_keeps_to_parameters(leaf) for leaf in fitted.values()):
+        return None
+    spent = [refitted]
+    for params in search.cv_results_["params"]:
+        params = {name: clone(value, safe=False) for name, value in params.items()}
+        events = _requested(clone(search.estimator).set_params(**params), fitted)
+        delta = search.n_splits_ * math.fsum(event.delta for event in events)
+        if not events or delta >= 1:
+            return None
+        spent.append(
+            replace(
+                refitted,
+                event=Repeated(Composed(tuple(events)), search.n_splits_),
+                at_delta=delta or None,
+                kind="estimate",
+                assumptions=(*refitted.assumptions, _REQUESTED, _CHOICE),
+                # Other parameters may select another mechanism.
+                arithmetic=weakest_arithmetic((refitted.arithmetic, UNSPECIFIED)),
+            )
+        )
+    try:
+        return compose_guarantees(spent)
+    except ValueError:  # the deltas add up to 1 or more
+        return None
+
+
+def _counts_its_fits(search: Any) -> bool:
+    """Return whether a search is scikit-learn's; a subclass may fit more often than it reports."""
+    return is_search(search) and type(search).__module__.startswith("sklearn.")
+
+
+def _requested(candidate: Any, fitted: dict[str, Any]) -> list[ApproxDP]:
+    """Return the events that a candidate's parameters request; empty if they are unknown."""
+    requested = {name: leaf for name, leaf in _leaves(candidate) if holds_private(leaf)}
+    if {name: type(leaf) for name, leaf in requested.items()} != {
+        name: type(leaf) for name, leaf in fitted.items()
+    }:
+        return []
+    events = []
+    for name, leaf in requested.items():
+        if any(getattr(leaf, p, None) != getattr(fitted[name], p, None) for p in _STATED_BY):
+            return []
+        if (epsilon := _finite(leaf.epsilon)) is None:
+            return []
+        events.append(ApproxDP(epsilon, float(getattr(leaf, "delta", 0.0))))
+    return events
+
+
+def _keeps_to_parameters(leaf: Any) -> bool:
+    """Return whether a fitted estimator of this library guarantees the requested epsilon."""
+    guarantee = guarantee_in(leaf)
+    if guarantee is None or not type(leaf).__module__.startswith("skprivacy."):
+        return False
+    epsilon, delta = _finite(getattr(leaf, "epsilon", None)), getattr(leaf, "delta", 0.0)
+    if epsilon is None or not isinstance(delta, numbers.Real):
+        return False
+    return guarantee.epsilon(float(delta)) <= epsilon * (1 + 1e-9)
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
+
+
+def _leaves(model: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the steps of a model, fitted or not, by their dotted names."""
+    if type(model) is Pipeline:
+        parts = model.steps
+    elif type(model) is ColumnTransformer:
+        unfitted = [*model.transformers, ("remainder", model.remainder, None)]
+        parts = [(part, step) for part, step, _ in getattr(model, "transformers_", unfitted)]
+    elif type(model) is FeatureUnion:
+        parts = model.transformer_list
+    else:
+        yield name, model
+        return
+    for part, step in parts:
+        yield from _leaves(step, f"{name}.{part}" if name else part)

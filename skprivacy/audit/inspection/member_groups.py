@@ -1,0 +1,103 @@
+"""Membership of whole groups: joined scores, group sizes and the claim for groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..._groups import Groups
+from ...attacks import AttackResult
+from ...attacks.group_scores import JOINS, separate_groups
+from .claims import NO_CLAIM, Claim
+
+__all__ = ["MemberGroups", "claim_for_groups"]
+
+
+@dataclass(frozen=True)
+class MemberGroups:
+    """Groups of the members' records and of the non-members' records; no group is in both."""
+
+    inside: Groups
+    outside: Groups
+
+    @classmethod
+    def from_pair(cls, groups: Any, n_train: int, n_test: int) -> MemberGroups:
+        """Return the groups from a pair (groups of members, groups of non-members)."""
+        lengths = (n_train, n_test)
+        fits = isinstance(groups, (tuple, list)) and len(groups) == 2
+        if not fits or tuple(map(np.size, groups)) != lengths:
+            raise ValueError(
+                "groups must be a pair (groups of members, groups of non-members), with one value "
+                f"for each of the {n_train} and {n_test} records."
+            )
+        people = cls(*separate_groups(*groups))
+        if min(people.inside.n, people.outside.n) < 2:
+            raise ValueError(
+                f"groups must have at least 2 values of {people.unit} on each side; got "
+                f"{people.inside.n} and {people.outside.n}. Pass the records of more."
+            )
+        return people
+
+    @property
+    def unit(self) -> str:
+        """Name of the groups' column."""
+        return self.inside.unit
+
+    @property
+    def all_groups(self) -> Groups:
+        """The groups of all records, members first."""
+        codes = np.r_[self.inside.codes, self.inside.n + self.outside.codes]
+        return Groups(codes, self.inside.n + self.outside.n, self.unit)
+
+    def group_values(self, by: str, values: tuple[Any, Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the value of each group; raise ValueError if a group's records have several."""
+        of_people, n_several = [], 0
+        for groups, found in zip((self.inside, self.outside), values, strict=True):
+            first = found[np.unique(groups.codes, return_index=True)[1]]
+            n_several += len(np.unique(groups.codes[found != first[groups.codes]]))
+            of_people.append(first)
+        if n_several:
+            raise ValueError(
+                f"subgroups by {by!r} differ within {n_several} values of {self.unit}, which are "
+                "attacked as a whole. Pass subgroups that are equal in all records of each "
+                f"{self.unit}, or leave subgroups out."
+            )
+        return of_people[0], of_people[1]
+
+    def select(self, rows_in: NDArray[Any], rows_out: NDArray[Any]) -> MemberGroups:
+        """Return the groups of some records."""
+        return MemberGroups(
+            _select_groups(self.inside, rows_in), _select_groups(self.outside, rows_out)
+        )
+
+    def join_results(self, result: AttackResult) -> list[AttackResult]:
+        """Return the results of an attack for groups, one per way of joining scores."""
+        whose, n_in = pd.Series(self.all_groups.codes, name=self.unit), len(self.inside.codes)
+        return [result.joined(whose[:n_in], whose[n_in:], how) for how in JOINS]
+
+    def count_shared(self, shared: NDArray[np.bool_]) -> int:
+        """Return the number of non-member groups that have one of the marked records."""
+        return len(np.unique(self.outside.codes[shared]))
+
+
+def claim_for_groups(people: MemberGroups, claim: Claim) -> Claim:
+    """Return the claim for groups; none if the guarantee protects another unit."""
+    guarantee = claim.guarantee
+    if guarantee is None or guarantee.unit == people.unit:
+        return claim
+    protects = "single records" if guarantee.unit == "record" else f"values of {guarantee.unit}"
+    return replace(
+        claim,
+        guarantee=None,
+        charged=None,  # already named in the reason, and not the cost of a search
+        reason=f"{NO_CLAIM} for {people.unit}: {guarantee!r} is about {protects}",
+    )
+
+
+def _select_groups(groups: Groups, rows: NDArray[Any]) -> Groups:
+    codes = pd.factorize(groups.codes[rows])[0]
+    return Groups(codes.astype(np.int64), int(codes.max(initial=-1)) + 1, groups.unit)

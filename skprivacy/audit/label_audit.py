@@ -1,0 +1,189 @@
+"""Audit of guarantees that protect labels only; it says nothing about membership."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+
+from .._clones import train_clone
+from .._groups import Groups
+from .._sklearn import num_samples
+from .._validation import check_random_state
+from ..accounting import PrivacyGuarantee
+from ..attacks import LabelCanaries, LabelInferenceAttack, LabelInferenceResult
+from .inspection.claims import NOT_MEMBERSHIP, Claim
+from .inspection.member_groups import MemberGroups, claim_for_groups
+from .report.audit_report import AuditReport
+from .report.facts import group_facts, report_facts
+from .report.findings import AttackFinding
+
+__all__ = [
+    "FEWEST",
+    "LabelAuditReport",
+    "audit_labels",
+    "guess_labels",
+    "label_attack",
+]
+
+FEWEST = 100  # training records, a quarter of which are canaries
+
+
+@dataclass(frozen=True, repr=False)
+class LabelAuditReport(AuditReport):
+    """Claimed privacy of labels compared with the labels that an attack inferred.
+
+    Returned by :func:`~skprivacy.audit.audit` for models with a guarantee of labels. A clone of the
+    model is trained on labels of which fair coins flipped some, and an attack guesses the coins.
+    "VIOLATED" refers to labels; there is no verdict on membership. The fields are those of
+    :class:`AuditReport`: canaries with true labels count as members, canaries with flipped labels
+    as non-members.
+
+    Attributes
+    ----------
+    model, guarantee, findings, reason, uncovered, charged : as in :class:`AuditReport`
+        There is one finding.
+    n_train, n_test, train_accuracy, test_accuracy, majority_share : as in :class:`AuditReport`
+        Of the model as it was given, without canaries.
+    alpha : float
+        Error probability of the verdict and of each interval.
+    n_shadows, n_shared : int
+        1, and 0.
+    not_measured : tuple of str
+        Empty.
+    why_not_measured : str
+        Unused.
+    attacked : str
+        "record", or the name of the ``groups``. One coin then decides about all labels of a group,
+        and the evidence of its records is added up.
+    disclosure : None
+        Features and membership are public under a guarantee of labels.
+    exposures : tuple
+        Empty.
+    copied : str
+        Empty: coins flip labels independently, even for records with equal features.
+    """
+
+    of_labels: ClassVar[bool] = True
+
+    @property
+    def n_canaries(self) -> int:
+        """Number of coins that were guessed."""
+        result = self.findings[0].result
+        return len(result.scores_in) + len(result.scores_out)
+
+    @property
+    def epsilon_within_reach(self) -> float:
+        """Value of ``epsilon_lower_bound`` if all guesses were right: the largest possible one."""
+        half = np.ones((self.n_canaries + 1) // 2)
+        return LabelInferenceResult(half, -half[: self.n_canaries // 2]).epsilon_lower_bound(
+            self.claimed_delta, self.alpha
+        )
+
+    @property
+    def could_refute(self) -> bool:
+        """Whether right guesses of all canaries would have refuted the claim."""
+        return not self.claims or self.epsilon_within_reach > self.claimed_epsilon
+
+    @property
+    def doubt(self) -> str:
+        """Empty: there are no two samples that could have been exchanged."""
+        return ""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Empty: the coins are fair by construction, for any records."""
+        return ()
+
+    @property
+    def caveats(self) -> list[str]:
+        """Limitations of the claim or the measurement, in words."""
+        return [f"Membership was not tested: {NOT_MEMBERSHIP}.", *super().caveats]
+
+    def _suspicious(self) -> list[str]:
+        return []
+
+    def _too_few(self) -> list[str]:
+        if self.verdict == "VIOLATED" or self.could_refute:
+            return []
+        return [
+            f"With {self.n_canaries:,} canaries, even a perfect attack shows an epsilon of at most "
+            f"{self.epsilon_within_reach:.2g}: no leak could have refuted the claim. Audit it with "
+            "more records."
+        ]
+
+
+def label_attack(attacks: Any, random_state: Any) -> LabelInferenceAttack:
+    """Return the attack on labels; raise ValueError for attacks on membership."""
+    if attacks is None:
+        return LabelInferenceAttack(random_state=random_state)
+    given = [attacks] if isinstance(attacks, LabelInferenceAttack) else list(attacks)
+    if len(given) != 1 or not isinstance(given[0], LabelInferenceAttack):
+        raise ValueError(
+            f"attacks={given!r}: {NOT_MEMBERSHIP}. Pass attacks=None or one LabelInferenceAttack; "
+            "for a verdict on membership, fit an estimator that protects whole records."
+        )
+    return given[0]
+
+
+def audit_labels(
+    model: Any, claim: Claim, attack: LabelInferenceAttack,
+    X_train: Any, y_train: Any, X_test: Any, y_test: Any, alpha: float,
+    people: MemberGroups | None = None,
+) -> LabelAuditReport:  # fmt: skip
+    """Guess the coins of canaries among the training records; return the report."""
+    records = X_train, y_train, X_test, y_test
+    if people is not None:
+        claim = claim_for_groups(people, claim)
+    result = guess_labels(model, attack, *records, None if people is None else people.inside)
+    return LabelAuditReport(
+        **(report_facts(model, claim, *records) | group_facts(people)),
+        findings=(_finding(result, claim.guarantee, float(alpha)),),
+        alpha=float(alpha),
+        n_shadows=1,
+        n_shared=0,
+    )
+
+
+def _finding(
+    result: LabelInferenceResult, guarantee: PrivacyGuarantee | None, alpha: float
+) -> AttackFinding:
+    """Return the finding, with the exact one-run bound from guesses of coins."""
+    found = AttackFinding.of(result, guarantee, alpha, alpha)
+    delta = 0.0 if guarantee is None else guarantee.at_delta or 0.0
+    bound = found.result.epsilon_lower_bound(delta, alpha)
+    by = "its guesses of coins, counted in one run" if bound > 0 else ""
+    return replace(found, epsilon_lower_bound=bound, refutation="", shown_by=by, shown_at=None)
+
+
+def guess_labels(
+    model: Any, attack: LabelInferenceAttack,
+    X_train: Any, y_train: Any, X_test: Any, y_test: Any, groups: Groups | None = None,
+) -> LabelInferenceResult:  # fmt: skip
+    """Train a clone of a model on labels with canaries, and guess their coins.
+
+    Coins are drawn afresh unless the attack has a seed, and so is the noise of the model. With
+    ``groups``, those of ``X_train``, each group has one coin, and the clone is fitted with them.
+    """
+    n = num_samples(X_train) if groups is None else groups.n
+    if n < FEWEST:
+        counted = "records" if groups is None else f"values of {groups.unit}"
+        raise ValueError(
+            f"X_train has {n} {counted}; canaries need at least {FEWEST}, for coins on both sides. "
+            "Pass more records."
+        )
+    random = check_random_state(attack.random_state)
+    # Steinke, Nasr and Jagielski 2023, one run: a fair coin flips the label of each canary.
+    canaries = LabelCanaries.drawn(
+        y_train,
+        min(attack.n_canaries, n // 4),
+        classes=model.classes_,
+        random_state=random,
+        groups=None if groups is None else groups.codes,
+    )
+    seed, every = int(random.randint(np.iinfo(np.int32).max)), np.arange(num_samples(X_train))
+    target = train_clone(model, X_train, canaries.labels, every, seed, None, groups)
+    fitted = clone(attack).set_params(target=target).fit(X_test, y_test)
+    return fitted.evaluate(X_train, canaries)

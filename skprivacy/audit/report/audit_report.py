@@ -1,0 +1,442 @@
+"""Report of a privacy audit: verdict, tables, JSON and a printable page."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from ..._output import displayable, json_safe, output_path, write_file
+from ..._validation import flag
+from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN
+from ...metrics.evidence import Evidence
+from ..inspection.claims import CHOSEN, NO_CLAIM
+from ..inspection.disclosure import DisclosureReport
+from . import html_report
+from .document import About, about_or_empty
+from .facts import explain_exchange, list_caveats
+from .findings import (
+    AttackFinding,
+    GroupExposure,
+    claimed_delta,
+    evidence_against,
+    exposed_records,
+    refutation,
+)
+from .text_report import render_text
+
+__all__ = ["AuditReport"]
+
+FEW = 100  # with fewer members or non-members, the report states the largest epsilon it could show
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Claimed privacy of a model compared with the leakage that attacks measured.
+
+    Returned by :func:`~skprivacy.audit.audit`.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    guarantee : PrivacyGuarantee or None
+        Claim of all private steps together; of kind "estimate" if a step is not covered.
+    findings : tuple of AttackFinding
+        One for each attack.
+    reason : str
+        Why the model makes no claim, beginning with "no claim"; empty if it makes one.
+    uncovered : dict
+        Steps of a pipeline that read private data outside the guarantee, with the reason.
+    charged : PrivacyGuarantee or None
+        Joint cost of all fits, including the candidates of a search; None if it is not known.
+    n_train, n_test : int
+        Number of members and of non-members, in the unit of ``attacked``.
+    train_accuracy, test_accuracy : float
+        Accuracy on members and on non-members; NaN for models that predict no classes.
+    majority_share : float
+        Share of the most frequent class among the non-members: the accuracy of always guessing it.
+    alpha : float
+        Error probability of the verdict and of each interval.
+    n_shadows : int
+        Number of shadow models trained for the audit.
+    n_shared : int
+        Number of non-members whose features equal those of a member.
+    not_measured : tuple of str
+        Attacks that were not run.
+    why_not_measured : str
+        Why they were not run, in words.
+    disclosure : DisclosureReport or None
+        Result of :func:`~skprivacy.audit.check_disclosure`; None if that check was not run.
+    exposures : tuple of GroupExposure
+        How well each attack separates members from non-members within each class and subgroup,
+        most exposed first.
+    attacked : str
+        Unit of membership: "record", or the name of the ``groups`` passed to the audit.
+    copied : str
+        Why the records are not independent of each other; empty if nothing suggests it.
+    ledger_caveats : tuple of str
+        Limits of the ledger of the model's budget: whether a restored older copy is noticed.
+    """
+
+    model: str
+    guarantee: Any
+    findings: tuple[AttackFinding, ...]
+    reason: str
+    uncovered: dict[str, str]
+    charged: Any
+    n_train: int
+    n_test: int
+    train_accuracy: float
+    test_accuracy: float
+    majority_share: float
+    alpha: float
+    n_shadows: int
+    n_shared: int
+    not_measured: tuple[str, ...] = ()
+    why_not_measured: str = MODELS_DO_NOT_LEARN
+    disclosure: DisclosureReport | None = None
+    exposures: tuple[GroupExposure, ...] = ()
+    attacked: str = "record"
+    copied: str = ""
+    ledger_caveats: tuple[str, ...] = ()
+
+    of_labels: ClassVar[bool] = False  # whether attacks guess labels instead of membership
+
+    @property
+    def epsilon_lower_bound(self) -> float:
+        """Largest epsilon that any attack refutes: a lower bound on the leakage of the model."""
+        return max(finding.epsilon_lower_bound for finding in self.findings)
+
+    @property
+    def claim(self) -> str:
+        """The claim in words."""
+        return "none" if self.guarantee is None else repr(self.guarantee)
+
+    @property
+    def unit(self) -> str:
+        """Protected unit: "record", or the column whose values group the records."""
+        return "record" if self.guarantee is None else str(self.guarantee.unit)
+
+    @property
+    def _members(self) -> str:
+        """The attacked unit, in the plural."""
+        return "records" if self.attacked == "record" else f"values of {self.attacked}"
+
+    @property
+    def cost_of_search(self) -> str:
+        """Joint cost of all fits in words, if it differs from the claim; otherwise empty."""
+        if self.charged is not None and self.guarantee is None:
+            return repr(self.charged)
+        return "unknown" if self.reason == CHOSEN else ""
+
+    @property
+    def epsilon_within_reach(self) -> float:
+        """Largest ``epsilon_lower_bound`` possible with this many records: of a perfect attack."""
+        return self._best_evidence().epsilon(self.claimed_delta)
+
+    @property
+    def could_refute(self) -> bool:
+        """Whether a perfect attack on this many records would have refuted the claim."""
+        if not self.claims or self.epsilon_within_reach > self.claimed_epsilon:
+            return True
+        return bool(refutation(self._best_evidence(), self.guarantee))
+
+    def _best_evidence(self) -> Evidence:
+        perfect = np.ones(self.n_train), np.zeros(self.n_test)
+        return evidence_against(*perfect, self.guarantee, self.alpha / len(self.findings))
+
+    @property
+    def claimed_epsilon(self) -> float:
+        """The claimed epsilon; infinite without a claim."""
+        return math.inf if self.guarantee is None else float(self.guarantee.epsilon())
+
+    @property
+    def claimed_delta(self) -> float:
+        """The delta of the claimed epsilon; 0 for pure differential privacy."""
+        return claimed_delta(self.guarantee)
+
+    @property
+    def claims(self) -> bool:
+        """Whether a finite epsilon is claimed."""
+        return math.isfinite(self.claimed_epsilon)
+
+    @property
+    def verdict(self) -> str:
+        """ "consistent", "VIOLATED", "DOUBTFUL", "no claim", or "no claim: " and the reason.
+
+        "consistent" means only that no attack refuted the claim. "DOUBTFUL" means that members
+        score below non-members, or that records are copies of each other (see ``doubt``).
+        """
+        if not self.claims:
+            return self.reason or NO_CLAIM
+        if any(self.violated_by(finding) for finding in self.findings):
+            return "VIOLATED"
+        return "DOUBTFUL" if self.doubt else "consistent"
+
+    def violated_by(self, finding: AttackFinding) -> bool:
+        """Return whether an attack refutes the claim at any point of its trade-off curve.
+
+        Parameters
+        ----------
+        finding : AttackFinding
+            One of ``findings``.
+
+        Returns
+        -------
+        bool
+            False if there is no claim, or if records are copies of each other.
+        """
+        beyond = finding.epsilon_lower_bound > self.claimed_epsilon
+        return self.claims and not self.copied and (beyond or bool(finding.refutation))
+
+    @property
+    def refutations(self) -> list[str]:
+        """Each contradiction of the claimed trade-off curve, in words."""
+        found = [] if self.copied else self.findings
+        return [f"{f.result.attack}: {f.refutation}" for f in found if f.refutation]
+
+    @property
+    def doubt(self) -> str:
+        """Why the samples cannot be random: exchanged, by AUC or accuracy, or full of copies."""
+        if self.copied:
+            return self.copied
+        own, new = (self.train_accuracy, self.n_train), (self.test_accuracy, self.n_test)
+        return explain_exchange([finding.result for finding in self.findings], own, new, self.alpha)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions of the measured epsilon, and so of the verdict."""
+        return (
+            f"{self._members} are independent given the model, and those in the training data and "
+            "the others were drawn from one population",
+        )
+
+    @property
+    def caveats(self) -> list[str]:
+        """Limitations of the claim or the measurement, in words."""
+        return list_caveats(self)
+
+    def _suspicious(self) -> list[str]:
+        """Explain attacks above the ceiling; they appear in the report but refute nothing."""
+        above = [
+            finding.result.attack
+            for finding in self.findings
+            if any(p["bound"] is not None and p["low"] > p["bound"] for p in finding.points)
+        ]
+        if self.verdict != "consistent" or not above:
+            return []
+        return [
+            f"{' and '.join(above)} found more members than the ceiling allows. The interval is "
+            "not corrected for the number of comparisons and refutes nothing by itself. Repeat the "
+            f"audit with other {self._members}, or with more of them."
+        ]
+
+    def _too_few(self) -> list[str]:
+        """Warn if the audit had too few records to detect a leak."""
+        few = min(self.n_train, self.n_test) < FEW
+        if self.verdict == "VIOLATED" or (self.could_refute and not few):
+            return []
+        so = (
+            "only a gross leak could have been detected"
+            if self.could_refute
+            else "no leak could have refuted the claim. Audit it with more records"
+        )
+        return [
+            f"With {self.n_train:,} members and {self.n_test:,} non-members, even a perfect attack "
+            f"shows an epsilon of at most {self.epsilon_within_reach:.2g}: {so}."
+        ]
+
+    def by_group(self) -> pd.DataFrame:
+        """Return one row per class or subgroup and attack, the most exposed first.
+
+        Over all rows together, the probability that any group is wrongly marked ``exposed`` is at
+        most ``alpha`` (Holm), and so is the probability that any interval misses (Bonferroni).
+
+        Returns
+        -------
+        DataFrame
+            One column per attribute of :class:`GroupExposure`; empty if no groups were compared.
+        """
+        return pd.DataFrame([asdict(exposure) for exposure in self.exposures])
+
+    @property
+    def most_exposed(self) -> list[GroupExposure]:
+        """The attack that exposes each class or subgroup most; the most exposed group first."""
+        strongest: dict[tuple[str, str], GroupExposure] = {}
+        for exposure in self.exposures:
+            strongest.setdefault((exposure.by, exposure.group), exposure)
+        return list(strongest.values())
+
+    def exposed_records(self) -> pd.DataFrame:
+        """Return the training records that stand out beyond chance, by their row in ``X_train``.
+
+        If the audit was given ``groups``, rows are group numbers, from 0 in order of appearance in
+        ``X_train``. An expected share of at most ``alpha`` of the rows are false discoveries:
+        they score like non-members (Benjamini and Hochberg).
+
+        **The result discloses who is in the data.** Other forms of the report name no record
+        unless ``records=True``.
+
+        Returns
+        -------
+        DataFrame
+            ``row``, ``attack``, ``risk`` and ``q_value``, as in
+            :meth:`~skprivacy.attacks.AttackResult.records`; the most exposed first.
+        """
+        found = [] if self.of_labels else [finding.result for finding in self.findings]
+        # Attacks trained on known members are evaluated on the other members alone.
+        results = [result for result in found if len(result.scores_in) == self.n_train]
+        return exposed_records(results, self.alpha)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per attack: its figures, the claim and the verdict.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``findings``.
+        """
+        rows = []
+        for finding in self.findings:
+            result = finding.result
+            row: dict[str, Any] = {
+                "attack": result.attack,
+                "auc": result.auc,
+                "auc_low": result.auc_interval[0],
+                "auc_high": result.auc_interval[1],
+            }
+            for point in finding.points:
+                name = f"tpr_at_{point['fpr']:g}"
+                row |= {name: point["tpr"], f"{name}_low": point["low"]}
+                row |= {f"{name}_high": point["high"]}
+                row[f"{name}_bound"] = math.nan if point["bound"] is None else point["bound"]
+            row["test_accuracy"] = self.test_accuracy
+            row["majority_share"] = self.majority_share
+            row["epsilon_lower_bound"] = finding.epsilon_lower_bound
+            row["claimed_epsilon"] = self.claimed_epsilon
+            row["claimed_delta"] = math.nan if self.guarantee is None else self.claimed_delta
+            row["claim_kind"] = None if self.guarantee is None else self.guarantee.kind
+            row["violated"] = self.violated_by(finding)
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def to_dict(self, *, records: bool = False) -> dict[str, Any]:
+        """Return the findings as JSON-serialisable values, without the scores of records.
+
+        Parameters
+        ----------
+        records : bool, default=False
+            Whether to include the rows of exposed records. The result then discloses who is in
+            the data.
+
+        Returns
+        -------
+        dict
+            Values for JSON.
+        """
+        flag("records", records)
+        exposed = self.exposed_records()
+        named = {"exposed_records": exposed.to_dict("records")} if records else {}
+        return json_safe(
+            {
+                "model": self.model,
+                "verdict": self.verdict,
+                "reason": self.reason,
+                "doubt": self.doubt,
+                "claim": None if self.guarantee is None else self.guarantee.to_dict(),
+                "charged": None if self.charged is None else self.charged.to_dict(),
+                "uncovered": self.uncovered,
+                "claimed_epsilon": self.claimed_epsilon,
+                "claimed_delta": self.claimed_delta,
+                "epsilon_lower_bound": self.epsilon_lower_bound,
+                "epsilon_within_reach": self.epsilon_within_reach,
+                "alpha": self.alpha,
+                "attacked": self.attacked,
+                "n_train": self.n_train,
+                "n_test": self.n_test,
+                "n_shared": self.n_shared,
+                "n_shadows": self.n_shadows,
+                "not_measured": list(self.not_measured),
+                "train_accuracy": self.train_accuracy,
+                "test_accuracy": self.test_accuracy,
+                "majority_share": self.majority_share,
+                "caveats": self.caveats,
+                "disclosure": None if self.disclosure is None else self.disclosure.to_dict(),
+                "groups": [asdict(exposure) for exposure in self.exposures],
+                "n_exposed": len(exposed),
+                **named,
+                "attacks": [finding.to_dict() for finding in self.findings],
+            }
+        )
+
+    def to_json(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        about: About | None = None,
+        records: bool = False,
+    ) -> str:
+        """Return :meth:`to_dict` and the facts in ``about`` as JSON.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            File to write, in UTF-8; it must end in .json. None writes nothing.
+        about : About, default=None
+            Data set, author, command and digests.
+        records : bool, default=False
+            Whether to include the rows of exposed records, which discloses who is in the data.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
+        target = None if path is None else output_path(path, ".json")
+        told = {"about": about_or_empty(about).to_dict(), **self.to_dict(records=records)}
+        text = json.dumps(told, allow_nan=False, indent=2)
+        if target is not None:
+            write_file(target, text + "\n")
+        return text
+
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        about: About | None = None,
+        records: bool = False,
+    ) -> str:
+        """Return the report as a self-contained page that prints on A4 and Letter.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            File to write, in UTF-8; it must end in .html. None writes nothing.
+        about : About, default=None
+            Data set, author, command and digests, for the first page.
+        records : bool, default=False
+            Whether to list the rows of exposed records, which discloses who is in the data.
+
+        Returns
+        -------
+        str
+            The page. It refers to no other file. Labels, names and parameters are escaped.
+        """
+        target = None if path is None else output_path(path, ".html", ".htm")
+        flag("records", records)
+        page = html_report.render_page(self, about_or_empty(about), records=records)
+        if target is not None:
+            write_file(target, page)
+        return page
+
+    def _repr_html_(self) -> str:
+        return html_report.render("audit_brief.html", report=self)
+
+    def __repr__(self) -> str:
+        return displayable(render_text(self))

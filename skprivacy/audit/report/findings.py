@@ -1,0 +1,394 @@
+"""Exposure of classes, subgroups and single records, corrected for multiple comparisons.
+
+The test that shows an attack's epsilon, in words and as a point of its ROC curve.
+
+Test of the whole claimed trade-off curve against an attack's evidence.
+
+Result of one attack, compared with the claimed guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..._input_data import type_of_target
+from ..._sklearn import num_samples, safe_indexing
+from ...accounting import PrivacyGuarantee
+from ...accounting.guarantee import auc_ceiling
+from ...attacks import AttackResult
+from ...attacks.attack_result import MIN_GROUP_SIZE
+from ...metrics import auc, auc_interval
+from ...metrics.evidence import Evidence, gather_evidence
+from ...metrics.roc_area import auc_p_value, holm
+
+__all__ = [
+    "UPSIDE_DOWN",
+    "AttackFinding",
+    "GroupExposure",
+    "claimed_curve",
+    "claimed_delta",
+    "evidence_against",
+    "exposed_records",
+    "group_exposures",
+    "group_partitions",
+    "origin_in_words",
+    "origin_point",
+    "refutation",
+]
+
+MOST_SUBGROUPS = 100
+Partition = tuple[NDArray[Any], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class GroupExposure:
+    """How well one attack separates the members of one group from its non-members.
+
+    Attributes
+    ----------
+    by : str
+        The grouping: "class", or the name of the subgroups' column.
+    group : str
+        Value of the group.
+    attack : str
+        Name of the attack.
+    n_in, n_out : int
+        Number of members and non-members in the group.
+    auc, auc_low, auc_high : float
+        Area under the ROC curve, and its interval. All intervals of a report hold jointly.
+    p_value : float
+        Adjusted by Holm's method for all attacks and groups of a report.
+    exposed : bool
+        Whether the members score above the non-members of the group, beyond chance.
+    """
+
+    by: str
+    group: str
+    attack: str
+    n_in: int
+    n_out: int
+    auc: float
+    auc_low: float
+    auc_high: float
+    p_value: float
+    exposed: bool
+
+
+def group_partitions(
+    subgroups: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> dict[str, Partition]:
+    """Return the groups of members and of non-members, by the name of each grouping."""
+    partitions = {}
+    if y_train is not None and type_of_target(y_train) in ("binary", "multiclass"):
+        partitions["class"] = (_as_text(y_train), _as_text(y_test))
+    if subgroups is None:
+        return partitions
+    if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
+        name = str(subgroups)
+        try:
+            pair = tuple(safe_indexing(X, subgroups, axis=1) for X in (X_train, X_test))
+        except (KeyError, ValueError, IndexError, TypeError):
+            raise ValueError(
+                f"subgroups={subgroups!r} must be a column of X_train and X_test, or a pair of "
+                f"arrays (groups_train, groups_test); there is no such column."
+            ) from None
+    else:
+        name, pair = "subgroup", _checked_pair(subgroups, X_train, X_test)
+    if (
+        len(distinct := np.unique(np.concatenate([_as_text(part) for part in pair])))
+        > MOST_SUBGROUPS
+    ):
+        raise ValueError(
+            f"subgroups has {len(distinct):,} different values; expected at most {MOST_SUBGROUPS}. "
+            "Merge values, such as ages into decades."
+        )
+    return partitions | {name: (_as_text(pair[0]), _as_text(pair[1]))}
+
+
+def group_exposures(
+    results: Sequence[AttackResult], partitions: dict[str, Partition], alpha: float
+) -> tuple[GroupExposure, ...]:
+    """Compare members with non-members, for every attack and every group.
+
+    The probability that any group is wrongly called exposed is at most ``alpha`` over all attacks
+    and groups (Holm), and so is the probability that any interval misses (Bonferroni). Groups are
+    sorted by the lower ends of their intervals. Groups of fewer than five members or non-members
+    are left out: they show nothing, and a table of them would itself disclose.
+    """
+    found = []
+    for result in results:
+        for by, (groups_in, groups_out) in partitions.items():
+            if len(result.scores_in) != len(groups_in):  # evaluated on part of the records
+                continue
+            for group in np.intersect1d(groups_in, groups_out):
+                scores_in = result.scores_in[groups_in == group]
+                scores_out = result.scores_out[groups_out == group]
+                if min(len(scores_in), len(scores_out)) < MIN_GROUP_SIZE:
+                    continue
+                found.append((by, str(group), result.attack, scores_in, scores_out))
+    # Holm 1979: adjusted p-values over all groups and attacks.
+    adjusted = holm([auc_p_value(scores_in, scores_out) for *_, scores_in, scores_out in found])
+    exposures = []
+    for (by, group, attack, scores_in, scores_out), p_value in zip(found, adjusted, strict=True):
+        # Bonferroni: each interval gets an equal share of alpha.
+        low, high = auc_interval(scores_in, scores_out, alpha=alpha / len(found))
+        area, sizes = auc(scores_in, scores_out), (len(scores_in), len(scores_out))
+        exposures.append(
+            GroupExposure(
+                by, group, attack, *sizes, area, low, high, float(p_value), bool(p_value <= alpha)
+            )
+        )
+    return tuple(sorted(exposures, key=lambda e: (-e.auc_low, -e.auc)))
+
+
+def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFrame:
+    """Return the rows of members that stand out beyond chance, and the attack that shows each.
+
+    At most an expected share ``alpha`` of them are false discoveries, over all attacks: each attack
+    gets an equal part of ``alpha`` (Benjamini and Hochberg).
+    """
+    found = []
+    for result in results:
+        # Benjamini and Hochberg 1995, with an equal share of alpha for each attack.
+        table = replace(result, alpha=alpha / len(results)).records()
+        table = table[table["exposed"]].rename_axis("row").reset_index()
+        if len(table):
+            found.append(table.assign(attack=result.attack))
+    columns = ["row", "attack", "risk", "q_value"]
+    if not found:
+        return pd.DataFrame(columns=columns)
+    ranked = pd.concat(found)[columns].sort_values(["q_value", "risk", "row"], kind="stable")
+    return ranked.drop_duplicates("row").reset_index(drop=True)
+
+
+def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
+    pair = tuple(subgroups) if isinstance(subgroups, (list, tuple)) else ()
+    wanted = (num_samples(X_train), num_samples(X_test))
+    if len(pair) != 2 or any(np.ndim(part) != 1 for part in pair):
+        raise ValueError(
+            f"subgroups={type(subgroups).__name__} must be a column of X_train and X_test, or a "
+            "pair of arrays (groups_train, groups_test)."
+        )
+    if (given := tuple(map(len, pair))) != wanted:
+        raise ValueError(
+            f"subgroups has {given[0]:,} and {given[1]:,} values; expected one for each record, "
+            f"{wanted[0]:,} in X_train and {wanted[1]:,} in X_test."
+        )
+    return pair
+
+
+def _as_text(values: Any) -> NDArray[Any]:
+    """Return the values as text, in which missing values form a group too."""
+    flat = values.toarray().ravel() if hasattr(values, "toarray") else np.asarray(values).ravel()
+    return np.array([_text(value) for value in flat.tolist()], dtype=str)
+
+
+def _text(value: Any) -> str:
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return "missing"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+UPSIDE_DOWN = ", with its scores reversed"
+
+
+def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None:
+    """Return the false and the true positive rate to mark in a plot; None if there are none.
+
+    They bound the rates of the test that refutes the largest epsilon. The test uses one half of the
+    records, so the point lies beside the curve of all records. There is no point if epsilon is 0,
+    or comes from the area under the curve.
+    """
+    rates = evidence.strongest(delta)
+    if rates is None:
+        return None
+    return (rates.tpr, rates.fpr) if rates.reverse else (rates.fpr, rates.tpr)
+
+
+def origin_in_words(evidence: Evidence, delta: float) -> str:
+    """Return the test that shows the attack's epsilon, in words; empty if epsilon is 0."""
+    if not evidence.epsilon(delta) > 0:
+        return ""
+    rates = evidence.strongest(delta)
+    if rates is None:
+        text = f"the area under its whole curve is at least {evidence.area:.3g}"
+        return f"{text}{UPSIDE_DOWN}" if evidence.mirrored else text
+    tpr, fpr, reverse = rates
+    by_high = tpr - delta > 0 and (tpr - delta) * (1 - tpr) >= (1 - fpr - delta) * fpr
+    share, wrong = (tpr, fpr) if by_high else (1 - fpr, 1 - tpr)
+    if by_high != reverse:
+        text = (
+            f"it finds at least {_percent(share)} of the members at no more than "
+            f"{_percent(wrong)} false alarms"
+        )
+    else:
+        text = (
+            f"it clears at least {_percent(share)} of the other records of having been used, and "
+            f"at most {_percent(wrong)} of the members with them"
+        )
+    return f"{text}{UPSIDE_DOWN}" if reverse else text
+
+
+def _percent(share: float) -> str:
+    """Return a share in per cent with three digits."""
+    return f"{100 * share:.3g} %"
+
+
+Float64Array = NDArray[np.float64]
+
+
+def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
+    """Return whether a guarantee has a finite epsilon."""
+    return guarantee is not None and math.isfinite(guarantee.epsilon())
+
+
+def claimed_curve(
+    guarantee: PrivacyGuarantee | None,
+) -> Callable[[Float64Array], Float64Array] | None:
+    """Return chords of the highest true positive rates that a claim allows.
+
+    They serve to choose the tests quickly. The curve is concave, so chords lie slightly below it.
+    """
+    if guarantee is None or not _bounds_anything(guarantee):
+        return None
+    low = np.geomspace(1e-6, 0.5, 200)
+    fpr = np.r_[0.0, low, (1 - low[:-1])[::-1], 1.0]
+    tpr = guarantee.tpr_bound(fpr)
+    return lambda rates: np.interp(rates, fpr, tpr)
+
+
+def refutation(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> str:
+    """Return how the evidence contradicts the claimed curve, in words; empty if it does not.
+
+    All bounds of the evidence hold jointly. So a true claim is refuted with at most the error
+    probability of the evidence, for any number of compared points of the curve.
+    """
+    if guarantee is None or not _bounds_anything(guarantee):
+        return ""
+    for tpr, fpr, _ in evidence.points:
+        if tpr > (allowed := float(guarantee.tpr_bound(fpr))):
+            return (
+                f"a true positive rate of at least {tpr:.3g} at a false positive rate of at most "
+                f"{fpr:.3g}, where the claim allows {allowed:.3g}"
+            )
+    if evidence.area > (allowed := auc_ceiling(guarantee)):
+        read = UPSIDE_DOWN if evidence.mirrored else ""
+        return f"an AUC of at least {evidence.area:.3g}{read}, where the claim allows {allowed:.3g}"
+    return ""
+
+
+FPRS = (0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class AttackFinding:
+    """Result of one attack, compared with the claimed guarantee.
+
+    Attributes
+    ----------
+    result : AttackResult
+        The scores, and all figures derived from them.
+    epsilon_lower_bound : float
+        The largest epsilon that this attack refutes at the delta of the claim, corrected for the
+        number of attacks.
+    refutation : str
+        How the attack contradicts the claimed trade-off curve, in words; empty if it does not.
+    points : tuple of dict
+        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
+        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
+        without a claim).
+    shown_by : str
+        The test that shows the epsilon, in words. It may lie far from the reported points.
+    shown_at : tuple of (float, float) or None
+        Bounds on the false and the true positive rate of this test; None if there is none.
+    """
+
+    result: AttackResult
+    epsilon_lower_bound: float
+    points: tuple[dict[str, Any], ...]
+    refutation: str = ""
+    shown_by: str = ""
+    shown_at: tuple[float, float] | None = None
+
+    @classmethod
+    def of(
+        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
+    ) -> AttackFinding:
+        """Compare a result with a guarantee.
+
+        Parameters
+        ----------
+        result : AttackResult
+            The scores of members and non-members.
+        guarantee : PrivacyGuarantee or None
+            The claim; None if there is none.
+        alpha : float
+            Error probability of the reported intervals.
+        corrected : float
+            Error probability of the epsilon lower bound and of the refutation together.
+        """
+        result = replace(result, alpha=alpha)
+        delta = claimed_delta(guarantee)
+        points = []
+        for fpr in FPRS:
+            point = result.tpr_at_fpr(fpr)
+            points.append(
+                {
+                    "fpr": fpr,
+                    "tpr": point.tpr,
+                    "low": point.interval[0],
+                    "high": point.interval[1],
+                    "realised_fpr": point.realised_fpr,
+                    "refused": point.refused,
+                    "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
+                }
+            )
+        found = evidence_against(result.scores_in, result.scores_out, guarantee, corrected)
+        refuted = refutation(found, guarantee)
+        return cls(
+            result,
+            found.epsilon(delta),
+            tuple(points),
+            refuted,
+            origin_in_words(found, delta),
+            origin_point(found, delta),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values, without the scores of records.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
+        return {
+            "attack": self.result.attack,
+            "auc": self.result.auc,
+            "auc_interval": list(self.result.auc_interval),
+            "points": list(self.points),
+            "epsilon_lower_bound": self.epsilon_lower_bound,
+            "refutation": self.refutation,
+            "shown_by": self.shown_by,
+            "shown_at": None if self.shown_at is None else list(self.shown_at),
+        }
+
+
+def claimed_delta(guarantee: Any) -> float:
+    """Return the delta of the claimed epsilon; 0 for pure differential privacy."""
+    return 0.0 if guarantee is None else float(guarantee.at_delta or 0.0)
+
+
+def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: float) -> Evidence:
+    """Return the evidence of the scores, at the delta of the claim and against its whole curve."""
+    curve = claimed_curve(guarantee)
+    return gather_evidence(
+        scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve
+    )

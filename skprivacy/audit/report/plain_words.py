@@ -1,0 +1,204 @@
+"""Plain-language summary of an audit, for decision makers without a background in privacy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .document import About
+
+__all__ = ["briefing", "kind_in_words", "noise_in_words", "relation_in_words", "unit_in_words"]
+
+WIDE = 10.0  # an epsilon above which the limit promises hardly anything
+
+_KINDS = {
+    "proved": "Proved: the limit follows from mathematics about how the model was trained. It "
+    "holds against every attack, provided that the assumptions are true and the software works as "
+    "documented.",
+    "random_dp": "Random DP: the limit is proved for all but a small share of possible data sets.",
+    "estimate": "Estimate: nobody has shown that the limit holds.",
+}
+
+
+def unit_in_words(unit: str, about: About, *, of_labels: bool = False) -> str:
+    """Return the protected unit in words; "person" only if the report says that rows are people."""
+    if unit != "record":
+        return f"the group of all records with one {unit}"
+    what = "label" if of_labels else "record"
+    return f"one {what}" if about.record == "record" else f"one {about.record}'s {what}"
+
+
+def _unit(report: Any, about: About) -> str:
+    return unit_in_words(report.unit, about, of_labels=report.of_labels)
+
+
+def _unit_plural(report: Any) -> str:
+    return "records" if report.unit == "record" else f"values of {report.unit}"
+
+
+def relation_in_words(report: Any, about: About) -> str:
+    """Return the meaning of the claim's neighbouring relation."""
+    unit, relation = _unit(report, about), report.guarantee.relation
+    public = f"The number of {_unit_plural(report)} counts as public."
+    if relation == "label":
+        return (
+            f"Label: the model says almost the same for every value of {unit}. The features, and "
+            "which records are in the data, count as public."
+        )
+    changed = {
+        "add_remove": f"Add-remove: the model says almost the same with or without {unit}.",
+        "zero_out": f"Zero-out: the model says almost the same if {unit} contributes nothing. "
+        + public,
+        "replace_one": f"Replace-one: the model says almost the same if {unit} had any other "
+        f"content. {public}",
+    }
+    return changed[relation]
+
+
+def kind_in_words(report: Any) -> str:
+    """Return how reliable the claim is."""
+    if report.verdict == "VIOLATED":
+        return (
+            "This is the model's own claim. An attack refuted it: the model was not trained as it "
+            "claims, an assumption is false, or the software has an error."
+        )
+    return _KINDS[report.guarantee.kind]
+
+
+def noise_in_words(report: Any) -> str:
+    """Return the arithmetic of the noise as a sentence."""
+    words: str = report.guarantee.noise_in_words
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def briefing(report: Any, about: About) -> list[tuple[str, str]]:
+    """Return questions of a data officer with their answers.
+
+    The answers call nothing protected without a guarantee, and no measurement a proof. The share of
+    right guesses is rounded up.
+    """
+    return [
+        ("What is protected?", _protected(report, about)),
+        ("From whom?", _from_whom(report)),
+        ("How sure is that?", f"{_limit(report, about)}{_measured(report)}"),
+        ("What is there to decide?", _decision(report)),
+    ]
+
+
+def _protected(report: Any, about: About) -> str:
+    if not report.claims:
+        return "Nothing. The model makes no valid claim of privacy."
+    if report.verdict == "VIOLATED":
+        return f"Nothing. The model claims to protect {_unit(report, about)}, but this was refuted."
+    if report.uncovered:
+        return (
+            "Nothing for sure. These parts of the model read the records outside of any guarantee: "
+            f"{', '.join(report.uncovered)}."
+        )
+    unit = _unit(report, about)
+    what = {
+        "add_remove": f"Whether {unit} was in the training data, and its content",
+        "zero_out": f"Whether {unit} was used for training, and its content",
+        "replace_one": f"The content of {unit} in the training data",
+        "label": f"The value of {unit} in the training data, and nothing else of the record",
+    }[report.guarantee.relation]
+    public = f" The number of {_unit_plural(report)} is not hidden."
+    counted = public if report.guarantee.relation in ("zero_out", "replace_one") else ""
+    return (
+        f"{what}: within the limit below, the model hardly depends on it.{counted} General "
+        "patterns in the data are learned, and are not hidden from anybody."
+    )
+
+
+def _unlimited(report: Any) -> bool:
+    """Return whether no valid guarantee limits the leakage of the model."""
+    return not report.claims or bool(report.uncovered) or report.verdict == "VIOLATED"
+
+
+def _from_whom(report: Any) -> str:
+    if _unlimited(report):
+        return "From nobody. Anyone who can query the model may learn about its training records."
+    return (
+        "From everybody who receives the trained model, whatever else they know or compute. Not "
+        "from those who hold the data or trained the model. Not from readers of this document: its "
+        "figures come from the data directly."
+    )
+
+
+def _limit(report: Any, about: About) -> str:
+    if _unlimited(report):
+        return "There is no limit to rely on. "
+    sure = {
+        "proved": "The limit is proved"
+        f"{', under the assumptions listed below' if report.guarantee.assumptions else ''}. ",
+        "random_dp": "The limit is proved for most data sets, not for all. ",
+        "estimate": "The limit is an estimate: there is no proof of it. ",
+    }[report.guarantee.kind]
+    if report.guarantee.event.data_dependent:
+        return sure + "Its size is itself private and is withheld. "
+    unit = _unit(report, about)
+    guessed = {
+        "replace_one": f"with which of two possible contents of {unit}",
+        "label": f"with which of two values of {unit}",
+    }.get(report.guarantee.relation, f"with or without {unit}")
+    right = min(100.0, math.ceil(500 * (1 + report.guarantee.advantage_bound())) / 10)
+    return (
+        f"{sure}It means: an attacker must guess how the model was trained, {guessed}, and both "
+        f"are equally likely. With the model, the guess is right in at most {right:g} of 100 "
+        "cases; without it, in 50. "
+    )
+
+
+def _measured(report: Any) -> str:
+    number = len(report.findings)
+    attacks = "One attack was" if number == 1 else f"Attacks ({number} of them) were"
+    if report.verdict == "VIOLATED":
+        return (
+            f"{attacks} tried, and the claim was refuted. The probability that an audit wrongly "
+            f"calls a true claim violated is at most {100 * report.alpha:g} %."
+        )
+    if report.doubt:
+        return f"{attacks} tried, but the samples of records are not what an audit assumes."
+    if not report.claims:
+        return (
+            f"{attacks} tried. The results are below. Other attacks may find more, so weak results "
+            "prove nothing."
+        )
+    if not report.could_refute:
+        return (
+            f"{attacks} tried, and none refuted the claim. With so few records, no attack could "
+            "have refuted it."
+        )
+    return (
+        f"{attacks} tried, and none refuted the claim. This proves nothing by itself: another "
+        "attack may find more."
+    )
+
+
+def _decision(report: Any) -> str:
+    if report.verdict == "VIOLATED":
+        return "Do not release the model as private. Have the cause found first."
+    if report.doubt:
+        return "Nothing yet. Have the samples of records checked and the audit repeated."
+    if not report.claims:
+        return (
+            "Whether everybody who may use the model may also see the data. If not, do not release "
+            "it; have it trained with a guarantee instead."
+        )
+    if report.uncovered:
+        return (
+            "Do not rely on the claim. Have the parts named above replaced by parts that a "
+            "guarantee covers."
+        )
+    if report.guarantee.kind != "proved":
+        return "Whether a claim without a full proof is enough here. Ask for one that has it."
+    if report.claimed_epsilon > WIDE:
+        return (
+            "Whether the model may be released although the limit is so wide that it promises "
+            "hardly anything. Treat it as if it were unprotected, or ask for a smaller epsilon."
+        )
+    return (
+        "Whether this limit is small enough for these data. Whether the assumptions are true. "
+        "Whether the limit is still small enough when all other releases from the same data are "
+        "added. No audit can decide this for you."
+    )

@@ -1,0 +1,253 @@
+"""Audit of any generator from the synthetic records that it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from scipy.stats import fisher_exact
+from sklearn.base import clone
+
+from .._docs import fill_docs
+from .._groups import ask_whose, check_order
+from .._sklearn import num_samples, safe_indexing
+from .._validation import check_random_state, sequence
+from ..accounting import PrivacyGuarantee
+from ..attacks import (
+    DensityRatio,
+    GenerativeAttack,
+    LikelihoodRatio,
+    MarginalAttack,
+    NearestGenerated,
+    ShadowGenerators,
+)
+from ..attacks.generators.shadow_generators import refit_and_sample
+from ..attacks.record_tables import as_records, fingerprints
+from ..metrics.rates import check_alpha
+from ..synthesis import PrivateSynthesizer
+from .inspection.claims import NO_CLAIM, Claim
+from .inspection.member_groups import MemberGroups, claim_for_groups
+from .report.audit_report import AuditReport
+from .report.facts import group_facts
+from .report.findings import AttackFinding
+from .runner import shared_rows
+
+__all__ = ["audit_synthetic"]
+
+_FEWEST = 20  # reference records needed for a rehearsal
+_BY_CHANCE = 1e-6  # probability below which equal records are not a coincidence
+_WITH_REFERENCE = "DensityRatio", "LikelihoodRatio", "GenerativeAttack", "MarginalAttack"
+_NO_REFERENCE = (
+    "There are no other records of the population (reference) to show how common records like "
+    "these are. Pass some as reference."
+)
+
+
+@fill_docs
+def audit_synthetic(
+    synthetic: Any,
+    X_in: Any,
+    X_out: Any,
+    *,
+    reference: Any = None,
+    generator: Any = None,
+    guarantee: PrivacyGuarantee | None = None,
+    attacks: Iterable[Any] | None = None,
+    alpha: float = 0.05,
+    random_state: int | None = 0,
+    groups: Any = None,
+) -> AuditReport:
+    """Attack synthetic records, and compare the leakage with the claim of their generator.
+
+    Parameters
+    ----------
+    synthetic : array-like or DataFrame of shape (n_synthetic, n_columns)
+        Records that the generator made. Pass many: they cost no privacy.
+    X_in : array-like or DataFrame of shape (n_in, n_columns)
+        Records that it was trained on.
+    X_out : array-like or DataFrame of shape (n_out, n_columns)
+        Records of the same population that it was not trained on.
+    reference : array-like or DataFrame of shape (n_reference, n_columns), default=None
+        Other records of this population that the attacker has, none of them in ``X_in``. None runs
+        only the attack that needs none.
+    generator : estimator with ``fit(X)`` and ``sample(n)``, default=None
+        The generator with its settings; clones are fitted, without a budget. An attacker who knows
+        it can rehearse: it is fitted to one half of ``reference``, all attacks are tried on its
+        output, and the best attack gets half of ``alpha``.
+    guarantee : PrivacyGuarantee, default=None
+        The claim to test: ``privacy_`` of the generator. None means that there is no claim.
+    attacks : iterable, default=None
+        Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None runs
+        :class:`~skprivacy.attacks.NearestGenerated`. With ``reference`` it adds
+        :class:`~skprivacy.attacks.DensityRatio`,
+        :class:`~skprivacy.attacks.LikelihoodRatio`,
+        :class:`~skprivacy.attacks.GenerativeAttack` and
+        :class:`~skprivacy.attacks.MarginalAttack`. With ``generator`` it also adds
+        :class:`~skprivacy.attacks.ShadowGenerators`.
+    %(verdict_alpha)s
+    random_state : int or None, default=0
+        Seed of the halves of ``reference`` and of the shadow generators.
+    groups : (array-like, array-like), default=None
+        Group of each record of ``X_in`` and ``X_out``, where groups, such as people, have several
+        records. Membership is then decided for whole groups: each attack joins the scores of a
+        group's records, by their sum and by their maximum, and the claim must be for groups. No
+        group may be in both.
+
+    Returns
+    -------
+    AuditReport
+        A report with one finding per attack, the best attack of the rehearsal first.
+
+    Raises
+    ------
+    ValueError
+        If there are too few records, columns differ, all non-members are also members, or
+        ``reference`` holds members.
+
+    Notes
+    -----
+    **Guarantees.** Those of :func:`~skprivacy.audit.audit`: a measured epsilon is a LOWER bound,
+    which can refute a claim but never confirm one, and records are assumed independent given the
+    generator. Attacks on synthetic records find little in a good generator, and nothing is to be
+    expected in one with a proof; for our own synthesizers, see :func:`audit_synthesizer`.
+    The rehearsal uses no record of ``X_in`` and ``X_out``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.audit import audit_synthetic
+    >>> rng = np.random.default_rng(0)
+    >>> people = rng.normal(size=(2000, 3))
+    >>> copies = people[rng.integers(0, 500, 5000)] + 0.05 * rng.normal(size=(5000, 3))
+    >>> report = audit_synthetic(copies, people[:500], people[500:1000], reference=people[1000:])
+    >>> report.epsilon_lower_bound > 2
+    True
+    """
+    check_alpha(alpha)
+    if guarantee is not None and not isinstance(guarantee, PrivacyGuarantee):
+        raise TypeError(
+            f"guarantee={guarantee!r} must be a PrivacyGuarantee, such as privacy_ of a fitted "
+            "synthesizer, or None."
+        )
+    for name, records in (("synthetic", synthetic), ("X_in", X_in), ("X_out", X_out)):
+        if num_samples(as_records(records, name)) < 2:
+            raise ValueError(f"{name} must hold at least 2 records; got {num_samples(records)}.")
+    synthetic = as_records(synthetic, "synthetic")
+    _check_generator(generator, reference)
+    _check_reference(reference, X_in, X_out)
+    usual = attacks is None
+    chosen = (
+        _default_attacks(reference, generator, random_state)
+        if attacks is None
+        else list(sequence("attacks", attacks))
+    )
+    if not chosen:
+        raise ValueError("attacks is empty; expected at least one attack, or None.")
+    if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
+        raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
+    people = _people(groups, X_in, X_out)
+    n_shared = shared_rows(X_in, X_out, people, ("X_in", "X_out"))
+    claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
+    claim = claim if people is None else claim_for_groups(people, claim)
+    shares = [alpha / len(chosen)] * len(chosen)
+    if generator is not None and len(chosen) > 1:
+        chosen = _rank_by_rehearsal(
+            chosen, generator, reference, num_samples(synthetic), random_state
+        )
+        shares = [alpha / 2] + [alpha / 2 / (len(chosen) - 1)] * (len(chosen) - 1)
+    findings = []
+    for attack, share in zip(chosen, shares, strict=True):
+        result = attack.fit(synthetic, reference).evaluate(X_in, X_out)
+        results = [result] if people is None else people.join_results(result)
+        findings += [
+            AttackFinding.of(found, claim.guarantee, alpha, share / len(results))
+            for found in results
+        ]
+    left_out = usual and reference is None
+    counted = {"n_train": num_samples(X_in), "n_test": num_samples(X_out)}
+    return AuditReport(
+        model=f"a generator, by {num_samples(synthetic)} of its records",
+        guarantee=claim.guarantee,
+        findings=tuple(findings),
+        reason=claim.reason,
+        uncovered={},
+        charged=guarantee,
+        **(counted | group_facts(people)),
+        train_accuracy=float("nan"),
+        test_accuracy=float("nan"),
+        majority_share=float("nan"),
+        alpha=float(alpha),
+        n_shadows=0,
+        n_shared=n_shared,
+        not_measured=_WITH_REFERENCE if left_out else (),
+        why_not_measured=_NO_REFERENCE,
+    )
+
+
+def _people(groups: Any, X_in: Any, X_out: Any) -> MemberGroups | None:
+    if groups is None:
+        ask_whose(getattr(X_in, "columns", ()), "What an audit shows")
+        return None
+    people = MemberGroups.from_pair(groups, num_samples(X_in), num_samples(X_out))
+    for whose, X in zip(groups, (X_in, X_out), strict=True):
+        check_order(whose, X)
+    return people
+
+
+def _default_attacks(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
+    if reference is None:
+        return [NearestGenerated()]
+    counted = generator if isinstance(generator, PrivateSynthesizer) else None
+    found = [
+        NearestGenerated(), DensityRatio(), LikelihoodRatio(), GenerativeAttack(),
+        MarginalAttack(counted, random_state=random_state),
+    ]  # fmt: skip
+    if generator is not None:
+        found.append(ShadowGenerators(generator, random_state=random_state))
+    return found
+
+
+def _rank_by_rehearsal(
+    attacks: list[Any], generator: Any, reference: Any, n: int, random_state: int | None
+) -> list[Any]:
+    """Return the attacks ordered by their AUC on the attacker's own copy of the generator.
+
+    The copy is fitted to one half of the reference records. One quarter serves as non-members, and
+    the last quarter is the reference of the attacks.
+    """
+    random = check_random_state(random_state)
+    order = random.permutation(num_samples(reference))
+    cuts = [len(order) // 2, 3 * len(order) // 4]
+    members, others, known = (safe_indexing(reference, part) for part in np.split(order, cuts))
+    made = refit_and_sample(generator, members, n, random)
+    areas = [clone(a).fit(made, known).evaluate(members, others).auc for a in attacks]
+    return [attacks[i] for i in np.argsort(-np.array(areas), kind="stable")]
+
+
+def _check_generator(generator: Any, reference: Any) -> None:
+    if generator is None:
+        return
+    if not (hasattr(generator, "fit") and hasattr(generator, "sample")):
+        raise TypeError(f"generator={generator!r} must have fit and sample, or be None.")
+    if reference is None or num_samples(as_records(reference, "reference")) < _FEWEST:
+        raise ValueError(
+            f"generator={type(generator).__name__} needs at least {_FEWEST} records of reference "
+            "to be fitted to. Pass them, or leave generator out."
+        )
+
+
+def _check_reference(reference: Any, X_in: Any, X_out: Any) -> None:
+    """Raise ValueError if members are among the reference records, beyond chance."""
+    if reference is None:
+        return
+    known = fingerprints(as_records(reference, "reference"))
+    inside = np.isin(fingerprints(as_records(X_in, "X_in")), known)
+    outside = np.isin(fingerprints(as_records(X_out, "X_out")), known)
+    table = [[inside.sum(), (~inside).sum()], [outside.sum(), (~outside).sum()]]
+    if fisher_exact(table, alternative="greater").pvalue < _BY_CHANCE:
+        raise ValueError(
+            f"reference holds {inside.sum()} of the {len(inside)} records of X_in, but only "
+            f"{outside.sum()} of the {len(outside)} of X_out. Remove the members from reference: "
+            "attacks treat its records as non-members."
+        )

@@ -1,0 +1,274 @@
+"""Worst-case neighbouring data sets for empirical privacy tests.
+
+Jagielski et al. 2020 and Nasr et al. 2021 use such crafted records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
+
+from ...accounting import PrivacyGuarantee
+
+__all__ = ["NeighbourPair", "PublicFeatures", "PublicRanges", "default_records", "neighbours"]
+
+_N_DEFAULT = 24
+_FAR = (2.0, 10.0, 1e3)  # distances of outliers from the middle of the bounds, in half-widths
+_FAR_TARGET = 1e6
+# _MANY records at the share _FAINT of the way from the middle to the extreme record push a linear
+# model as far as a few extreme ones, and curve its loss less: one further record then moves the
+# minimum nearly as far as any record can.
+_MANY, _FAINT = 4_000, 0.0125
+
+
+@dataclass(frozen=True)
+class NeighbourPair:
+    """Two neighbours: ``data`` with the record in question, ``other`` without it."""
+
+    name: str
+    data: Any
+    other: Any
+
+
+@dataclass(frozen=True)
+class PublicRanges:
+    """Public ranges and labels of the records, from the parameters of an estimator.
+
+    ``targets`` are the labels that a record may have, as scalars or rows; for regression the ends
+    of the range; empty without labels. ``numbers`` is True if targets are a range of numbers, which
+    a record may exceed.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    targets: tuple[Any, ...]
+    numbers: bool
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: NDArray[Any] | None, y: NDArray[Any] | None
+    ) -> PublicRanges:
+        """Read the parameters; facts that they lack are taken from the records, if given."""
+        params = _last_named(estimator.get_params())
+        low, high = _bounds(params, X)
+        if y is not None and y.ndim == 2:
+            ones = np.ones(y.shape[1], y.dtype)
+            return cls(low, high, (ones, 0 * ones), numbers=False)
+        if is_regressor(estimator):
+            given = params.get("target_bounds", params.get("bounds_y"))
+            if given is None:
+                given = (0.0, 1.0) if y is None else (y.min(), y.max())
+            bottom, top = (float(np.ravel(end)[0]) for end in given)
+            return cls(low, high, (top, bottom), numbers=True)
+        if y is None and not is_classifier(estimator):
+            return cls(low, high, (), numbers=False)
+        classes = params.get("classes")
+        if classes is None:
+            classes = [0, 1] if y is None else np.unique(y)
+        return cls(low, high, tuple(np.asarray(classes)), numbers=False)
+
+    @property
+    def middle(self) -> NDArray[np.float64]:
+        """The middle of the ranges."""
+        return (self.low + self.high) / 2
+
+    def holds(self, x: NDArray[np.float64], target: Any) -> bool:
+        """Return whether a record is within the ranges."""
+        inside = bool(((self.low <= x) & (x <= self.high)).all())
+        return inside and not (
+            self.numbers and not min(self.targets) <= target <= max(self.targets)
+        )
+
+    def other_target(self, target: Any) -> Any:
+        """Return a target that differs from the given one as much as possible."""
+        for option in self.targets:
+            if not np.array_equal(option, target):
+                return option
+        return target
+
+
+@dataclass(frozen=True)
+class PublicFeatures:
+    """Facts in which neighbours must agree: the claim calls them public, but a fit reads them off.
+
+    ``labels``: the set of labels. ``ranges``: the ranges of features and targets.
+    """
+
+    labels: bool = False
+    ranges: bool = False
+
+    @classmethod
+    def from_guarantee(cls, guarantee: PrivacyGuarantee) -> PublicFeatures:
+        """Read the assumptions about facts that a fit takes from the data."""
+        taken = [text for text in guarantee.assumptions if "read off" in text or "reads" in text]
+        return cls(
+            labels=any("labels" in text or "classes" in text for text in taken),
+            ranges=any("bounds" in text or "schema" in text for text in taken),
+        )
+
+    def show_facts(
+        self, X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
+    ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+        """Return the records with the first ones replaced, so that they show all public facts."""
+        targets = public.targets if y is not None and (self.labels or public.numbers) else ()
+        if not (self.labels or self.ranges):
+            return X, y
+        n = min(max(len(targets), 2 * self.ranges), len(X))
+        X, y = X.copy(), None if y is None else y.copy()
+        for row in range(n):
+            ends = (public.low, public.high)
+            X[row] = ends[row % 2] if self.ranges else public.middle
+            if y is not None and targets:
+                y[row] = targets[row % len(targets)]
+        return X, y
+
+
+_NOTHING = PublicFeatures()
+
+
+def _last_named(params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters by the last part of their names; outer steps take precedence."""
+    by_depth = sorted(params.items(), key=lambda item: -item[0].count("__"))
+    return {name.split("__")[-1]: value for name, value in by_depth if value is not None}
+
+
+def _bounds(
+    params: dict[str, Any], X: NDArray[Any] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    given = params.get("bounds", params.get("bounds_X"))
+    if given is not None:
+        low, high = (np.ravel(np.asarray(end, dtype=float)) for end in given)
+        size = max(low.size, high.size) if X is None else X.shape[1]
+        return np.broadcast_to(low, size).copy(), np.broadcast_to(high, size).copy()
+    if X is None:
+        return -np.ones(1), np.ones(1)
+    return np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+
+
+def default_records(public: PublicRanges) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+    """Return a small set of records within the public ranges."""
+    random = np.random.default_rng(0)
+    share = random.uniform(size=(_N_DEFAULT, len(public.low)))
+    X = public.low + share * (public.high - public.low)
+    if not public.targets:
+        return X, None
+    which = (share[:, 0] > 0.5).astype(int) % len(public.targets)
+    return X, np.array([public.targets[i] for i in which])
+
+
+def neighbours(
+    relation: str, X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges, *,
+    erased: bool, agreed: PublicFeatures = _NOTHING,
+) -> Iterator[NeighbourPair]:  # fmt: skip
+    """Yield pairs of data sets that differ by one step of ``relation``.
+
+    The record in question replaces the last record of X; under add_remove it is appended. With
+    ``erased``, a record that is zeroed out leaves an empty place. Otherwise a record of missing
+    values replaces it, which contributes nothing. There are fewer pairs without labels, and under
+    "label" with a single label.
+    """
+    if relation == "label":
+        yield from _each_label(*agreed.show_facts(X, y, public), public)
+    for of_record, x, target in _records(X, y, public):
+        if agreed.ranges and not public.holds(x, target):
+            continue
+        for of_others, others, labels in _other_records(X, y, x, target, public, relation):
+            name = f"{of_record} among {of_others}"
+            others, labels = agreed.show_facts(others, labels, public)
+            here = (np.vstack([others, x]), _behind(labels, target))
+            if relation == "add_remove" or (relation == "zero_out" and erased):
+                yield NeighbourPair(name, here, (others, labels))
+                continue
+            there, label = x, target
+            if relation == "zero_out":
+                there, label = np.full_like(x, np.nan), _null(y, public)
+            elif relation == "label":
+                label = public.other_target(target)
+                if np.array_equal(label, target):
+                    continue
+            else:
+                there = 2 * public.middle - x
+                label = None if target is None else public.other_target(target)
+            yield NeighbourPair(name, here, (np.vstack([others, there]), _behind(labels, label)))
+
+
+def _each_label(
+    X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
+) -> Iterator[NeighbourPair]:
+    """Yield pairs that differ in one label, for each position: one may lack noise."""
+    if y is None:
+        return
+    for i, own in enumerate(y):
+        changed = y.copy()
+        changed[i] = public.other_target(own)
+        if not np.array_equal(changed, y):
+            yield NeighbourPair(f"the label of record {i} of the data", (X, y), (X, changed))
+
+
+def _behind(labels: NDArray[Any] | None, target: Any) -> NDArray[Any] | None:
+    if labels is None:
+        return None
+    return np.concatenate([labels, np.asarray([target], dtype=labels.dtype)])
+
+
+def _null(y: NDArray[Any] | None, public: PublicRanges) -> Any:
+    """Return the target of a record that contributes nothing: the one that reveals least."""
+    if y is None:
+        return None
+    if public.numbers:
+        return sum(public.targets) / 2
+    return 0 * y[0] if y.ndim == 2 else public.targets[0]
+
+
+def _records(
+    X: NDArray[np.float64], y: NDArray[Any] | None, public: PublicRanges
+) -> Iterator[tuple[str, NDArray[np.float64], Any]]:
+    """Yield extreme records: a name, the features and a target."""
+    first, own = X[-1], None if y is None else y[-1]
+    half = np.where(public.high > public.low, (public.high - public.low) / 2, 1.0)
+    turns = np.where(np.arange(len(half)) % 2, -1.0, 1.0)
+    if own is None:
+        yield "a record of the data", first, own
+    else:
+        yield "a mislabelled record", first, public.other_target(own)
+    ends = public.targets[:2] if public.targets else (None,)
+    for target in ends:
+        shown = "" if target is None else f" of target {np.asarray(target).tolist()!r}"
+        yield f"the extreme record{shown}", public.high.copy(), target
+    if len(half) > 1:
+        yield "a corner of the bounds", public.middle + turns * half, ends[0]
+    yield "the middle of the bounds", public.middle, ends[0]
+    rare = public.targets[-1] if public.targets else None
+    for times in _FAR:
+        yield f"an outlier of {times:g} half-widths", public.middle + times * half, rare
+    if public.numbers:
+        yield "a target beyond its range", public.high.copy(), np.float64(_FAR_TARGET)
+        yield "a target below its range", public.high.copy(), np.float64(-_FAR_TARGET)
+
+
+def _other_records(
+    X: NDArray[np.float64], y: NDArray[Any] | None, x: NDArray[np.float64], target: Any,
+    public: PublicRanges, relation: str,
+) -> Iterator[tuple[str, NDArray[np.float64], NDArray[Any] | None]]:  # fmt: skip
+    """Yield the other records: the data, copies with another target, or blank records."""
+    n = len(X) - (relation != "add_remove")
+    yield "the data", X[:n], None if y is None else y[:n]
+    if target is not None:
+        other = np.asarray([public.other_target(target)], dtype=np.asarray(y).dtype)
+        near = np.clip(x, public.low, public.high)
+        yield "copies with another target", np.tile(near, (n, 1)), np.repeat(other, n, axis=0)
+        if relation == "add_remove":  # a claim for another relation may fix the number of records
+            faint = public.middle + _FAINT * (near - public.middle)
+            opposed = np.repeat(other, _MANY, axis=0)
+            yield "many faint copies with another target", np.tile(faint, (_MANY, 1)), opposed
+    same = np.tile(public.middle, (n, 1))
+    null = None if y is None else np.repeat(np.asarray([_null(y, public)], y.dtype), n, axis=0)
+    if relation == "zero_out":
+        yield "blank records", np.full_like(same, np.nan), null
+    else:
+        yield "records in the middle", same, null

@@ -1,0 +1,623 @@
+"""Threshold tests of a release: pilot runs choose neighbours and tests, fresh runs count them.
+
+Likelihood ratio of a record that takes part in an unknown subset of the steps of a release.
+
+Scores that separate runs on two neighbours, and thresholds for them, chosen by pilot runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy.special import ndtri, rel_entr
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from ..._clones import seeded_globally
+from ..._environment import one_thread
+from ...metrics.evidence import epsilon_of_rates
+from ...metrics.rates import clopper_pearson
+from ...metrics.repeated_runs import Counts, Curve
+from .neighbors import NeighbourPair
+
+__all__ = [
+    "N_COUNTS",
+    "ChosenTests",
+    "CountedAttack",
+    "Effort",
+    "Release",
+    "ReleaseRuns",
+    "ThresholdTest",
+    "choose_thresholds",
+    "copies_repeat",
+    "participation_ratios",
+    "runs_to_matrix",
+    "separation",
+]
+
+Release = Callable[[Any], Any]
+Batch = tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]  # one list per side
+_TRIAL = 16  # first runs per side of each pair
+_FEWEST = 64  # fresh runs per side
+_PILOT = 128  # runs per side from which tests are first chosen
+# If a pilot refutes a claim this plainly, _MARGIN times its runs are enough. The margin is needed
+# because the best of some thousand tests looks better than it is.
+_PLAIN = 1e-8
+_MARGIN = 4
+_CERTAIN = 40.0  # a separation in standard deviations that no noise leaves
+_MAX_RUNS = 200_000
+_COPIED = 64  # runs in which two copies of a release do not agree by chance
+
+
+@dataclass
+class ReleaseRuns:
+    """Runs of a release on two neighbours, made on demand; no two calls return the same run.
+
+    The sides take turns in random order. In a fixed order, a release that depends on a clock, a
+    counter or the load of the processor would separate the sides, or hide a real difference.
+    """
+
+    release: Release
+    pair: NeighbourPair
+    n_jobs: int
+    made: Batch = field(default_factory=lambda: ([], []))
+
+    def pilot_runs(self, n: int) -> Batch:
+        """Return the first ``n`` pilot runs per side, including those of earlier calls."""
+        if n > self.n_made:
+            for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
+                side += more
+        return self.made[0][:n], self.made[1][:n]
+
+    @property
+    def n_made(self) -> int:
+        """Number of pilot runs per side."""
+        return len(self.made[0])
+
+    def fresh(self, n: int) -> Batch:
+        """Return ``n`` new runs per side: with the record, and without it."""
+        turns = np.random.default_rng().permutation(np.repeat([True, False], n))
+        if self.n_jobs == 1 or n < 2 * self.n_jobs:
+            runs = _batch(self.release, self.pair, turns)
+        else:
+            parts = Parallel(n_jobs=self.n_jobs)(
+                delayed(_run_in_worker)(self.release, self.pair, part, os.getpid())
+                for part in np.array_split(turns, 4 * self.n_jobs)
+            )
+            runs = [run for part in parts for run in part]
+        sides: Batch = ([], [])
+        for run, inside in zip(runs, turns, strict=True):
+            sides[0 if inside else 1].append(run)
+        return sides
+
+
+def _batch(
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_]
+) -> list[NDArray[np.float64]]:
+    data = (pair.other, pair.data)
+    return [np.asarray(release(data[inside]), dtype=float).ravel() for inside in turns.astype(int)]
+
+
+def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
+    """Return whether a release draws the same noise in every process that gets a copy of it.
+
+    It does if it holds a generator, such as a numpy generator in its closure. False without noise.
+    """
+    turns = np.zeros(_COPIED, bool)
+    first, second = Parallel(n_jobs=n_jobs)(
+        delayed(_run_in_worker)(release, NeighbourPair("", data, data), turns, os.getpid())
+        for _ in range(2)
+    )
+    drawn = {run.tobytes() for run in first}
+    return len(drawn) > 1 and all(map(np.array_equal, first, second))
+
+
+def _run_in_worker(
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_], parent: int
+) -> list[NDArray[np.float64]]:
+    """Run a batch; reseed global generators, which a forked process shares with its parent."""
+    with nullcontext() if os.getpid() == parent else seeded_globally(secrets.randbelow(2**32)):
+        return _batch(release, pair, turns)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Limit of the effort: ``n_runs`` fresh runs per side, or about ``seconds`` of runs."""
+
+    n_runs: int | None
+    seconds: float
+    n_jobs: int
+
+    def fresh(self, a_run: float) -> int:
+        """Return the largest number of fresh runs per side, if one run takes ``a_run`` seconds."""
+        if self.n_runs is not None:
+            return self.n_runs
+        return int(np.clip(0.45 * self._runs(a_run), _FEWEST, _MAX_RUNS))
+
+    def pilot(self, a_run: float) -> int:
+        """Return the largest number of pilot runs per side."""
+        if self.n_runs is not None:
+            return max(self.n_runs, _PILOT)
+        return int(np.clip(0.35 * self._runs(a_run), _PILOT, _MAX_RUNS))
+
+    def trial(self, a_run: float, n_pairs: int) -> int:
+        """Return the number of first runs per side for each pair."""
+        if self.n_runs is not None:
+            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
+        return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
+
+    def _runs(self, a_run: float) -> float:
+        return self.seconds * self.n_jobs / a_run / 2
+
+
+@dataclass(frozen=True)
+class CountedAttack:
+    """Counts of threshold tests in fresh runs.
+
+    Attributes
+    ----------
+    pair : Pair
+        The chosen neighbours.
+    counts : tuple of Counts
+        One for each test, all in the same fresh runs.
+    n_pilot : int
+        Number of earlier runs, over all neighbours.
+    left_out : tuple of str
+        Neighbours on which the release failed.
+    """
+
+    pair: NeighbourPair
+    counts: tuple[Counts, ...]
+    n_pilot: int
+    left_out: tuple[str, ...]
+
+    @classmethod
+    def run(
+        cls,
+        release: Release,
+        pairs: Iterable[NeighbourPair],
+        curve: Curve,
+        delta: float,
+        alpha: float,
+        effort: Effort,
+        steps: Sequence[slice] = (),
+    ) -> CountedAttack:
+        """Choose neighbours and tests by pilot runs, then count the tests in fresh runs.
+
+        ``steps`` are the positions of the numbers that each of several steps released. Choices, and
+        the number of fresh runs, do not depend on the fresh runs. Raises ValueError if the release
+        returns no numbers on any pair.
+        """
+        tried = [ReleaseRuns(release, pair, effort.n_jobs) for pair in pairs]
+        works = [runs for runs in tried if all(side[0].size for side in runs.pilot_runs(1))]
+        left_out = tuple(runs.pair.name for runs in tried if all(runs is not w for w in works))
+        if not works:
+            raise ValueError(
+                "The release returned no numbers on any neighbours. Pass X and y on which it works."
+            )
+        # Timed after the first runs, which have one-time costs.
+        started = time.perf_counter()
+        for runs in works:
+            runs.pilot_runs(2)
+        a_run = max((time.perf_counter() - started) / (2 * len(works)), 1e-6)
+        runs = _best_pair(works, effort.trial(a_run, len(works)))
+        events, width, n = _choose_tests(runs, curve, delta, alpha, effort, a_run, steps)
+        inside, outside = (runs_to_matrix(side, width) for side in runs.fresh(n))
+        return cls(
+            runs.pair,
+            tuple(event.count(inside, outside) for event in events),
+            sum(2 * both.n_made for both in tried),
+            left_out,
+        )
+
+
+def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
+    """Return the neighbours that runs separate best, by successive halving.
+
+    A pair that is separated beyond all noise is returned at once: none can be better.
+    """
+    while len(works) > 1:
+        found = []
+        for runs in works:
+            found.append(_separation(runs.pilot_runs(n)))
+            if found[-1] > _CERTAIN:
+                return runs
+        works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
+        n *= 2
+    return works[0]
+
+
+def _separation(both: Batch) -> float:
+    width = max(len(run) for side in both for run in side)
+    runs, others = (runs_to_matrix(side, width) for side in both)
+    return separation(runs, others)
+
+
+def _choose_tests(
+    runs: ReleaseRuns, curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float,
+    steps: Sequence[slice],
+) -> tuple[tuple[ThresholdTest, ...], int, int]:  # fmt: skip
+    """Return the tests to count, how many numbers of a run they use, and the number of runs."""
+    most, enough = effort.fresh(a_run), effort.pilot(a_run)
+    n = min(_PILOT, enough)
+    columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
+    while True:
+        both = runs.pilot_runs(n)
+        width = max(len(run) for side in both for run in side)
+        learn, check = ([runs_to_matrix(side[i::2], width) for side in both] for i in (0, 1))
+        found = choose_thresholds(
+            (learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns
+        )
+        if found.surprise < _PLAIN or n >= enough:
+            break
+        n = min(2 * n, enough)
+    if found.surprise < _PLAIN:
+        most = min(most, _MARGIN * n)
+    return found.events, width, most
+
+
+Matrix = NDArray[np.float64]
+Score = Callable[[Matrix], NDArray[np.float64]]
+N_COUNTS = 2  # columns of a matrix before the numbers of a run
+_FAR = 20.0  # clip of standardised numbers
+_TINY = 1e-300  # avoids a division by zero for constant numbers
+_BEYOND = 1e9  # clip of distances from a median, before they are squared
+_MANY = 400  # runs per side from which trees are worth fitting
+_CUTS = 400
+# False positive rates at which a claimed curve is evaluated.
+_FALSE_POSITIVE_RATES = np.r_[np.geomspace(1e-6, 0.5, 120), 1 - np.geomspace(0.49, 1e-6, 120)]
+_TOP = 20  # numbers that trees use
+_ALIKE = 0.7  # rank correlation from which two numbers carry the same noise
+
+
+@dataclass(frozen=True)
+class ThresholdTest:
+    """Threshold test: the score of a run reaches ``cut``. Fixed before the counted runs."""
+
+    score: Score
+    cut: float
+
+    def count(self, runs: Matrix, others: Matrix) -> Counts:
+        """Return how often runs with the record and runs without it pass the test."""
+        hits, false = (int(np.sum(self.score(side) >= self.cut)) for side in (runs, others))
+        return Counts(hits, len(runs), false, len(others))
+
+
+@dataclass(frozen=True)
+class ChosenTests:
+    """The tests to count in fresh runs, and the p-value of the first one in the pilot runs."""
+
+    events: tuple[ThresholdTest, ...]
+    surprise: float
+
+
+def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
+    """Return one row per run: its number of numbers, how many are finite, and the numbers.
+
+    Numbers beyond ``width`` are dropped, missing ones are zero.
+    """
+    out = np.zeros((len(vectors), width + N_COUNTS))
+    for row, vector in zip(out, vectors, strict=True):
+        finite = np.isfinite(vector)
+        row[:N_COUNTS] = len(vector), finite.sum()
+        row[N_COUNTS : N_COUNTS + len(vector)] = np.where(finite, vector, 0.0)[:width]
+    return out
+
+
+def separation(runs: Matrix, others: Matrix) -> float:
+    """Return the distance of two neighbours by the best linear score, in standard deviations.
+
+    Cross-fitted: each half is evaluated by the score of the other.
+    """
+    halves = [(side[::2], side[1::2]) for side in (runs, others)]
+    (a, b), (c, d) = halves
+    found = [
+        [_distance(s(b), s(d)) for s in _linear(a, c)],
+        [_distance(s(a), s(c)) for s in _linear(b, d)],
+    ]
+    return float(np.max(np.mean(found, axis=0)))
+
+
+def _distance(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
+    spread = np.sqrt((high.var() + low.var()) / 2)
+    return float((high.mean() - low.mean()) / (spread + 1e-9 * (1.0 + abs(high.mean()))))
+
+
+def _standard(runs: Matrix, others: Matrix) -> Score:
+    """Return a function that standardises numbers robustly and clips outliers."""
+    both = np.vstack([runs, others])
+    low, middle, high = np.quantile(both, [0.25, 0.5, 0.75], axis=0)
+    scale = (high - low) / 1.35
+    # Mostly equal numbers have no interquartile range: their standard deviation; else 1.
+    scale = np.where(scale > 1e-12 * np.abs(middle), scale, both.std(axis=0))
+    scale = np.where(scale > 1e-12 * np.abs(middle), scale, 1.0)
+    return lambda values: np.clip((values - middle) / scale, -_FAR, _FAR)
+
+
+def _linear(runs: Matrix, others: Matrix) -> list[Score]:
+    """Return linear scores: four weightings of all numbers, and the three best single numbers."""
+    standard = _standard(runs, others)
+    a, b = standard(runs), standard(others)
+    shift = a.mean(0) - b.mean(0)
+    spread = np.sqrt((a.var(0) + b.var(0)) / 2)
+    within = np.vstack([a - a.mean(0), b - b.mean(0)])
+    covariance = within.T @ within / len(within)
+    size = float(np.trace(covariance)) / len(shift)
+    eye = np.eye(len(shift))
+    weights = [
+        shift,
+        shift / (spread**2 + 1e-9),
+        np.linalg.lstsq(covariance + (0.1 * size + 1e-9) * eye, shift, rcond=None)[0],
+        np.linalg.lstsq(covariance + (1e-6 * size + 1e-9) * eye, shift, rcond=None)[0],
+    ]
+    order = np.argsort(-np.abs(shift) / (spread + 1e-9))
+    weights += [np.sign(shift[i]) * eye[i] for i in order[:3]]
+    return [_LinearScore(standard, w) for w in weights]
+
+
+@dataclass(frozen=True, eq=False)
+class _LinearScore:
+    standard: Score
+    weights: NDArray[np.float64]
+
+    def __call__(self, values: Matrix) -> NDArray[np.float64]:
+        return np.asarray(self.standard(values) @ self.weights)
+
+
+def _midpoint_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
+    """Return the likelihood ratio scores of Laplace and of K-norm noise around the two medians.
+
+    For Laplace noise: the sum of numbers clipped to the interval between both medians. For K-norm
+    noise: how much nearer a run is to the median with the record than to the other, in single
+    numbers scaled by their spread, and in each step, whose numbers have noise of one size.
+    """
+    a, b = np.median(runs, axis=0), np.median(others, axis=0)
+    spread = np.mean(np.abs(runs - a), axis=0) + np.mean(np.abs(others - b), axis=0)
+    shift = np.abs(a - b)
+    moved = np.flatnonzero(shift > 0)
+    best = moved[np.argsort(-shift[moved] / (spread[moved] + 1e-12 * shift[moved]))][:_TOP]
+    best = _drop_correlated(np.vstack([runs - a, others - b]), best)
+    low, high = np.minimum(a, b)[best], np.maximum(a, b)[best]
+    unit = spread + 1e-9 * shift + _TINY
+    weight = (np.sign(a - b) / unit)[best]
+
+    def clipped(values: Matrix) -> NDArray[np.float64]:
+        return np.asarray(np.clip(values[:, best], low, high) @ weight)
+
+    scores = [clipped, _norm_ratio(a, b, unit, [best])]
+    if steps:
+        alike = unit.copy()
+        for step in steps:
+            alike[step] = _size_of_norm(runs[:, step] - a[step]) + 1e-9 * shift[step].max() + _TINY
+        scores.append(_norm_ratio(a, b, alike, steps))
+    return scores
+
+
+def _size_of_norm(noise: Matrix) -> float:
+    """Return the scale of noise with a density proportional to exp(-norm / scale)."""
+    return float(np.linalg.norm(noise, axis=1).mean()) / noise.shape[1]
+
+
+def _norm_ratio(
+    a: NDArray[np.float64], b: NDArray[np.float64], unit: NDArray[np.float64],
+    parts: Sequence[slice | NDArray[np.int64]],
+) -> Score:  # fmt: skip
+    """Return the log-likelihood ratio of centre ``a`` to ``b`` for noise exp(-norm) per part."""
+
+    def sum_of_norms(values: Matrix, middle: NDArray[np.float64]) -> NDArray[np.float64]:
+        norms = np.zeros(len(values))
+        with np.errstate(over="ignore"):
+            for part in parts:
+                distance = (values[:, part] - middle[part]) / unit[part]
+                norms += np.linalg.norm(np.clip(distance, -_BEYOND, _BEYOND), axis=1)
+        return norms
+
+    return lambda values: sum_of_norms(values, b) - sum_of_norms(values, a)
+
+
+def _drop_correlated(noise: Matrix, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers without those whose noise follows that of an earlier one."""
+    if len(order) < 2:
+        return order
+    ranks = np.argsort(np.argsort(noise[:, order], axis=0), axis=0)
+    alike = np.abs(np.corrcoef(ranks, rowvar=False))
+    kept: list[int] = []
+    for i in range(len(order)):
+        if all(alike[i, kept] < _ALIKE):
+            kept.append(i)
+    return order[kept]
+
+
+def _participation_scores(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> list[Score]:
+    if len(steps) < 2:
+        return []
+    standard = _standard(runs, others)
+    found = participation_ratios(standard(runs), standard(others), steps)
+    return [_StandardizedScore(standard, score) for score in found]
+
+
+@dataclass(frozen=True, eq=False)
+class _StandardizedScore:
+    standard: Score
+    score: Score
+
+    def __call__(self, values: Matrix) -> NDArray[np.float64]:
+        return self.score(self.standard(values))
+
+
+def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Score]:
+    """Yield a score by boosted trees, which also separates spreads and regions."""
+    if min(len(runs), len(others)) < _MANY:
+        return
+    standard = _standard(runs, others)
+    a, b = standard(runs), standard(others)
+    difference = np.abs(a.mean(0) - b.mean(0)) + np.abs(a.std(0) - b.std(0))
+    best = np.argsort(-difference / (a.std(0) + b.std(0) + 1e-9))[:_TOP]
+
+    def select_features(values: Matrix) -> Matrix:
+        return np.column_stack([standard(values)[:, best], *(s(values) for s in sums[:4])])
+
+    trees = HistGradientBoostingClassifier(
+        max_leaf_nodes=8, learning_rate=0.1, max_iter=80, early_stopping=False, random_state=0
+    )
+    labels = np.r_[np.ones(len(runs)), np.zeros(len(others))]
+    features = np.vstack([select_features(runs), select_features(others)])
+    with one_thread(features.size):
+        trees.fit(features, labels)
+    yield lambda values: np.asarray(trees.predict_proba(select_features(values))[:, 1])
+
+
+def choose_thresholds(
+    learn: tuple[Matrix, Matrix],
+    check: tuple[Matrix, Matrix],
+    curve: Curve,
+    delta: float,
+    alpha: float,
+    steps: Sequence[slice] = (),
+) -> ChosenTests:
+    """Choose the test that refutes the curve best, and the one with the largest epsilon.
+
+    Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. ``steps``
+    are the columns that each of several steps released. If no test exceeds the curve, the first one
+    is the test of the largest mu of a Gaussian curve, which tests the middle of the curve.
+    """
+    sums = _linear(*learn)
+    scores = [
+        *sums, *_midpoint_scores(*learn, steps), *_participation_scores(*learn, steps),
+        *_tree_score(*learn, sums),
+    ]  # fmt: skip
+    found = [_best_tests(score, check, curve, delta, alpha) for score in scores]
+    beyond = max(found, key=lambda f: f.beyond[0])
+    middle = max(found, key=lambda f: f.mu[0])
+    steep = max(found, key=lambda f: f.epsilon[0])
+    first = beyond.beyond if beyond.beyond[0] > 0 else middle.mu
+    events = (first[1],) if first[1] == steep.epsilon[1] else (first[1], steep.epsilon[1])
+    return ChosenTests(events, first[1].count(*check).surprise(curve))
+
+
+@dataclass(frozen=True)
+class _BestTests:
+    """The best test of a score by three criteria, each with its value."""
+
+    beyond: tuple[float, ThresholdTest]
+    mu: tuple[float, ThresholdTest]
+    epsilon: tuple[float, ThresholdTest]
+
+
+def _best_tests(
+    score: Score, check: tuple[Matrix, Matrix], curve: Curve, delta: float, alpha: float
+) -> _BestTests:
+    high, low = (np.sort(score(side)) for side in check)
+    values = np.unique(np.r_[high, low])
+    if len(values) > _CUTS:
+        values = values[np.linspace(0, len(values) - 1, _CUTS).astype(int)]
+    # Midway between two values: a value with a small rounding error falls on the same side.
+    cuts = np.r_[values[:1], (values[1:] + values[:-1]) / 2]
+    hits = len(high) - np.searchsorted(high, cuts)
+    false = len(low) - np.searchsorted(low, cuts)
+    beyond = _p_value_exponents(hits, len(high), false, len(low), curve)
+    # Jagielski, Ullman and Oprea 2020: Clopper-Pearson bounds on both error rates.
+    tpr = clopper_pearson(hits, len(high), alpha)[0]
+    fpr = clopper_pearson(false, len(low), alpha)[1]
+    # Nasr et al. 2023, audit by Gaussian DP: mu from one pair of rates.
+    mu = _quantile(tpr) - _quantile(fpr)
+    epsilon = epsilon_of_rates(tpr, fpr, delta)
+    return _BestTests(*(_best(values, score, cuts) for values in (beyond, mu, epsilon)))
+
+
+def _best(
+    values: NDArray[np.float64], score: Score, cuts: NDArray[np.float64]
+) -> tuple[float, ThresholdTest]:
+    place = int(np.argmax(values))
+    return float(values[place]), ThresholdTest(score, float(cuts[place]))
+
+
+def _quantile(rate: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(ndtri(np.clip(rate, 1e-12, 1 - 1e-12)))
+
+
+def _p_value_exponents(
+    hits: NDArray[np.int64], n_in: int, false: NDArray[np.int64], n_out: int, curve: Curve
+) -> NDArray[np.float64]:
+    """Return the exponent of each test's p-value per run: how fast evidence against it grows.
+
+    This is the least Kullback-Leibler divergence of the observed rates from rates that keep to the
+    curve. It ranks tests as many runs would, even for rare false positives. Zero for rates that
+    keep to the curve.
+    """
+    tpr, fpr = ((n[:, None] + 0.5) / (of + 1) for n, of in ((hits, n_in), (false, n_out)))
+    # Sanov 1957: the p-value decreases exponentially in the least divergence from the null.
+    allowed = np.minimum(curve(_FALSE_POSITIVE_RATES), tpr)
+    divergence = _divergence(tpr, allowed) + _divergence(
+        fpr, np.maximum(_FALSE_POSITIVE_RATES, fpr)
+    )
+    return np.asarray(np.where(tpr[:, 0] > curve(fpr[:, 0]), divergence.min(axis=1), 0.0))
+
+
+def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the Kullback-Leibler divergence of Bernoulli(p) from Bernoulli(q)."""
+    return np.asarray(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
+
+
+# Candidate probabilities of taking part, and shifts of a step in deviations of its noise.
+_PARTICIPATION_RATES = np.r_[0.02, 0.05, np.linspace(0.1, 1.0, 19)]
+_SHIFTS = np.geomspace(0.2, 12.0, 42)
+_ENOUGH = 2_000  # runs from which both are estimated
+_LARGEST_EXPONENT = 30.0  # clip of exponents
+
+
+def participation_ratios(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> Iterator[Score]:
+    """Yield likelihood ratios of records that take part in each step with some probability.
+
+    With sampled batches, the sum over all steps drowns the few steps with the record in the noise
+    of the others. Each step is projected on the direction in which it moves. If all steps have one
+    size, their mean direction, which is known better, is tried first. ``runs`` and ``others``,
+    with and without the record, must be standardised; ``steps`` are the columns of each step.
+    """
+    shift = runs.mean(0) - others.mean(0)
+    spread = (runs.var(0) + others.var(0)) / 2 + 1e-9
+    if len({step.stop - step.start for step in steps}) == 1:
+        same = np.mean([shift[step] for step in steps], axis=0)
+        noise = np.mean([spread[step] for step in steps], axis=0)
+        yield _likelihood(runs, others, steps, [same / noise] * len(steps))
+    yield _likelihood(runs, others, steps, [shift[step] / spread[step] for step in steps])
+
+
+def _likelihood(
+    runs: Matrix, others: Matrix, steps: Sequence[slice], directions: Sequence[NDArray[np.float64]]
+) -> Score:
+    def along(values: Matrix) -> Matrix:
+        return np.column_stack(
+            [values[:, step] @ w for step, w in zip(steps, directions, strict=True)]
+        )
+
+    without = along(others)
+    middle, scale = without.mean(0), without.std(0) + 1e-9
+
+    def standardized(values: Matrix) -> Matrix:
+        return (along(values) - middle) / scale
+
+    seen = standardized(runs[:_ENOUGH])
+    likely = [
+        (float(_log_ratio(seen, rate, far).mean()), rate, far)
+        for rate in _PARTICIPATION_RATES
+        for far in _SHIFTS
+    ]
+    # Maximum likelihood over the candidates.
+    _, rate, far = max(likely)
+    return lambda values: _log_ratio(standardized(values), rate, far)
+
+
+def _log_ratio(steps: Matrix, rate: float, far: float) -> NDArray[np.float64]:
+    """Return log-likelihood ratios of the mixture (1 - rate) N(0, 1) + rate N(far, 1) per step."""
+    # Abadi et al. 2016, sampled Gaussian mechanism: (1 - q) mu_0 + q mu_1 against mu_0.
+    power = np.exp(np.minimum(far * steps - far**2 / 2, _LARGEST_EXPONENT))
+    return np.asarray(np.log(1.0 - rate + rate * power + 1e-300).sum(axis=1))

@@ -1,0 +1,395 @@
+"""Verification of certificates, without data and without trust in their issuer."""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from .._output import as_path, displayable
+from .._untrusted_files import parse_json, read_file
+from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError, weakest_arithmetic
+from ..accounting.budget.snapshot import check_ledger_work, open_exported_ledger
+from ..accounting.events import flatten
+from ..preprocessing import Schema
+from .issuing import FORMAT, SECTIONS, digest_of_file, guarantee_in_file, schema_digest
+from .recomputing import differing_epsilon, epsilon_bracket, has_second_accountant
+from .signing import altered_sections, fingerprint, public_key
+
+__all__ = ["Check", "Verification", "verify_certificate"]
+
+HOLDS, FAILED, OPEN = "holds", "FAILED", "not checked"
+VERIFIED, UNKNOWN_KEY, REFUSED = "verified", "unknown key", "refused"
+
+# What would have noticed an older copy of the ledger, and what is assumed of it nevertheless.
+_WITNESSES = {
+    "counter": "the ledger and its counter were not restored together from older copies",
+    "digest": "no charge was lost with an older copy of the ledger after the line whose digest the "
+    "issuer compared",
+    None: "the ledger was not restored from an older copy: a rollback of it could not be noticed, "
+    "because it has no counter and the issuer compared no digest",
+}
+
+_SIGNATURE, _SIGNER, _EPSILON = "the signature", "the signer", "epsilon of the model"
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one check of a certificate.
+
+    Attributes
+    ----------
+    name : str
+        What was checked.
+    status : {"holds", "FAILED", "not checked"}
+    words : str
+        The result, or why it was not checked.
+    """
+
+    name: str
+    status: str
+    words: str
+
+
+@dataclass(frozen=True, repr=False)
+class Verification:
+    """Result of the verification of a certificate; returned by :func:`verify_certificate`.
+
+    Attributes
+    ----------
+    checks : tuple of Check
+        The checks, in order.
+    statement : str
+        The statement of the certificate: about which model, by whom and when.
+    assumptions : tuple of str
+        Conditions of the guarantee that no file can show.
+    measured : tuple of str
+        Results of attacks: lower bounds on leakage, which prove nothing.
+    fingerprint : str
+        Fingerprint of the key that signed; empty if there is no valid signature.
+    """
+
+    checks: tuple[Check, ...]
+    statement: str = ""
+    assumptions: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    fingerprint: str = ""
+
+    @property
+    def state(self) -> str:
+        """State of the certificate: ``"verified"``, ``"unknown key"`` or ``"refused"``.
+
+        ``"verified"``: signed with the key that was passed, and no check failed. ``"unknown key"``:
+        no check failed, but no key was passed, so anybody may have signed it. ``"refused"``: a
+        check failed, or the signature or epsilon was not checked.
+        """
+        held = {check.name for check in self.checks if check.status == HOLDS}
+        failed = any(check.status == FAILED for check in self.checks)
+        if failed or not {_SIGNATURE, _EPSILON} <= held:
+            return REFUSED
+        return VERIFIED if _SIGNER in held else UNKNOWN_KEY
+
+    @property
+    def holds(self) -> bool:
+        """Whether the certificate is verified: signed with the key that was passed, and true.
+
+        Some checks may still be open, such as the check of a model file that was not passed.
+        """
+        return self.state == VERIFIED
+
+    def __repr__(self) -> str:
+        lines = [_one_line(self._verdict()), _one_line(self.statement)]
+        for title, found in (
+            ("Checked", [f"{c.status}: {c.name}: {c.words}" for c in self.checks]),
+            ("Assumed, and shown by no file", self.assumptions),
+            ("Measured, which proves nothing", self.measured),
+        ):
+            if found:
+                lines += ["", f"{title}:", *(f"  - {_one_line(line)}" for line in found)]
+        return displayable("\n".join(lines))
+
+    def _verdict(self) -> str:
+        """Return the first line: the state, with the key or the reason."""
+        if self.state == VERIFIED:
+            return f"VERIFIED: signed with the key that you passed, {self.fingerprint}."
+        if self.state == UNKNOWN_KEY:
+            return (
+                f"UNKNOWN KEY: the certificate is consistent, but signed with {self.fingerprint}, "
+                "which may be anybody's key. Pass the issuer's public key."
+            )
+        failed = next((check for check in self.checks if check.status == FAILED), None)
+        why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
+        return f"REFUSED: {why.rstrip('.')}."
+
+
+def _one_line(text: str) -> str:
+    """Return text in one line: a name with line breaks could look like further checks."""
+    return " ".join(text.split())
+
+
+def verify_certificate(
+    path: str | PathLike[str],
+    model_file: str | PathLike[str] | None = None,
+    *,
+    key: str | PathLike[str] | Ed25519PublicKey | None = None,
+    schema: Schema | None = None,
+) -> Verification:
+    """Check a certificate, without data and without trust in its issuer.
+
+    Parameters
+    ----------
+    path : str or Path
+        The certificate.
+    model_file : str or Path, default=None
+        The model file that came with it. It is not loaded, and nothing in it is executed.
+    key : str, Path or Ed25519PublicKey, default=None
+        The issuer's public key, from a place that you trust. Without it, the state is at best
+        ``"unknown key"``: the signature shows that nothing was altered, not who signed.
+    schema : Schema, default=None
+        The schema that is said to be public, for comparison.
+
+    Returns
+    -------
+    Verification
+        The result, with its ``state`` and one entry per check.
+
+    Raises
+    ------
+    FileNotFoundError
+        If one of the files is missing.
+    ValueError
+        If ``key`` is not a public key.
+
+    Notes
+    -----
+    Every epsilon is computed again from the events by this library. If dp_accounting, which shares
+    no code with it, is installed, the stated epsilon must also be at least its lower bound. A
+    certificate that fails states the reason; nothing in it makes this function raise.
+
+    **Edge cases.** These are refused: a device, a pipe, a file of more than 32 MiB (4 GiB for a
+    model), JSON with a repeated key, and events that take too long to account for.
+    """
+    place = Path(as_path("path", path))
+    if not (schema is None or isinstance(schema, Schema)):
+        raise TypeError(f"schema={schema!r} must be a Schema, or None.")
+    trusted = None if key is None else public_key(key)
+    file = None if model_file is None else Path(as_path("model_file", model_file))
+    if file is not None and (file.is_dir() or not file.exists()):
+        raise FileNotFoundError(errno.ENOENT, "There is no model_file", str(file))
+    try:
+        content = parse_json(read_file(place))
+        sections = {name: content[name] for name in content if name != "signature"}
+        signature = content.get("signature")
+        if set(sections) != set(SECTIONS):
+            raise ValueError(f"its sections are {sorted(sections)}, not {sorted(SECTIONS)}")
+        if sections["about"]["format"] != FORMAT:
+            raise ValueError(f"its format is {sections['about']['format']!r}, not {FORMAT}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Verification((Check("the file", FAILED, f"this is not a certificate: {error}"),))
+    who, checks = _signature(sections, signature, trusted)
+    if any(check.status == FAILED for check in checks):
+        rest = Check("the rest", OPEN, "only sections with a valid signature are checked")
+        return Verification((*checks, rest), fingerprint=who)
+    checks += _run_check("the model file", lambda: _model(sections, file))
+    checks += _run_check("epsilon", lambda: _claim(sections["claim"]))
+    checks += _run_check("the ledger", lambda: _ledger(sections))
+    checks += _run_check("the audit", lambda: _audit(sections))
+    checks += _run_check("the schema", lambda: _schema(sections["about"], schema))
+    try:
+        told = _describe_certificate(sections, trusted is not None)
+    except Exception as error:  # a forged certificate may make it raise anything
+        checks.append(Check("the statement", FAILED, f"cannot be understood ({error})"))
+        told = "What it states cannot be understood.", (), ()
+    return Verification(tuple(checks), *told, fingerprint=who)
+
+
+def _run_check(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
+    """Run a check; any error that a forged certificate causes is a failure."""
+    try:
+        return list(check())
+    except ImportError:  # a fault of this computer, not of the certificate
+        raise
+    except WorkLimitError as error:
+        return [Check(name, FAILED, str(error))]
+    except Exception as error:
+        return [Check(name, FAILED, f"cannot be understood ({error})")]
+
+
+def _signature(sections: dict[str, Any], signature: Any, trusted: Any) -> tuple[str, list[Check]]:
+    """Return the fingerprint of the signing key, and the checks of signature and signer."""
+    try:
+        key, altered = altered_sections(sections, signature)
+    except (ValueError, RecursionError) as error:
+        return "", [Check(_SIGNATURE, FAILED, f"it does not hold: {error}")]
+    who = fingerprint(key)
+    if altered:
+        return who, [Check(_SIGNATURE, FAILED, f"altered after signing: {', '.join(altered)}")]
+    signed = Check(_SIGNATURE, HOLDS, f"nothing was altered since the owner of {who} signed")
+    if trusted is None:
+        signer = Check(_SIGNER, OPEN, "no key was passed: pass the issuer's public key")
+    elif fingerprint(trusted) == who:
+        signer = Check(_SIGNER, HOLDS, "the owner of the key that you passed")
+    else:
+        signer = Check(
+            _SIGNER, FAILED, f"signed with another key, {who}, than {fingerprint(trusted)}"
+        )
+    return who, [signed, signer]
+
+
+def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
+    model = sections["model"]
+    name = f"the model file {model['name']}"
+    if file is None:
+        yield Check(name, OPEN, "no model file was passed")
+        return
+    try:
+        found = digest_of_file(file)
+    except ValueError as error:
+        yield Check(name, FAILED, str(error))
+        return
+    if found != model["sha256"]:
+        yield Check(name, FAILED, f"{file.name} is another file: its digest is {found}")
+        return
+    yield Check(name, HOLDS, "identical to the file that the certificate is about")
+    inside = guarantee_in_file(file)
+    if inside is None:
+        yield Check("what the file states", OPEN, "this kind of file states no guarantee")
+        return
+    own = PrivacyGuarantee.from_dict(inside)
+    whole = PrivacyGuarantee.from_dict(sections["claim"]["guarantee"])
+    within = not flatten(own.event) - flatten(whole.event)
+    assumed = set(own.assumptions) <= set(whole.assumptions)
+    terms = (own.relation, own.unit, own.kind) == (whole.relation, whole.unit, whole.kind)
+    words = f"another guarantee, {own!r}"
+    noise = weakest_arithmetic((own.arithmetic, whole.arithmetic)) == whole.arithmetic
+    if within and assumed and terms and noise:
+        words = "part of the certificate's guarantee"
+        words = "the certificate's guarantee" if own.event == whole.event else words
+    yield Check("what the file states", HOLDS if "another" not in words else FAILED, words)
+
+
+def _claim(claim: dict[str, Any]) -> Iterator[Check]:
+    guarantee = PrivacyGuarantee.from_dict(claim["guarantee"])
+    if claim["epsilon"] is None:
+        yield Check(_EPSILON, FAILED, "no finite epsilon is stated, so nothing is guaranteed")
+        return
+    if claim["words"] != repr(guarantee):
+        yield Check("the words", FAILED, f"the guarantee reads {guarantee!r}")
+    if claim["noise"] != guarantee.noise_in_words:
+        yield Check("the noise", FAILED, f"the guarantee has {guarantee.noise_in_words}")
+    if guarantee.kind != "proved":
+        yield Check("the kind", FAILED, f"the guarantee is of kind {guarantee.kind!r}, not proved")
+    if claim["delta"] != (guarantee.at_delta or 0.0):
+        yield Check("delta", FAILED, f"the guarantee is stated at delta {guarantee.at_delta!r}")
+    yield from _epsilon(_EPSILON, claim["epsilon"], claim["delta"], guarantee)
+
+
+def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) -> Iterator[Check]:
+    event, relation = guarantee.event, guarantee.relation
+    value = math.inf if stated is None else float(stated)
+    found = differing_epsilon(value, event, delta, relation)
+    if found is not None:
+        yield Check(name, FAILED, f"{value:.6g} is stated, but the events give {found:.6g}")
+        return
+    yield Check(name, HOLDS, f"{value:.6g} at delta {delta:g}, computed again from the events")
+    second = f"{name}, by dp_accounting"
+    if not has_second_accountant():
+        yield Check(second, OPEN, "dp_accounting is not installed, or cannot be imported")
+    elif (bracket := epsilon_bracket(event, delta, relation)) is None:
+        yield Check(second, OPEN, "it cannot compute it for these events")
+    else:
+        low, high = bracket
+        above = f" and at most {high:.6g}" if math.isfinite(high) else ""
+        words = f"at least {low:.6g}{above}"
+        yield Check(second, HOLDS if value >= low else FAILED, words)
+
+
+def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
+    ledger, name = sections["ledger"], "the ledger"
+    if ledger is None:
+        yield Check(name, OPEN, "the certificate holds no ledger: other releases are not known")
+        return
+    check_ledger_work(ledger["lines"])
+    statement = open_exported_ledger("the certificate's ledger", ledger["scope"], ledger["lines"])
+    try:
+        last = statement.verify()
+    except LedgerError as error:
+        yield Check(name, FAILED, str(error))
+        return
+    if last != ledger["digest"]:
+        yield Check(name, FAILED, "its last line is not the one whose digest is stated")
+        return
+    spent = statement.guarantee()
+    claimed = PrivacyGuarantee.from_dict(sections["claim"]["guarantee"])
+    terms = (spent.relation, spent.unit) == (claimed.relation, claimed.unit)
+    charged = terms and not flatten(claimed.event) - flatten(spent.event)
+    lines, word = len(ledger["lines"]), "" if charged else "NOT "
+    yield Check(
+        name, HOLDS if charged else FAILED,
+        f"{lines} lines, each consistent with its digest, within every cap; all releases of the "
+        f"model are {word}charged in it",
+    )  # fmt: skip
+    if ledger["witness"] not in _WITNESSES:
+        yield Check(name, FAILED, f"its witness {ledger['witness']!r} is unknown")
+    elif (ledger["witness"] == "counter") != (statement.counter is not None):
+        yield Check(name, FAILED, "its first line contradicts what is said of a counter")
+    if ledger["delta"] != (spent.at_delta or 0.0):
+        yield Check(name, FAILED, f"its charges are stated at delta {spent.at_delta!r}")
+    yield from _epsilon("epsilon of all charges", ledger["epsilon"], ledger["delta"], spent)
+
+
+def _audit(sections: dict[str, Any]) -> Iterator[Check]:
+    audit, name = sections["audit"], "the audit"
+    if audit is None:
+        yield Check(name, OPEN, "the certificate holds no audit: nothing was measured")
+        return
+    if audit["claim"] != sections["claim"]["guarantee"]:
+        yield Check(name, FAILED, "it was an audit of another claim")
+        return
+    refuted = audit["verdict"].startswith("VIOLATED")
+    yield Check(name, FAILED if refuted else HOLDS, audit["verdict"])
+
+
+def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[Check]:
+    if about["schema"] is None:
+        return
+    if schema is None:
+        yield Check("the schema", OPEN, "no schema was passed")
+        return
+    same = schema_digest(schema) == about["schema"]
+    yield Check(
+        "the schema", HOLDS if same else FAILED,
+        "the one that was used" if same else "not the one that was used",
+    )  # fmt: skip
+
+
+def _describe_certificate(
+    sections: dict[str, Any], is_signer_known: bool
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Return the statement, the assumptions and the measurements in words."""
+    about, model, claim = (sections[name] for name in ("about", "model", "claim"))
+    name = about["issuer"] or "an issuer without a name"
+    by = f"by {name}" if is_signer_known else f"in the name of {name}, which is not verified"
+    statement = (
+        f"Statement about {model['name']}, a {model['class']}: {claim['words']}. "
+        f"{claim['noise'].capitalize()}. Issued {about['issued']} {by}."
+    )
+    assumed = (
+        "the model was trained as the events say, by code that does what it says: the issuer "
+        "vouches for it",
+        *map(str, claim["guarantee"]["assumptions"]),
+    )
+    if sections["ledger"] is not None:
+        assumed += (_WITNESSES[sections["ledger"]["witness"]],)
+    measured = tuple(
+        f"{found['attack']}: AUC {found['auc']:.3f}, epsilon at least "
+        f"{found['epsilon_lower_bound']:.3g}"
+        for found in (sections["audit"] or {}).get("attacks", [])
+    )
+    return statement, assumed, measured

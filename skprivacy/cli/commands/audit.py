@@ -1,0 +1,175 @@
+"""``skprivacy audit``: train one private model and test its claim by attacks."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ...accounting.budget.signals import signals_held_after_commit
+from .. import (
+    config_file,
+    data,
+    private_pipeline,
+    registry,
+    release,
+    reports,
+)
+from ..console import UserError, print_message, print_result
+
+__all__ = ["add_parser", "exit_code", "run"]
+
+EXAMPLES = """\
+examples:
+  skprivacy audit digits --epsilon 1 --out audit.html
+  skprivacy audit adult --epsilon 0.5 --n-shadows 64 --n-jobs 2
+  skprivacy audit patients.csv --target outcome --schema patients.json --subgroups ward
+  skprivacy audit houses.parquet --schema houses.json --model AdaSSPRegressor
+  skprivacy audit patients.csv --schema patients.json --attack loss,RMIA --set epochs=50
+
+exit codes: 0 no claim was refuted, 1 a claim was refuted (VIOLATED), 2 an error in the arguments or
+the data, 3 the audit says nothing, because members look like non-members or records are copies
+(DOUBTFUL, or no claim).
+A measured epsilon is a lower bound: it can refute a claim, never prove one. To audit your own
+model, call skprivacy.audit.audit from Python.
+"""
+
+DEFAULT_ATTACK = "both"
+
+
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "audit",
+        help=text,
+        description="Train a private network on a random half of the data and attack it with the "
+        "other half as non-members.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    config_file.add_argument(parser)
+    data.add_arguments(parser)
+    claim = parser.add_argument_group("claim")
+    claim.add_argument(
+        "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
+    )
+    claim.add_argument(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help="error probability of the verdict (default: %(default)s)",
+    )
+    claim.add_argument(
+        "--subgroups", metavar="COLUMN", help="compare the exposure of the values of this column"
+    )
+    private_pipeline.add_arguments(parser)
+    registry.add_arguments(parser, DEFAULT_ATTACK)
+    private_pipeline.add_run(parser)
+    release.add_arguments(parser)
+    output = parser.add_argument_group("output")
+    reports.add_arguments(output)
+    output.add_argument(
+        "--exposed",
+        metavar="FILE.csv",
+        help="list the training records that stand out, by their row in DATA or by their value of "
+        "--groups; no report does this, and the file is as private as the records",
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the audit; return the exit code of its verdict."""
+    from ...audit import audit
+    from ...exceptions import BudgetExceededError
+
+    reports.check(args, args.exposed)
+    release.check(args)
+    private_pipeline.check(args, args.epsilon)
+    attacks = registry.make_attacks(args)
+    if not 0 < args.alpha < 1:
+        raise UserError(f"--alpha must be between 0 and 1; got {args.alpha:g}.")
+    budget = release.open_budget(args)
+    records = data.load_records(args)
+    release.check_schema(args, records.schema)
+    model = private_pipeline.make_model(records, args, args.epsilon, budget)
+    own, new = records.split_random(0.5, args.seed)
+    X_train, y_train, whose, rows = own
+    X_test, y_test, whose_not, _ = new
+    given = private_pipeline.group_arguments(model, whose)
+    tried = registry.check_attacks(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
+    _check_records(args, tried, own, new)
+    print_message(f"{records.name}: training on {len(y_train):,} of {len(records.y):,} records")
+    try:
+        with release.shows_digest(budget), signals_held_after_commit():
+            model.fit(X_train, y_train, **given)
+            release.save(args, model)  # before the audit, which takes longer
+    except BudgetExceededError as error:
+        print_result(error)
+        return 1
+    report = audit(
+        model,
+        X_train,
+        y_train,
+        X_test,
+        y_test,
+        attacks=tried,
+        n_shadows=args.n_shadows,
+        alpha=args.alpha,
+        subgroups=args.subgroups,
+        groups=None if whose is None else (whose, whose_not),
+        random_state=args.seed,
+        n_jobs=args.n_jobs,
+        verbose=not args.quiet,
+    )
+    print_result(report)
+    known = reports.make_about(
+        args, records.name, records.schema, budget,
+        **{"splits, shadow models, first weights": args.seed},
+    )  # fmt: skip
+    for name in reports.write_audit(args, report, known):
+        print_message(f"wrote {name}")
+    if args.exposed:
+        reports.write_exposed(args.exposed, report, rows, whose)
+        print_message(
+            f"wrote {args.exposed}, which names people's records: keep it as private as {args.data}"
+        )
+    release.certify(args, model, records.schema, budget, report)
+    return exit_code(report)
+
+
+def exit_code(report: Any) -> int:
+    """Return the exit code of an audit's verdict."""
+    if report.verdict == "VIOLATED":
+        return 1
+    return 3 if report.doubt else 0
+
+
+def _check_records(args: argparse.Namespace, attacks: Any, own: Any, new: Any) -> None:
+    """Raise UserError for records that the audit would refuse, before the model is charged."""
+    from ...audit.inspection.member_groups import MemberGroups
+    from ...audit.label_audit import FEWEST
+    from ...audit.report.findings import group_partitions
+
+    X_train, y_train = own.X, own.y
+    if attacks is not None:
+        if args.subgroups is not None and args.subgroups not in X_train:
+            raise UserError(
+                f"--subgroups {args.subgroups!r} is not a column of the model's input. The columns "
+                f"are {', '.join(map(str, X_train))}."
+            )
+        partitions = group_partitions(args.subgroups, X_train, None, new.X, None)
+        if own.groups is not None:
+            people = MemberGroups.from_pair((own.groups, new.groups), len(own.y), len(new.y))
+            for by, pair in partitions.items():
+                people.group_values(by, pair)
+        return
+    if args.subgroups is not None:
+        raise UserError(
+            "--subgroups compares members, but a guarantee of labels hides no members. Leave it "
+            "out."
+        )
+    if len(y_train) < FEWEST:
+        raise UserError(
+            f"an audit of labels needs at least {FEWEST} training records, but half of the table "
+            f"has {len(y_train)}. Pass more rows."
+        )

@@ -1,0 +1,42 @@
+"""``skprivacy datasets``: list the built-in data sets, or print the schema of one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ...datasets.catalogue import CATALOGUE
+from ...datasets.files import data_folder
+from ..console import print_result
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "datasets",
+        help=text,
+        description="List the built-in data sets, or print the public schema of one as JSON, as a "
+        "starting point for your own schema.",
+    )
+    parser.add_argument(
+        "name", nargs="?", choices=sorted(CATALOGUE), help="print the schema of this data set"
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the data sets or print a schema."""
+    if args.name:
+        print_result(CATALOGUE[args.name].load().schema.to_json())
+        return 0
+    width = max(map(len, CATALOGUE))
+    for name, entry in CATALOGUE.items():
+        print_result(f"{name:{width}}  {entry.summary}")
+    print_result(f"{'demo':{width}}  adult if it is available, digits otherwise")
+    print_result(
+        f"\nData folder: {data_folder()} (set the environment variable SKPRIVACY_DATA to change)"
+    )
+    return 0

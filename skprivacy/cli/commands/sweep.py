@@ -1,0 +1,324 @@
+"""``skprivacy sweep``: utility and leakage at several privacy levels."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+
+from ..._output import write_figure, write_file
+from ...accounting.budget.signals import signals_held_after_commit
+from .. import (
+    config_file,
+    data,
+    private_pipeline,
+    registry,
+    release,
+    reports,
+)
+from ..console import UserError, number_list, print_message, print_result
+
+__all__ = ["add_parser", "run"]
+
+DEFAULT_ATTACK = "loss"
+
+EXAMPLES = """\
+examples:
+  skprivacy sweep demo --out report.html --plot curve.png
+  skprivacy sweep adult --epsilons 0.1 1 10 inf --attack lira --n-shadows 64 --n-jobs 2
+  skprivacy sweep patients.csv --target outcome --schema patients.json --csv results.csv
+  skprivacy sweep houses.parquet --schema houses.json --model AdaSSPRegressor
+  skprivacy sweep patients.csv --schema patients.json --subgroups ward --resume patients-sweep
+  skprivacy sweep patients.csv --schema patients.json --epsilons 0.3 1 --budget patients.ledger
+
+exit codes: 0 success, 1 refused by the budget, 2 an error.
+
+Reading the result: a smaller epsilon is more private. An attack AUC of 0.5 is guessing. The sweep
+itself reads the private data: its scores are not private, and choosing by them costs privacy.
+"""
+
+
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "sweep",
+        help=text,
+        description="Cross-validate a private network at several epsilons, attack each model, "
+        "print a table and draw the curve.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    config_file.add_argument(parser)
+    data.add_arguments(parser)
+    sweep = parser.add_argument_group("sweep")
+    sweep.add_argument(
+        "--epsilons",
+        type=number_list,
+        nargs="+",
+        default=[[0.1, 0.3, 1.0, 3.0, 10.0, math.inf]],
+        metavar="E",
+        help="privacy levels, separated by spaces or commas; inf is a model without privacy "
+        "(default: 0.1 0.3 1 3 10 inf)",
+    )
+    sweep.add_argument(
+        "--cv", type=int, default=5, metavar="K", help="number of splits (default: 5)"
+    )
+    sweep.add_argument(
+        "--subgroups",
+        metavar="COLUMN",
+        help="compare the loss and the exposure of the values of this column",
+    )
+    sweep.add_argument(
+        "--refit",
+        type=float,
+        metavar="E",
+        help="train a final model for --save on all records, at one of the epsilons, which was "
+        "chosen before any score was seen",
+    )
+    sweep.add_argument(
+        "--resume",
+        metavar="FOLDER",
+        help="store the result of every fit in a folder, from which the same command resumes after "
+        "an interruption; stored fits are neither repeated nor charged again",
+    )
+    private_pipeline.add_arguments(parser)
+    registry.add_arguments(parser, DEFAULT_ATTACK)
+    private_pipeline.add_run(parser)
+    release.add_arguments(parser)
+    output = parser.add_argument_group("output")
+    reports.add_arguments(output)
+    output.add_argument("--plot", metavar="FILE.png", help="write the curve (.png, .svg or .pdf)")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the sweep; return the exit code."""
+    from ...exceptions import BudgetExceededError
+
+    # Imported before any charge: a failing import would lose paid results.
+    import_module("skprivacy.model_selection.sweep_report")
+    epsilons = [epsilon for part in args.epsilons for epsilon in part]
+    _check(args, epsilons)
+    attacks = registry.make_attacks(args)
+    if len(attacks) > 1:
+        raise UserError(f"--attack must be one attack for a sweep; got {args.attack!r}.")
+    budget = release.open_budget(args)
+    records = data.load_records(args)
+    release.check_schema(args, records.schema)
+    _check_records(args, records)
+    for epsilon in epsilons:
+        private_pipeline.group_arguments(
+            private_pipeline.make_model(records, args, epsilon), records.groups
+        )
+    sweep = _sweep(args, records, epsilons, attacks, budget)
+    print_message(f"{records.name}: {len(records.y):,} records, {records.schema!r}")
+    try:
+        with (
+            release.shows_digest(budget),
+            signals_held_after_commit(),
+        ):  # a signal waits until the results of a charge are stored
+            sweep.fit(records.X, records.y, groups=records.groups, subgroups=args.subgroups)
+            _save_results(args, sweep, records, budget)
+    except BudgetExceededError as error:
+        print_result(error)
+        return 1
+    if args.refit is not None:
+        print_result(
+            f"\nModel of --refit {args.refit:g}, if this epsilon was chosen before any score was "
+            "seen:"
+        )
+        release.print_claim(sweep.estimator_)
+        release.certify(args, sweep.estimator_, records.schema, budget)
+    return 0
+
+
+def _save_results(args: argparse.Namespace, sweep: Any, records: data.Records, budget: Any) -> None:
+    """Save the final model, if there is one; print the results and write the reports."""
+    from ...model_selection.sweep_report import table
+
+    try:
+        if args.refit is not None:
+            release.save(args, sweep.estimator_)
+    finally:  # the results have been paid for, even if the model could not be saved
+        results = table(sweep)
+        print_result(_format_table(results, "accuracy" if records.classifies else "R2"))
+        _print_groups(sweep)
+        _print_cost(sweep, int((~results["baseline"]).sum()) * args.cv)
+        _write(args, sweep, results, records, budget)
+
+
+def _check(args: argparse.Namespace, epsilons: list[float]) -> None:
+    """Raise UserError for arguments that are wrong for any data."""
+    reports.check(args, args.plot)
+    release.check(args)
+    if args.plot and Path(args.plot).suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise UserError(f"--plot must end in .png, .svg or .pdf; got {args.plot!r}.")
+    private_pipeline.check(args, *epsilons)
+    if args.cv < 2:
+        raise UserError(f"--cv must be at least 2; got {args.cv}.")
+    if args.refit is not None and args.refit not in epsilons:
+        known = " ".join(f"{epsilon:g}" for epsilon in epsilons)
+        raise UserError(f"--refit {args.refit:g} must be one of --epsilons {known}.")
+    if (args.refit is None) != (args.save is None):
+        raise UserError(
+            "--refit EPSILON trains the only model that --save FILE.safetensors can save. Pass "
+            "both or neither."
+        )
+    if args.budget is not None and math.inf in epsilons:
+        raise UserError(
+            "--epsilons holds inf, which no budget can pay for. Leave it out: the baselines show "
+            "the score without privacy."
+        )
+    if args.resume is not None and Path(args.resume).is_file():
+        raise UserError(f"--resume {args.resume} is a file. Name a folder for the results.")
+
+
+def _check_records(args: argparse.Namespace, records: data.Records) -> None:
+    """Raise UserError for arguments that do not fit the data."""
+    if args.subgroups is not None and args.subgroups not in records.X:
+        raise UserError(
+            f"--subgroups {args.subgroups!r} is not a column of the model's input. The columns are "
+            f"{', '.join(map(str, records.X))}."
+        )
+    if records.classifies:
+        rarest = np.unique(records.y, return_counts=True)[1].min()
+        if rarest < args.cv:
+            raise UserError(
+                f"the rarest class has {rarest} records, fewer than --cv {args.cv}. Use fewer "
+                "splits."
+            )
+
+
+def _sweep(
+    args: argparse.Namespace,
+    records: data.Records,
+    epsilons: list[float],
+    attacks: list[Any],
+    budget: Any,
+) -> Any:
+    from ...model_selection import PrivacySweepCV
+
+    model = private_pipeline.make_model(records, args, 1.0, budget)
+    tried = registry.check_attacks(attacks, model, by_default=args.attack == DEFAULT_ATTACK)
+    return PrivacySweepCV(
+        model,
+        epsilons=epsilons,
+        attack=tried and tried[0],
+        cv=_folds(args, records),
+        n_jobs=args.n_jobs,
+        verbose=not args.quiet,
+        refit=args.refit,
+        path=args.resume,
+    )
+
+
+def _folds(args: argparse.Namespace, records: data.Records) -> Any:
+    """Return a splitter into random folds, of whole groups if there are groups."""
+    splits = StratifiedKFold if records.classifies else KFold
+    if records.groups is not None:
+        splits = GroupKFold
+        if records.groups.nunique() < args.cv:
+            raise UserError(
+                f"there are {records.groups.nunique()} values of {args.groups}, fewer than --cv "
+                f"{args.cv}. Use fewer splits."
+            )
+    return splits(args.cv, shuffle=True, random_state=args.seed)
+
+
+def _print_groups(sweep: Any) -> None:
+    """Print the loss of each subgroup and the attack on it, the largest losses first."""
+    if sweep.subgroups_ is None:
+        return
+    found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
+    if found.empty:
+        print_result(f"\nNo value of {sweep.subgroups_} has five test records in every split.")
+        return
+    shown = pd.DataFrame(
+        {
+            "epsilon": found["epsilon"].map("{:g}".format),
+            sweep.subgroups_: found["group"],
+            "test records": found["n_test"].map("{:.0f}".format),
+            "loses": found["loss"].round(3).add(0.0).map("{:.3f}".format),
+            "at least": found["loss_low"].round(3).add(0.0).map("{:.3f}".format),
+            "at most": found["loss_high"].round(3).add(0.0).map("{:.3f}".format),
+            "more than others": found["pays"].map({True: "yes", False: "not shown"}),
+            "attack AUC": found["attack_auc"].map("{:.3f}".format),
+            "exposed": found["exposed"].map({True: "yes", False: "not shown"}),
+        }
+    )
+    print_result("\n" + shown.to_string(index=False))
+
+
+def _print_cost(sweep: Any, n_models: int) -> None:
+    from ...audit.report.facts import ledger_caveats
+    from ...model_selection.sweep_plan import checked_models
+    from ...model_selection.sweep_report import cost_in_words
+
+    print_result(
+        f"\nReleasing these {n_models} models would cost {cost_in_words(sweep)}, assuming:"
+    )
+    for assumption in sweep.charged_.assumptions:
+        print_result(f"  - {assumption}")
+    for caveat in ledger_caveats(checked_models(sweep.estimator).values()):
+        print_result(caveat)
+    print_result("The scores are not private.")
+
+
+def _format_table(table: pd.DataFrame, score: str) -> str:
+    def spread(key: str) -> pd.Series:
+        return table[key].map("{:.3f}".format) + " ± " + table[f"{key}_std"].map("{:.3f}".format)
+
+    epsilons = table["epsilon"].map("{:g}".format)
+    shown = pd.DataFrame(
+        {
+            "epsilon": table["model"].where(table["baseline"], epsilons),
+            f"test {score}": spread("test_score"),
+            f"train {score}": spread("train_score"),
+            "attack AUC": spread("attack_auc"),
+            "ceiling": table["attack_auc_bound"].map("{:.3f}".format).replace("nan", "-"),
+            "TPR at 1% FPR": table["attack_tpr_at_0.01"].map("{:.3f}".format).replace("nan", "-"),
+            "seconds per fit": table["fit_time"].map("{:.1f}".format),
+        }
+    )
+    return shown.to_string(index=False)
+
+
+def _write(
+    args: argparse.Namespace, sweep: Any, table: pd.DataFrame, records: Any, budget: Any
+) -> None:
+    from ...model_selection.sweep_report import figure_of, page, told
+
+    suffix = Path(args.out).suffix.lower() if args.out else ""
+    known = reports.make_about(
+        args, records.name, records.schema, budget, **{"splits, first weights": args.seed}
+    )
+    caveats = _caveats(sweep, records)
+    for name in filter(None, (args.csv, args.out if suffix == ".csv" else None)):
+        reports.write_table(name, table)
+    if suffix == ".json":
+        reports.write_json(args.out, told(sweep, known, caveats))
+    if args.plot or suffix in reports.PAGES:
+        figure = figure_of(sweep)
+        if args.plot:
+            write_figure(args.plot, figure, dpi=160)
+        if suffix in reports.PAGES:
+            shown = page(sweep, known, caveats, figure)
+            write_file(args.out, shown)
+    for name in filter(None, (args.out, args.plot, args.csv)):
+        print_message(f"wrote {name}")
+
+
+def _caveats(sweep: Any, records: Any) -> list[str]:
+    from ...model_selection.sweep_report import caveats_of_sweep
+
+    caveats = caveats_of_sweep(sweep)
+    if records.schema.unconfirmed:
+        caveats.insert(0, "Bounds and categories were read off the data; no guarantee covers that.")
+    return caveats

@@ -1,0 +1,105 @@
+"""``skprivacy train``: train a private model on a table, state its guarantee and save it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ...accounting.budget.signals import signals_held_after_commit
+from .. import (
+    config_file,
+    data,
+    private_pipeline,
+    release,
+)
+from ..console import UserError, print_message, print_result
+
+__all__ = ["add_parser", "run"]
+
+EXAMPLES = """\
+examples:
+  skprivacy train patients.csv --schema patients.json --epsilon 1 --save model.safetensors
+  skprivacy train patients.csv --schema patients.json --budget patients.ledger --hold-out 0.2
+  skprivacy train houses.parquet --schema houses.json --model AdaSSPRegressor --save m.safetensors
+  skprivacy train patients.csv --schema patients.json --model PATEClassifier --public agreed.csv
+  skprivacy train --config run.toml --epsilon 3
+
+exit codes: 0 success, 1 refused by the budget, 2 an error.
+"""
+
+
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "train",
+        help=text,
+        description="Train a private model on a table, print its guarantee, and save it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    config_file.add_argument(parser)
+    data.add_arguments(parser)
+    claim = parser.add_argument_group("claim")
+    claim.add_argument(
+        "--epsilon", type=float, default=1.0, help="epsilon of the claim (default: %(default)s)"
+    )
+    private_pipeline.add_arguments(parser)
+    data.add_argument(parser)
+    run_group = private_pipeline.add_run(parser)
+    run_group.add_argument(
+        "--hold-out",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the records to keep out of training; prints the score on them, which is not "
+        "private (default: 0)",
+    )
+    release.add_arguments(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train the model; return the exit code."""
+    from ...exceptions import BudgetExceededError
+
+    private_pipeline.check(args, args.epsilon)
+    release.check(args)
+    if not 0 <= args.hold_out < 1:
+        raise UserError(f"--hold-out must be at least 0 and below 1; got {args.hold_out:g}.")
+    budget = release.open_budget(args)
+    records = data.load_records(args)
+    release.check_schema(args, records.schema)
+    model = private_pipeline.make_model(records, args, args.epsilon, budget)
+    public = data.fit_arguments(args, model, records)
+    own, new = _hold_out(args, records)
+    given = public | private_pipeline.group_arguments(model, own.groups)
+    print_message(f"{records.name}: training on {len(own.y):,} of {len(records.y):,} records")
+    try:
+        with release.shows_digest(budget), signals_held_after_commit():
+            model.fit(own.X, own.y, **given)
+            try:
+                # Before anything is printed: the output may have no reader.
+                release.save(args, model)
+            finally:
+                release.print_claim(model)
+    except BudgetExceededError as error:
+        print_result(error)
+        return 1
+    if len(new.y):
+        word = "accuracy" if records.classifies else "R2"
+        score = model.score(new.X, new.y)
+        print_result(f"{word} on {len(new.y):,} other records: {score:.3f}, not private")
+    if args.save is None:
+        print_message("The model was not saved. Pass --save model.safetensors to save it.")
+    release.certify(args, model, records.schema, budget)
+    return 0
+
+
+def _hold_out(
+    args: argparse.Namespace, records: data.Records
+) -> tuple[data.RecordsPart, data.RecordsPart]:
+    """Return the training records and the held-out records, which may be none."""
+    if not args.hold_out:
+        return records.select(slice(None)), records.select(slice(0))
+    return records.split_random(args.hold_out, args.seed)

@@ -1,0 +1,54 @@
+"""``skprivacy verify``: check a certificate, without data and without trust in its issuer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..console import UserError, print_result
+
+__all__ = ["add_parser", "run"]
+
+EXAMPLES = """\
+examples:
+  skprivacy verify certificate.json model.safetensors --key hospital.pem.pub
+
+exit codes: 0 verified with the key, 1 refused, 2 an error, 3 consistent, but signed by an unknown
+key because --key was not given.
+"""
+
+EXIT_CODES = {"verified": 0, "refused": 1, "unknown key": 3}
+
+
+def add_parser(subparsers: Any, text: str) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "verify",
+        help=text,
+        description="Check the signature and the digests of a certificate, compute every epsilon "
+        "again, and print what holds, what is assumed and what was only measured.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("certificate", metavar="CERTIFICATE.json", help="the certificate")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file")
+    parser.add_argument(
+        "--key", metavar="KEY.pub", help="the issuer's public key; without it the signer is unknown"
+    )
+    parser.add_argument("--schema", metavar="SCHEMA.json", help="the schema of the training data")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ...certificates import verify_certificate
+    from ...preprocessing import Schema
+
+    try:
+        schema = None if args.schema is None else Schema.from_json(args.schema)
+        found = verify_certificate(args.certificate, args.model, key=args.key, schema=schema)
+    except OSError as error:
+        raise UserError(f"{error.filename or error} cannot be read. Check the path.") from error
+    print_result(found)
+    return EXIT_CODES[found.state]

@@ -1,0 +1,185 @@
+"""Tables of people with several records each, made from a table of single records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import Bunch
+
+from .._input_data import check_consistent_length, column_or_1d
+from .._validation import check_random_state, is_number, whole
+
+__all__ = ["make_people"]
+
+_SHARE = 0.1  # of a column's spread, and of values drawn anew, by which copies differ
+Ints = NDArray[np.int64]
+
+
+def make_people(
+    X: Any,
+    y: Any,
+    *,
+    rows: str = "nearest",
+    n_people: int | None = None,
+    most: int = 50,
+    exponent: float = 1.75,
+    random_state: Any = None,
+) -> Bunch:
+    """Make a table of people with several records each from a public table of single records.
+
+    Parameters
+    ----------
+    X : DataFrame or array-like of shape (n_records, n_features)
+        A public table: what is made shows its records.
+    y : array-like of shape (n_records,)
+        What is predicted.
+    rows : {"nearest", "copies", "random"}, default="nearest"
+        What a person's records are. "nearest": a record and those nearest to it that nobody has
+        yet, as of somebody who changes little. "copies": a record, and others with a tenth of the
+        spread added to each number and a tenth of all other values drawn anew. "random": any, as of
+        somebody who is different each time.
+    n_people : int, default=None
+        ``None``: as many as have as many records together as the table.
+    most : int, default=50
+        The most records of a person.
+    exponent : float, default=1.75
+        A person has m records with a probability in proportion to m ** -exponent (Zipf).
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+
+    Returns
+    -------
+    Bunch
+        ``data`` in the form of ``X``, ``target`` an array, and ``groups``, a Series named "person".
+        In random order. By "nearest" and "random" no record is there twice.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or the people need more records than the table has.
+
+    Examples
+    --------
+    >>> from skprivacy.datasets import load_demo, make_people
+    >>> X, y = load_demo(return_X_y=True)
+    >>> people = make_people(X, y, random_state=0)
+    >>> people.data.shape, people.groups.nunique(), int(people.groups.value_counts().max())
+    ((1797, 64), 455, 48)
+    """
+    if not isinstance(rows, str) or rows not in _ROWS:
+        raise ValueError(f"rows={rows!r} must be one of {tuple(_ROWS)}.")
+    whole("most", most)
+    if n_people is not None:
+        whole("n_people", n_people)
+    if not (is_number(exponent) and exponent >= 0):
+        raise ValueError(f"exponent={exponent!r} must be a number >= 0.")
+    try:
+        table, target = pd.DataFrame(X), column_or_1d(y)
+        check_consistent_length(table, target)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X and y must be a table and a target for each row: {error}") from error
+    if table.empty:
+        raise ValueError(f"X has shape {table.shape}; expected records.")
+    rng = check_random_state(random_state)
+    sizes = _sizes(len(table), n_people, int(most), float(exponent), rng)
+    person = np.repeat(np.arange(len(sizes)), sizes)
+    taken, made = _ROWS[rows](table, sizes, rng)
+    order = rng.permutation(len(person))
+    data = made.iloc[order].reset_index(drop=True)
+    return Bunch(
+        data=data if isinstance(X, pd.DataFrame) else data.to_numpy(),
+        target=target[taken][order],
+        groups=pd.Series(rng.permutation(len(sizes))[person[order]], name="person"),
+    )
+
+
+def _sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -> Ints:
+    """Draw how many records each person has."""
+    if n_people is not None and n_people > n:
+        raise ValueError(f"n_people={n_people} is more than the {n} records of the table.")
+    most = min(most, n)
+    weights = np.arange(1, most + 1) ** -exponent
+    count = n if n_people is None else int(n_people)
+    sizes = rng.choice(np.arange(1, most + 1), count, p=weights / weights.sum())
+    if n_people is None:
+        sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), n)) + 1]
+        sizes[-1] -= sizes.sum() - n
+    elif sizes.sum() > n:
+        raise ValueError(
+            f"n_people={n_people} have {sizes.sum()} records, and the table has {n}. Use fewer "
+            "people, a smaller most, or a larger exponent."
+        )
+    return np.asarray(sizes, np.int64)
+
+
+def _random(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+    taken = rng.permutation(len(table))[: sizes.sum()]
+    return taken, table.iloc[taken]
+
+
+def _nearest(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+    """Let those with most records choose first, so that theirs are near."""
+    order = rng.permutation(len(table))
+    points = _points(table)[order]
+    squares = (points**2).sum(axis=1)
+    free = np.ones(len(order), dtype=bool)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    taken = np.empty(sizes.sum(), np.int64)
+    for person in np.argsort(-sizes, kind="stable"):
+        size, first = sizes[person], int(free.argmax())
+        chosen = np.array([first])
+        if size > 1:  # the first that is free, and those nearest to it
+            distances = np.where(free, squares - 2 * (points @ points[first]), np.inf)
+            distances[first] = -np.inf
+            chosen = np.argpartition(distances, size - 1)[:size]
+        taken[starts[person] : starts[person + 1]] = order[chosen]
+        free[chosen] = False
+        if 2 * free.sum() < len(free):  # who is taken is looked at no longer
+            order, points, squares = order[free], points[free], squares[free]
+            free = np.ones(len(order), dtype=bool)
+    return taken, table.iloc[taken]
+
+
+def _copies(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+    taken = np.repeat(rng.permutation(len(table))[: len(sizes)], sizes)
+    original = np.r_[True, np.diff(np.repeat(np.arange(len(sizes)), sizes)) > 0]
+    made = table.iloc[taken].copy()
+    for place in range(table.shape[1]):
+        column = table.iloc[:, place]
+        if pd.api.types.is_numeric_dtype(column.dtype) and column.dtype != bool:
+            values = made.iloc[:, place].to_numpy(dtype=float)
+            other = values + rng.normal(0.0, _SHARE * column.std(), len(taken))
+            other = np.clip(other, column.min(), column.max())
+            if column.dtype.kind in "iu":
+                other = np.rint(other)
+            changed = np.where(original, values, other).astype(column.dtype)
+        else:
+            drawn = column.to_numpy()[rng.randint(len(table), size=len(taken))]
+            anew = ~original & (rng.uniform(size=len(taken)) < _SHARE)
+            changed = np.where(anew, drawn, made.iloc[:, place].to_numpy())
+        made.isetitem(place, pd.Series(changed, index=made.index).astype(column.dtype))
+    return taken, made
+
+
+def _points(table: pd.DataFrame) -> NDArray[np.float32]:
+    """Return records as points: standardised numbers, and an axis for each other value."""
+    number = [pd.api.types.is_numeric_dtype(dtype) for dtype in table.dtypes]
+    numbers = table.loc[:, number].to_numpy(dtype=float)
+    spread = numbers.std(axis=0)
+    parts = [(numbers - numbers.mean(axis=0)) / np.where(spread > 0, spread, 1.0)]
+    others = table.loc[:, [not is_number for is_number in number]]
+    if others.shape[1]:
+        parts.append(pd.get_dummies(others.astype(str)).to_numpy(dtype=float))
+    return np.hstack(parts).astype(np.float32)
+
+
+_Made = tuple[Ints, pd.DataFrame]
+_ROWS: dict[str, Callable[[pd.DataFrame, Ints, Any], _Made]] = {
+    "nearest": _nearest,
+    "copies": _copies,
+    "random": _random,
+}

@@ -1,0 +1,448 @@
+"""Base of PATE-like classifiers: a student fitted to noisy votes on public records.
+
+Public records of PATE: wrapping, drawing from a schema, and choosing queries.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _config
+from .._clones import named_failure, without_values
+from .._environment import one_thread
+from .._input_data import (
+    ClassifierMixin,
+    all_numbers,
+    as_frame,
+    check_array,
+    check_consistent_length,
+    check_readable,
+    check_y,
+    column_or_1d,
+    validate_data,
+)
+from .._sklearn import num_samples, safe_indexing
+from .._validation import check_delta_is_small, check_random_state, raise_alone
+from ..accounting import Composed, Event, epsilon_of
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..exceptions import PrivacyWarning
+from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing.columns import Column
+from ..preprocessing.transformer import check_columns
+from .aggregators import UNANSWERED, Aggregator, GNMax, Student
+from .students import PropagationStudent, default_students, fit_student, select_student
+
+__all__ = [
+    "N_DRAWN",
+    "PublicRecords",
+    "StudentClassifier",
+    "check_not_private",
+    "choose_queries",
+    "compose_with_marginals",
+    "draw_records",
+    "scatter_labels",
+    "to_container_of",
+    "with_public_categories",
+]
+
+N_DRAWN = 2000  # records drawn from a schema if no public ones are given
+_N_TRIAL_RECORDS = 200  # public records on which the student is tried before anything is charged
+
+
+def _student_has(method: str) -> Any:
+    def has(self: Any) -> bool:
+        return hasattr(self.student_ if hasattr(self, "student_") else self._new_student(), method)
+
+    return available_if(has)
+
+
+class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Classifier that predicts by a student, fitted to noisy labels of public records."""
+
+    _REMEDY = "pass real public records"
+
+    student: Any
+    schema: Schema | None
+    aggregator: Aggregator | None
+    random_state: Any
+    epsilon: float
+    delta: float
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # a check has too few records for an ensemble
+        return tags
+
+    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray]:
+        self._validate_params()
+        X = as_frame(X)
+        if isinstance(X, pd.DataFrame) and not all_numbers(X):
+            check_y(y)
+            validate_data(self, X, skip_check_array=True)
+            check_consistent_length(X, y)
+            y = column_or_1d(y, warn=True)
+        else:
+            X, y = validate_data(self, X, y, ensure_all_finite=False)
+        check_delta_is_small(self.delta)
+        return X, y
+
+    def _check_public(
+        self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState
+    ) -> Any:
+        fit.assume("the public records and their choice depend on no private record")
+        if given is None:
+            schema = self._schema_of_records(fit, X)
+            _config.warn_caller(
+                "X_public=None: queries are drawn from the schema, each column independently. They "
+                f"look like no real records, so their labels teach little; {self._REMEDY}.",
+                PrivacyWarning,
+            )
+            return to_container_of(X, draw_records(schema, N_DRAWN, random))
+        public = given.X if isinstance(given, PublicRecords) else given
+        check_readable(public, "X_public")
+        if not isinstance(public, pd.DataFrame):
+            public = check_array(
+                public, dtype=None, order="C", input_name="X_public", ensure_all_finite=False
+            )
+        n_features = public.shape[1]
+        if n_features != self.n_features_in_:
+            raise ValueError(
+                f"X_public has {n_features} features and X has {self.n_features_in_}. A pipeline "
+                "transforms public records only if it is made as "
+                "Pipeline(steps, transform_input=['X_public'])."
+            )
+        names = list(getattr(self, "feature_names_in_", []))
+        if names and isinstance(public, pd.DataFrame) and list(public.columns) != names:
+            raise ValueError(
+                f"X_public has the columns {list(public.columns)} and X has {names}: teachers "
+                "could not label it. Pass the same columns in the same order, X_public[X.columns]."
+            )
+        return public
+
+    def _assume_schemas(self, fit: PrivateFit) -> None:
+        """Add the assumptions of the schemas that are part of the teacher or the student."""
+        for name, value in self.get_params().items():
+            if name != "schema" and isinstance(value, Schema):
+                value.warn_if_unconfirmed()
+                fit.assume(*value.assumptions)
+
+    def _schema_of_records(self, fit: PrivateFit, X: Any) -> Schema:
+        """Return the schema from which to draw records that resemble ``X``."""
+        schema = self.schema
+        if schema is None:
+            schema = Schema.infer(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
+        else:
+            schema.warn_if_unconfirmed()
+        fit.assume(*schema.assumptions)
+        if len(schema) != self.n_features_in_:
+            raise ValueError(
+                f"schema has {len(schema)} columns and X has {self.n_features_in_}. Give the "
+                "schema of the records that reach the teacher, or X_public."
+            )
+        check_columns(schema, X)
+        schema.check_kinds(type(self).__name__, missing=True)
+        return schema
+
+    def _calibrate_aggregator(
+        self, n_queries: int, moved: int, relation: str, beside: Event | None = None
+    ) -> Aggregator:
+        """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
+        aggregator = GNMax() if self.aggregator is None else self.aggregator
+        target = float(self.epsilon), float(self.delta)
+        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
+        if aggregator.has_noise and math.isfinite(self.epsilon):
+            event = compose_with_marginals(beside, ready.event(n_queries, moved))
+            cost = epsilon_of(event, self.delta, relation)
+            if cost > self.epsilon:
+                asked = f"{n_queries} queries{'' if beside is None else ' and the marginals'}"
+                raise ValueError(
+                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {asked}, above "
+                    f"epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
+                    "epsilon, or leave the aggregator's noise None."
+                )
+        return ready
+
+    def _new_student(self) -> Any:
+        """Return an unfitted student with the methods of the one that will be fitted."""
+        return PropagationStudent() if self.student is None else clone(self.student)
+
+    def _try_student(self, public: Any, queries: NDArray[np.intp]) -> None:
+        """Fit a student to made-up labels, so that it fails before any label is paid for."""
+        if len(queries) < 2:
+            return
+        made_up = np.full(num_samples(public), UNANSWERED, np.int64)
+        made_up[queries] = np.arange(len(queries)) % len(self.classes_)
+        some = np.union1d(
+            queries[:_N_TRIAL_RECORDS], np.arange(min(_N_TRIAL_RECORDS, num_samples(public)))
+        )
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                records = safe_indexing(public, some)
+                given = self.student is not None
+                for student in [self._new_student()] if given else default_students(records):
+                    fit_student(student, records, made_up[some])
+        except Exception as error:
+            raise_alone(
+                ValueError(
+                    f"student={self.student!r} cannot be fitted to the public records "
+                    f"({without_values(error)}). Nothing was charged. Pass a student that takes "
+                    "them, for instance a pipeline that begins with SchemaTransformer."
+                )
+            )
+
+    def _check_student(self) -> None:
+        asks = self.aggregator is not None and self.aggregator.asks_student
+        if asks and not hasattr(self._new_student(), "predict_proba"):
+            raise ValueError(
+                f"student={self.student!r} has no predict_proba, which "
+                f"aggregator={self.aggregator!r} needs. Use a student that has one, or another "
+                "aggregator."
+            )
+
+    def _make_vote_predictor(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
+        """Return a function from released labels to the votes that a student of them expects.
+
+        The student sees public records and released labels: no votes, and no private record.
+        """
+        asked = safe_indexing(public, queries)
+
+        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
+            shares = np.zeros((len(queries), len(self.classes_)))
+            if len(np.unique(answers[answers != UNANSWERED])) > 1:
+                student = self._fit_student(
+                    public, scatter_labels(answers, queries, num_samples(public))
+                )
+                shares[:, student.classes_] = student.predict_proba(asked)
+            return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
+
+        return expected
+
+    def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
+        """Return a fitted student; a constant one if all labels are of one class."""
+        answered = np.unique(labels[labels != UNANSWERED])
+        if len(answered) < 2:
+            only = int(answered[0]) if len(answered) else 0
+            return DummyClassifier(strategy="constant", constant=only).fit([[0.0]], [only])
+        student = (
+            self._new_student() if self.student is not None else select_student(public, labels)
+        )
+        for name in student.get_params():
+            if name.split("__")[-1] == "random_state" and self.random_state is not None:
+                student.set_params(**{name: check_random_state(self.random_state).randint(1 << 31)})
+        return fit_student(student, public, labels)
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self, "student_")
+        X = as_frame(X)
+        if isinstance(X, pd.DataFrame) and not all_numbers(X):
+            validate_data(self, X, skip_check_array=True, reset=False)
+            return X
+        rows = validate_data(self, X, reset=False)
+        # A student fitted to a DataFrame looks its columns up by name.
+        named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
+        return X if named else rows
+
+    def predict(self, X: Any) -> NDArray:
+        """Return the student's class of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        rows = self._rows(X)
+        if isinstance(self.student_, DummyClassifier):
+            rows = np.zeros((num_samples(rows), 1))
+        with named_failure(self.student_, "asked about X"):
+            return self.classes_[self.student_.predict(rows)]
+
+    @_student_has("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the student's probability of each class; 0 for classes it has not seen.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        rows = self._rows(X)
+        if isinstance(self.student_, DummyClassifier):
+            rows = np.zeros((num_samples(rows), 1))
+        found = np.zeros((num_samples(rows), len(self.classes_)))
+        with named_failure(self.student_, "asked about X"):
+            found[:, self.student_.classes_] = self.student_.predict_proba(rows)
+        return found
+
+
+def to_container_of(X: Any, drawn: pd.DataFrame) -> Any:
+    """Return drawn records in the container of ``X``."""
+    return drawn[list(X.columns)] if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
+
+
+def compose_with_marginals(beside: Event | None, votes: Event) -> Event:
+    """Return the event of the votes, composed with the marginals' event if there is one."""
+    return votes if beside is None else Composed((beside, votes))
+
+
+def scatter_labels(
+    answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
+) -> NDArray[np.int64]:
+    """Return the label of each public record; -1 for records without an answer."""
+    labels = np.full(n_public, UNANSWERED, np.int64)
+    labels[queries] = answers
+    return labels
+
+
+class PublicRecords:
+    """Public records as one object, which a cross-validation does not split.
+
+    scikit-learn's cross-validation splits any array with as many rows as ``X`` into folds. Public
+    records that happen to be as many as the private ones would be split; wrapped in this class they
+    are not.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_public, n_features)
+        Public records, or records of people who consented.
+
+    Notes
+    -----
+    The object caches encoders: :class:`~skprivacy.fine_tuning.ALMFineTuner` fits each encoder once
+    for equal parameters, however many folds and candidates a search has. A search in several
+    processes fits it in each process. Pass a fitted encoder there, as
+    ``sklearn.frozen.FrozenEstimator(encoder)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.ensemble import PublicRecords
+    >>> PublicRecords(np.zeros((5, 2)))
+    PublicRecords(5 records)
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self._encoders: dict[str, Any] = {}
+
+    def encoder_like(self, encoder: Any, X: Any) -> Any:
+        """Return a clone fitted to ``X``, from the cache if its parameters are equal.
+
+        **Guarantees.** The encoder has seen no other records.
+
+        **Edge cases.** Encoders with equal parameters are the same, even with a ``random_state`` of
+        None.
+
+        Parameters
+        ----------
+        encoder : estimator
+            Unfitted encoder.
+        X : array-like of shape (n_public, n_features)
+            These public records, after validation.
+
+        Returns
+        -------
+        estimator
+            The fitted encoder.
+        """
+        fresh = clone(encoder)
+        key = joblib.hash(fresh)
+        if key not in self._encoders:
+            self._encoders[key] = fresh.fit(X)
+        return self._encoders[key]
+
+    def __repr__(self) -> str:
+        return f"PublicRecords({num_samples(self.X)} records)"
+
+
+def draw_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    """Return records drawn from the ranges and categories of a schema, each column by itself."""
+    columns = {name: _draw_column(fact, n, random) for name, fact in schema.items()}
+    return pd.DataFrame(columns)
+
+
+def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
+    if isinstance(fact, Bounded):
+        return random.uniform(fact.lower, fact.upper, n)
+    assert isinstance(fact, Categories)
+    return np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
+
+
+def with_public_categories(X: Any, public: Any) -> Any:
+    """Give categorical columns of private records the categories of the public records.
+
+    pandas lists the categories of all records, so one record with a unique category would
+    renumber the categories of the others. Values outside the public categories become missing. A
+    column without public categories becomes an object column.
+    """
+    if not isinstance(X, pd.DataFrame):
+        return X
+    listed = dict(public.dtypes) if isinstance(public, pd.DataFrame) else {}
+    X = X.copy(deep=False)
+    for name, dtype in X.dtypes.items():
+        if isinstance(dtype, pd.CategoricalDtype):
+            known = listed.get(name)
+            X[name] = (
+                X[name].cat.set_categories(known.categories, ordered=known.ordered)
+                if isinstance(known, pd.CategoricalDtype)
+                else X[name].astype(object)
+            )
+    return X
+
+
+def check_not_private(public: Any, X: Any) -> None:
+    """Refuse private records passed as public ones, by identity of the object: copies pass."""
+    if (public.X if isinstance(public, PublicRecords) else public) is X:
+        raise ValueError(
+            "X_public must not be X: public records must come from people outside the guarantee. "
+            "Pass other records."
+        )
+
+
+def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
+    """Return ``n`` public records to query, in random order: those nearest to cluster centres.
+
+    Clustering public records uses no private data, and covers them better than random choice.
+    Records that are not all numbers are chosen at random.
+    """
+    n_public = num_samples(X)
+    matrix = _as_finite_matrix(X)
+    if matrix is None or n >= n_public:
+        return random.permutation(n_public)[:n]
+    with one_thread(matrix.size):
+        clusters = MiniBatchKMeans(n, n_init=1, batch_size=4096, random_state=random).fit(matrix)
+        nearest = np.unique(pairwise_distances_argmin(clusters.cluster_centers_, matrix))
+    others = np.setdiff1d(random.permutation(n_public), nearest)
+    chosen = np.concatenate([nearest, random.permutation(others)[: n - len(nearest)]])
+    return random.permutation(chosen)
+
+
+def _as_finite_matrix(X: Any) -> NDArray[np.float64] | None:
+    try:
+        matrix = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return matrix if np.isfinite(matrix).all() else None

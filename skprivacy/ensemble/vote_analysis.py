@@ -1,0 +1,347 @@
+"""Privacy analysis of PATE votes: data-dependent and data-independent Renyi costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr, logsumexp
+
+from .. import _config
+from .._validation import is_whole, raise_alone, whole
+from ..accounting import DEFAULT_ORDERS, check_delta
+from ..accounting.events.gnmax import gnmax_rdp
+from .aggregators import Aggregator, ConfidentGNMax, GNMax, LNMax
+
+__all__ = ["VoteAnalysis", "analyse_votes", "epsilon_of_moments"]
+
+_MAX_MOMENTS = 100_000
+_UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)  # raised by numpy's conversion
+
+CONVERSIONS = ("tight", "classic", "strong")
+
+
+@dataclass(frozen=True)
+class VoteAnalysis:
+    """Cost of each query at each Renyi order; made by :func:`analyse_votes`.
+
+    Attributes
+    ----------
+    orders : ndarray of shape (n_orders,)
+        Renyi orders.
+    dependent : ndarray of shape (n_queries, n_orders)
+        Cost of each query given its votes, in nats. **It is private.**
+    independent : ndarray of shape (n_queries, n_orders)
+        Cost of each query whatever its votes, in nats.
+    delta : float
+        The delta at which epsilon is stated.
+    conversion : {"tight", "classic", "strong"}
+        Conversion of costs to epsilon.
+    pure : float or None
+        Epsilon of one query at delta 0, whatever its votes; None if it has none.
+    """
+
+    orders: NDArray[np.float64] = field(repr=False)
+    dependent: NDArray[np.float64] = field(repr=False)
+    independent: NDArray[np.float64] = field(repr=False)
+    delta: float = 1e-5
+    conversion: str = "tight"
+    pure: float | None = None
+
+    def epsilon(self, n_queries: int | None = None) -> float:
+        """Return the epsilon of the first queries, whatever their votes.
+
+        Parameters
+        ----------
+        n_queries : int, default=None
+            ``None`` means all.
+
+        Returns
+        -------
+        float
+            Epsilon in nats.
+        """
+        # Papernot et al. 2017, section 3: strong composition of pure mechanisms
+        if self.conversion == "strong":
+            assert self.pure is not None
+            steps = len(self.independent[:n_queries])
+            spread = math.sqrt(2 * steps * math.log(1 / self.delta))
+            return steps * self.pure**2 + self.pure * spread
+        return self._epsilon(self.independent, n_queries)
+
+    def private_epsilon(self, n_queries: int | None = None) -> float:
+        """Return the epsilon of the first queries given their votes: **not for release**.
+
+        It depends on private data. :func:`~skprivacy.ensemble.sanitised_cost` turns it into a
+        figure that may be published.
+
+        Parameters
+        ----------
+        n_queries : int, default=None
+            ``None`` means all.
+
+        Returns
+        -------
+        float
+            Epsilon in nats.
+
+        Raises
+        ------
+        ValueError
+            With ``conversion="strong"``, which does not use votes.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Always; under ``skprivacy.set_config(strict=True)`` it is a ValueError.
+        """
+        if self.conversion == "strong":
+            raise ValueError(
+                "conversion='strong' does not use votes. Use 'tight', or the papers' 'classic'."
+            )
+        _config.leak(
+            "private_epsilon depends on the votes, hence on private data: do not publish it. "
+            "Use epsilon(), or skprivacy.ensemble.sanitised_cost."
+        )
+        return self._epsilon(self.dependent, n_queries)
+
+    def _epsilon(self, costs: NDArray[np.float64], n_queries: int | None) -> float:
+        if n_queries is not None:
+            whole("n_queries", n_queries, least=0)
+        a, cost = self.orders, costs[:n_queries].sum(axis=0)
+        if self.conversion == "classic":
+            return epsilon_of_moments(cost * (a - 1), self.delta, at=a - 1)
+        # Canonne, Kamath and Steinke 2020, Proposition 12
+        epsilons = cost + np.log1p(-1 / a) - np.log(a * self.delta) / (a - 1)
+        return max(0.0, float(np.min(epsilons)))
+
+
+def epsilon_of_moments(
+    log_moments: ArrayLike, delta: float, *, at: ArrayLike | None = None
+) -> float:
+    """Return the epsilon of a mechanism from its log moments (Abadi et al. 2016, Theorem 2).
+
+    The l-th log moment alpha(l) bounds ln E[exp(l * loss)]; moments of several releases add up. So
+    alpha(l) is l times the Renyi cost of order l + 1, and epsilon is the minimum of
+    (alpha(l) + ln(1 / delta)) / l. If the moments depend on votes, so does epsilon, and it is as
+    private as the votes.
+
+    Parameters
+    ----------
+    log_moments : array-like of shape (n_moments,)
+        The values alpha(l), at least 0.
+    delta : float
+        In (0, 1).
+    at : array-like of shape (n_moments,), default=None
+        The l of each moment, above 0. ``None`` means 1, 2, ..., n_moments, as in the script
+        published with the first paper on PATE. Where the script prints an epsilon for each l, the
+        moment is that epsilon times l, plus ln(delta).
+
+    Returns
+    -------
+    float
+        Epsilon in nats.
+
+    Raises
+    ------
+    ValueError
+        If a moment is negative or not finite, or the shapes differ.
+
+    References
+    ----------
+    Abadi et al., "Deep learning with differential privacy", CCS 2016, Theorem 2.
+    Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    data", ICLR 2017, Theorem 1.
+
+    Examples
+    --------
+    100 queries with Laplace noise of scale 20, without their votes:
+
+    >>> from skprivacy.ensemble import epsilon_of_moments
+    >>> moments = [100 * 0.1**2 / 2 * l * (l + 1) for l in range(1, 9)]
+    >>> round(epsilon_of_moments(moments, delta=1e-5), 4)
+    5.3026
+    """
+    check_delta(delta)
+    if delta == 0:
+        raise ValueError(f"delta={delta!r} must be in (0, 1): moments give no epsilon at 0.")
+    try:
+        moments = np.asarray(log_moments, np.float64)
+        places = np.arange(1.0, moments.size + 1) if at is None else np.asarray(at, np.float64)
+    except _UNREADABLE:
+        raise ValueError("log_moments and at must be lists of numbers.") from None
+    if moments.ndim != 1 or not moments.size or places.shape != moments.shape:
+        raise ValueError(
+            f"log_moments has shape {moments.shape}, with at of shape {places.shape}; expected a "
+            "list of numbers each."
+        )
+    if not (np.isfinite(moments) & (moments >= 0) & (places > 0)).all():
+        raise ValueError("log_moments must be finite numbers >= 0, and at numbers > 0.")
+    # Abadi et al. 2016, Theorem 2, part 2: the tail bound, solved for epsilon
+    return float(np.min((moments - math.log(delta)) / places))
+
+
+def analyse_votes(
+    votes: ArrayLike,
+    aggregator: Aggregator,
+    *,
+    delta: float = 1e-5,
+    answered: ArrayLike | None = None,
+    moments: int | None = None,
+    conversion: str = "tight",
+) -> VoteAnalysis:
+    """Return the privacy cost of each query of a matrix of votes.
+
+    Parameters
+    ----------
+    votes : array-like of int, shape (n_queries, n_classes)
+        Counts of teachers for each class.
+    aggregator : GNMax, LNMax or ConfidentGNMax
+        Aggregator with its noise set. A neighbouring data set moves one vote of each query.
+    delta : float, default=1e-5
+        In (0, 1).
+    answered : array-like of bool, shape (n_queries,), default=None
+        Which queries were answered; the others cost only a threshold test. ``None`` means all.
+    moments : int, default=None
+        Use only the orders 2 to ``moments`` + 1, as the script published with the first paper does
+        with 8. ``None`` means the library's orders.
+    conversion : {"tight", "classic", "strong"}, default="tight"
+        Conversion of costs to epsilon. "classic" is the papers', see :func:`epsilon_of_moments`.
+        "strong" is the figure of the first paper for T queries whatever their votes:
+        T e**2 + e sqrt(2 T ln(1 / delta)), with e the pure cost of a query. For Laplace noise of
+        scale 1 / gamma it is 4 T gamma**2 + 2 gamma sqrt(2 T ln(1 / delta)). It is for
+        :class:`LNMax` only, and uses no moments. It is valid, since zero-concentrated differential
+        privacy proves half its first term, but never the smallest.
+
+    Returns
+    -------
+    VoteAnalysis
+        Costs with a row for each query.
+
+    Raises
+    ------
+    ValueError
+        If the votes are not counts, or a parameter is not as described.
+
+    References
+    ----------
+    Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
+    data", ICLR 2017, section 3 and Theorem 3.
+    N. Papernot et al., "Scalable private learning with PATE", ICLR 2018, Theorem 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.ensemble import GNMax, analyse_votes
+    >>> votes = np.tile([200, 30, 20], (286, 1))
+    >>> round(analyse_votes(votes, GNMax(40.0)).epsilon(), 2)
+    2.64
+    """
+    counts = _check_votes(votes)
+    check_delta(delta)
+    if delta == 0 or not isinstance(delta, Real):
+        raise ValueError(f"delta={delta!r} must be a number in (0, 1).")
+    if not isinstance(conversion, str) or conversion not in CONVERSIONS:
+        raise ValueError(f"conversion={conversion!r} must be one of {CONVERSIONS}.")
+    if moments is not None and not (is_whole(moments) and 1 <= moments <= _MAX_MOMENTS):
+        raise ValueError(
+            f"moments={moments!r} must be a whole number from 1 to {_MAX_MOMENTS}, or None."
+        )
+    if not isinstance(aggregator, Aggregator) or not aggregator.has_noise:
+        raise ValueError(f"aggregator={aggregator!r} must be an aggregator with its noise.")
+    if conversion == "strong" and (moments is not None or not isinstance(aggregator, LNMax)):
+        raise ValueError(
+            f"conversion='strong' is for LNMax without moments, not for {aggregator!r} with "
+            f"moments={moments!r}. Use 'tight' or 'classic'."
+        )
+    orders = np.asarray(DEFAULT_ORDERS if moments is None else np.arange(2, moments + 2), float)
+    try:
+        taken = np.ones(len(counts), bool) if answered is None else np.asarray(answered, bool)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError("answered must be True or False for each query, or None.") from None
+    if taken.shape != (len(counts),):
+        raise ValueError(f"answered has shape {taken.shape}; expected {(len(counts),)}.")
+    dependent, independent = _query_costs(counts, aggregator, orders, taken)
+    pure = 2 / float(aggregator.noise or 0.0) if isinstance(aggregator, LNMax) else None
+    return VoteAnalysis(orders, dependent, independent, float(delta), conversion, pure)
+
+
+def _check_votes(votes: ArrayLike) -> NDArray[np.float64]:
+    try:
+        counts = np.asarray(votes, np.float64)
+    except _UNREADABLE:
+        raise_alone(ValueError("votes must be counts, one row for each query."))
+    if counts.ndim != 2 or counts.shape[1] < 2 or not len(counts):
+        raise ValueError(
+            f"votes has shape {counts.shape}; expected (n_queries, n_classes) with two classes "
+            "or more."
+        )
+    if not (np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))).all():
+        raise ValueError("votes must be finite counts >= 0, whole numbers and not shares.")
+    return counts
+
+
+def _query_costs(
+    counts: NDArray[np.float64], aggregator: Any, orders: NDArray, taken: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the data-dependent and the data-independent costs, (n_queries, n_orders) each."""
+    if isinstance(aggregator, LNMax):
+        return _lnmax_costs(counts, float(aggregator.noise or 0.0), orders)
+    if isinstance(aggregator, GNMax):
+        return _gnmax_costs(counts, float(aggregator.noise or 0.0), orders)
+    if not isinstance(aggregator, ConfidentGNMax):
+        raise ValueError(f"aggregator={aggregator!r}: no data-dependent cost is known.")
+    vote = _gnmax_costs(counts, float(aggregator.noise or 0.0), orders)
+    test = _threshold_costs(counts, aggregator, orders)
+    parts = [np.where(taken[:, None], v, 0.0) + t for v, t in zip(vote, test, strict=True)]
+    return parts[0], parts[1]
+
+
+def _winner_gaps(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the winner's lead over each other class, of shape (n_queries, n_classes - 1)."""
+    ordered = np.sort(counts, axis=1)
+    gaps: NDArray[np.float64] = ordered[:, -1:] - ordered[:, :-1]
+    return gaps
+
+
+def _gnmax_costs(
+    counts: NDArray[np.float64], sigma: float, orders: NDArray
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    # Papernot et al. 2018, Theorem 6, with Proposition 7 for q: the probability of another winner
+    log_q = logsumexp(log_ndtr(-_winner_gaps(counts) / (math.sqrt(2) * sigma)), axis=1)
+    log_q = np.minimum(log_q, math.log1p(-1 / counts.shape[1]))
+    dependent = gnmax_rdp(log_q[:, None], sigma, orders)
+    # Papernot et al. 2018, Proposition 8: the cost whatever the votes
+    return dependent, np.broadcast_to(orders / sigma**2, dependent.shape)
+
+
+def _threshold_costs(
+    counts: NDArray[np.float64], aggregator: ConfidentGNMax, orders: NDArray
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    noise = aggregator.test_noise
+    # Papernot et al. 2018: the test is a noisy arg-max of two outcomes, of half the cost
+    log_q = log_ndtr(-np.abs(counts.max(axis=1) - aggregator.threshold) / noise)
+    dependent = gnmax_rdp(log_q[:, None], math.sqrt(2) * noise, orders)
+    return dependent, np.broadcast_to(orders / (2 * noise**2), dependent.shape)
+
+
+def _lnmax_costs(
+    counts: NDArray[np.float64], scale: float, orders: NDArray
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    pure = 2 / scale
+    plain = np.minimum(orders * pure**2 / 2, pure)  # Papernot et al. 2017, Theorem 2
+    gaps = _winner_gaps(counts) / scale
+    # Papernot et al. 2017, Lemma 4: the probability of another winner
+    q = ((2 + gaps) / (4 * np.exp(gaps))).sum(axis=1)[:, None]
+    holds = (q > 0) & (q <= 1 / (math.exp(pure) + 1))
+    # Papernot et al. 2017, Theorem 3: the data-dependent moment, where q is small enough
+    with np.errstate(all="ignore"):  # undefined values are replaced by the plain cost below
+        log_good = np.log1p(-q) + (orders - 1) * (np.log1p(-q) - np.log1p(-math.exp(pure) * q))
+        value = np.logaddexp(log_good, np.log(q) + pure * (orders - 1)) / (orders - 1)
+    return np.where(holds, np.minimum(plain, np.maximum(value, 0)), plain), np.broadcast_to(
+        plain, (len(counts), len(orders))
+    )

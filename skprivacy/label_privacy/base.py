@@ -1,0 +1,280 @@
+"""Base of label-private classifiers: release noisy labels once, then learn from them."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from .._clones import named_failure, without_values
+from .._docs import fill_docs
+from .._groups import check_order, protected
+from .._input_data import (
+    ClassifierMixin,
+    as_frame,
+    check_cells,
+    check_consistent_length,
+    check_y,
+    column_or_1d,
+    validate_data,
+)
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval, check_random_state, raise_alone
+from ..accounting import Event, NonPrivate, PrivacyBudget
+from ..accounting.noise_arithmetic import UNSPECIFIED
+from ..base import PrivateEstimatorMixin, public_classes
+from ..mechanisms import SecureRandom
+from .posterior import fit_on_posterior, fit_on_weights
+
+__all__ = ["GROUPS_ARE_PUBLIC", "LARGEST_EPSILON", "NoisyLabelClassifier"]
+
+GROUPS_ARE_PUBLIC = "whose labels they are is public"
+
+LARGEST_EPSILON = 699.0  # responses are true but for a negligible probability; exp(699) is finite
+_N_TRIAL_RECORDS = 200  # records on which the estimator is tried before any label is released
+
+
+def _estimator_has(method: str) -> Any:
+    def has(self: Any) -> bool:
+        return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), method)
+
+    return available_if(has)
+
+
+@fill_docs
+class NoisyLabelClassifier(
+    PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
+):
+    """Classifier that releases each label once, with noise, and learns from the noisy labels."""
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_folds": [Interval(Integral, 2, None, closed="left")],
+        "classes": ["array-like", None],
+        "keep_labels": ["boolean"],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    _arithmetic = UNSPECIFIED  # of the noise; a subclass states it
+    _protects_labels = True  # and nothing else; membership attacks warn about it before a fit
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        n_rounds: int = 3,
+        n_folds: int = 3,
+        classes: ArrayLike | None = None,
+        keep_labels: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.n_rounds = n_rounds
+        self.n_folds = n_folds
+        self.classes = classes
+        self.keep_labels = keep_labels
+        self.random_state = random_state
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+        """Release the labels once, with noise, and learn from them.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Public features, in the form that the estimator takes.
+        y : array-like of shape (n_samples,)
+            Private labels, each one of ``classes``.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each label. The guarantee then protects all labels of a group together. One
+            record of each group is drawn at random, and the labels of the others are not used.
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing has been released then.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        """
+        with self._private_fit() as fit:
+            check_order(groups, X)
+            X, y = self._check_data(X, y)
+            who = protected(groups, X)
+            if who.n < 2:
+                raise ValueError(
+                    f"groups holds {who.n} group; at least 2 are needed, since one record of each "
+                    "takes part. Pass the records of more groups."
+                )
+            self.classes_, codes = public_classes(fit, y, self.classes)
+            random = check_random_state(self.random_state)
+            drawn = who.at_most(1, SecureRandom(self.noise_seed))
+            if groups is not None:
+                fit.assume(GROUPS_ARE_PUBLIC)
+                X, codes = safe_indexing(X, drawn), codes[drawn]
+            self._try_estimator(X)
+            k = len(self.classes_)
+            event = NonPrivate() if np.isinf(self.epsilon) else self._event(k)
+            with fit.charged(
+                event,
+                relation="label",
+                at_delta=0.0,
+                unit=who.unit,
+                arithmetic=self._arithmetic,
+            ):
+                noise = SecureRandom(self.noise_seed)
+                labels, likelihood, prior = self._release_labels(X, codes, random, noise)
+            self.estimator_ = fit_on_posterior(
+                self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
+            )
+            if self.keep_labels:
+                self.labels_, self.labelled_ = labels, drawn
+        return self
+
+    @abstractmethod
+    def _event(self, n_classes: int) -> Event:
+        """Return the event of the release of one label."""
+
+    @abstractmethod
+    def _release_labels(
+        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        """Release each label once; return the noisy labels, their likelihoods and a prior."""
+
+    def _base(self, X: Any = None) -> Any:
+        """Return the estimator to clone. It may scale features, since they are public."""
+        if self.estimator is not None:
+            return self.estimator
+        scale = MaxAbsScaler() if sparse.issparse(X) else MinMaxScaler()
+        return make_pipeline(scale, LogisticRegression(max_iter=1000))
+
+    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        self._validate_params()
+        X = as_frame(X)
+        if isinstance(X, pd.DataFrame):
+            check_y(y)
+            check_cells(X)
+            validate_data(self, X, skip_check_array=True)
+            check_consistent_length(X, y)
+            if len(X) < 2:
+                raise ValueError(f"X has {len(X)} sample(s); at least 2 are needed. Pass more.")
+            return X, column_or_1d(y, warn=True)
+        return validate_data(self, X, y, ensure_min_samples=2, **self._input_checks())
+
+    def _input_checks(self) -> dict[str, Any]:
+        """Return the checks of features that the estimator needs."""
+        tags = self.__sklearn_tags__().input_tags
+        return {
+            "accept_sparse": "csr" if tags.sparse else False,
+            "ensure_all_finite": not tags.allow_nan,
+        }
+
+    def _try_estimator(self, X: Any) -> None:
+        """Fit the estimator to made-up labels, so that it fails before any label is released."""
+        some = _probe_rows(X)
+        made_up = np.eye(len(self.classes_))[np.arange(len(some)) % len(self.classes_)]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fit_on_weights(
+                    self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0)
+                )
+        except Exception as error:
+            raise_alone(
+                ValueError(
+                    f"estimator={self._base(X)!r} cannot be fitted to X "
+                    f"({without_values(error)}). Nothing was charged. Pass a classifier that takes "
+                    "these features, for instance a pipeline."
+                )
+            )
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self, "estimator_")
+        X = as_frame(X)
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, skip_check_array=True, reset=False)
+        else:
+            X = validate_data(self, X, reset=False, **self._input_checks())
+        one_class = isinstance(self.estimator_, DummyClassifier)
+        return np.zeros((num_samples(X), 1)) if one_class else X
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        rows = self._rows(X)
+        with named_failure(self.estimator_, "asked about X"):
+            return self.classes_[self.estimator_.predict(rows)]
+
+    @_estimator_has("predict_proba")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class; 0 for a class without any noisy label.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        rows = self._rows(X)
+        found = np.zeros((num_samples(rows), len(self.classes_)))
+        with named_failure(self.estimator_, "asked about X"):
+            found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
+        return found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # a check has too few records for this noise
+        base = LogisticRegression() if self.estimator is None else self.estimator
+        tags.input_tags.sparse = get_tags(base).input_tags.sparse
+        first = base.steps[0][1] if isinstance(base, Pipeline) else base
+        tags.input_tags.allow_nan = get_tags(first).input_tags.allow_nan
+        return tags
+
+
+def _probe_rows(X: Any) -> NDArray[np.intp]:
+    """Return rows to try an estimator on: the first ones, and one with a NaN for each column."""
+    first = np.arange(min(num_samples(X), _N_TRIAL_RECORDS))
+    if sparse.issparse(X):
+        return first
+    missing = np.asarray(pd.isna(X))
+    return np.union1d(first, missing.argmax(axis=0)[missing.any(axis=0)])

@@ -1,0 +1,416 @@
+"""ALIBI (Malek et al. 2021): Laplace noise on one-hot labels, and Bayesian inference.
+
+Randomised response on labels (Warner 1965), with a model of the true labels.
+
+LP-2ST (Ghazi et al. 2021): label privacy in two stages, by randomised response with prior.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from .._docs import fill_docs
+from .._sklearn import safe_indexing
+from .._validation import Interval
+from ..accounting import ApproxDP, Event, PrivacyBudget, weakest_arithmetic
+from ..mechanisms import Laplace, RandomizedResponse, RandomizedResponseAmong, SecureRandom
+from .base import LARGEST_EPSILON, NoisyLabelClassifier
+from .posterior import (
+    class_scores,
+    cross_fit_scores,
+    estimate_first_prior,
+    fit_inverse_temperature,
+    fit_on_weights,
+    posterior,
+    scores_to_probabilities,
+)
+
+__all__ = [
+    "ALIBIClassifier",
+    "LP2STClassifier",
+    "RandomizedResponseClassifier",
+]
+
+_SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
+
+
+@fill_docs
+class ALIBIClassifier(NoisyLabelClassifier):
+    """ALIBI: any classifier, with label privacy by Laplace noise (Malek et al. 2021).
+
+    Each label is released as a one-hot vector plus Laplace noise on each number. The class of a
+    vector is inferred by Bayes' rule, with a prior from a model of the features; each round fits a
+    better model, which gives a better prior.
+
+    Parameters
+    ----------
+    %(label_estimator)s
+    %(label_epsilon)s
+    %(label_rounds)s
+    %(classes)s
+    keep_labels : bool, default=False
+        Whether to keep the released labels as ``labels_``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the folds and the estimator, never of the noise.
+    %(budget)s
+    %(noise_seed)s
+
+    Attributes
+    ----------
+    %(classes_)s
+    estimator_ : classifier
+        The fitted estimator. It predicts indices of ``classes_``.
+    labels_ : ndarray of shape (n_samples, n_classes)
+        With ``keep_labels``: the noisy one-hot vectors.
+    labelled_ : ndarray of shape (n_groups,)
+        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
+
+    Notes
+    -----
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label: the vector of a record is
+    one release of L1 sensitivity 2. With ``groups`` all labels of a group are protected together,
+    and one of them is released. Features and membership are public and unprotected.
+
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+
+    References
+    ----------
+    M. Malek, I. Mironov, K. Prasad, I. Shilov and F. Tramer, "Antipodes of label differential
+    privacy: PATE and ALIBI", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.label_privacy import ALIBIClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = ALIBIClassifier(epsilon=1.0, classes=[False, True]).fit(X[:3000], y[:3000])
+    >>> model.privacy_
+    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels
+    alone are protected)
+    >>> model.score(X[3000:], y[3000:]) > 0.8
+    True
+    """
+
+    _arithmetic = Laplace.arithmetic
+
+    def _event(self, n_classes: int) -> Event:
+        return Laplace(1.0 / self.epsilon, _SENSITIVITY).event
+
+    def _release_labels(
+        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        k, scale = len(self.classes_), _SENSITIVITY / min(self.epsilon, LARGEST_EPSILON)
+        mechanism = Laplace(scale / _SENSITIVITY, _SENSITIVITY)
+        # Malek et al. 2021, ALIBI: Laplace noise of scale 2 / epsilon on the one-hot label
+        noisy = mechanism.release(np.eye(k)[codes], noise)
+        # Malek et al. 2021, ALIBI: the likelihood of each class, relative to a vector of zeros.
+        # Only the number of the class itself changes its density.
+        log_likelihood = (np.abs(noisy) - np.abs(noisy - 1.0)) / scale
+        likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+        prior = estimate_first_prior(
+            self._base(X), X, noisy.argmax(axis=1), _truth_probability(k, scale), likelihood,
+            self.n_folds, random,
+        )  # fmt: skip
+        return noisy, likelihood, prior
+
+
+def _truth_probability(n_classes: int, scale: float) -> float:
+    """Return the probability that the true class has the largest noisy number."""
+    law = stats.laplace(scale=scale)
+    middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)
+    return float((law.cdf(1.0 + middles) ** (n_classes - 1)).mean())
+
+
+@fill_docs
+class RandomizedResponseClassifier(NoisyLabelClassifier):
+    """Any classifier, with label privacy by randomised response (Warner 1965).
+
+    Each label is reported truthfully with probability e^epsilon / (e^epsilon + k - 1), otherwise as
+    one of the other k - 1. Since this law is known, the bias can be removed: a first model of the
+    reports is solved for the probabilities of the true labels, and the estimator learns from these.
+
+    Parameters
+    ----------
+    %(label_estimator)s
+    %(label_epsilon)s
+    %(label_rounds)s
+    %(classes)s
+    keep_labels : bool, default=False
+        Whether to keep the released labels as ``labels_``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the folds and the estimator, never of the noise.
+    %(budget)s
+    %(noise_seed)s
+
+    Attributes
+    ----------
+    %(classes_)s
+    estimator_ : classifier
+        The fitted estimator. It predicts indices of ``classes_``.
+    labels_ : ndarray of shape (n_samples,)
+        With ``keep_labels``: the reported labels.
+    labelled_ : ndarray of shape (n_groups,)
+        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
+
+    Notes
+    -----
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label, even locally: it also holds
+    against an observer of the reports. With ``groups`` all labels of a group are protected
+    together, and one of them is reported. Features and membership are public and unprotected.
+
+    **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports, the
+    likelihood behind the forward-corrected loss of Patrini et al.; all weights are positive.
+
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+
+    References
+    ----------
+    S. L. Warner, "Randomized response", JASA 60, 1965.
+    G. Patrini, A. Rozza, A. Menon, R. Nock and L. Qu, "Making deep neural networks robust to label
+    noise: a loss correction approach", CVPR 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.label_privacy import RandomizedResponseClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = RandomizedResponseClassifier(epsilon=1.0, classes=[False, True])
+    >>> model = model.fit(X[:3000], y[:3000])
+    >>> model.privacy_
+    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels
+    alone are protected)
+    >>> model.score(X[3000:], y[3000:]) > 0.8
+    True
+    """
+
+    _arithmetic = RandomizedResponse.arithmetic
+
+    def _event(self, n_classes: int) -> Event:
+        return RandomizedResponse(self.epsilon, n_classes).event
+
+    def _release_labels(
+        self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+        k = len(self.classes_)
+        mechanism = RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), k)
+        reports = mechanism.release(codes, noise)  # Warner 1965: randomised response
+        true = mechanism.truth_probability
+        likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
+        prior = estimate_first_prior(
+            self._base(X), X, reports, true, likelihood, self.n_folds, random
+        )
+        return self.classes_[reports], likelihood, prior
+
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+@fill_docs
+class LP2STClassifier(NoisyLabelClassifier):
+    """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
+
+    In the first stage, the labels of some records are released by randomised response, and a model
+    of them gives a prior for the other records. In the second stage, each of these responds among
+    its most probable classes only; their number maximises the probability of a true response. Fewer
+    candidates mean less noise. Each label is released once.
+
+    Parameters
+    ----------
+    %(label_estimator)s
+    %(label_epsilon)s
+    %(label_rounds)s
+    first : float, default=0.5
+        Share of the records whose labels are released in the first stage, in (0, 1).
+    %(classes)s
+    keep_labels : bool, default=False
+        Whether to keep the released labels as ``labels_``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the first stage's records, the folds and the estimator, never of the noise.
+    %(budget)s
+    %(noise_seed)s
+
+    Attributes
+    ----------
+    %(classes_)s
+    estimator_ : classifier
+        The fitted estimator. It predicts indices of ``classes_``.
+    labels_ : ndarray of shape (n_samples,)
+        With ``keep_labels``: the reported labels.
+    labelled_ : ndarray of shape (n_groups,)
+        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
+
+    Notes
+    -----
+    **Guarantees.** Pure ``epsilon``-differential privacy of each label. The stages have disjoint
+    records, so a label is released once. The candidates of the second stage depend on released
+    labels and public features alone. With ``groups`` all labels of a group are protected together,
+    and one of them is released. Features and membership are public and unprotected.
+
+    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+
+    References
+    ----------
+    B. Ghazi, N. Golowich, R. Kumar, P. Manurangsi and C. Zhang, "Deep learning with label
+    differential privacy", NeurIPS 2021: LP-2ST.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.label_privacy import LP2STClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 3))
+    >>> y = X[:, 0] > 0
+    >>> model = LP2STClassifier(epsilon=1.0, classes=[False, True]).fit(X[:3000], y[:3000])
+    >>> model.privacy_
+    1.00-DP, label, exact noise, proved assuming the features of all records are public (labels
+    alone are protected)
+    >>> model.score(X[3000:], y[3000:]) > 0.8
+    True
+    """
+
+    _arithmetic = weakest_arithmetic(
+        (RandomizedResponse.arithmetic, RandomizedResponseAmong.arithmetic)
+    )
+
+    _parameter_constraints: dict = {
+        **NoisyLabelClassifier._parameter_constraints,
+        "first": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        epsilon: float = 1.0,
+        n_rounds: int = 3,
+        n_folds: int = 3,
+        first: float = 0.5,
+        classes: ArrayLike | None = None,
+        keep_labels: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            estimator,
+            epsilon=epsilon,
+            n_rounds=n_rounds,
+            n_folds=n_folds,
+            classes=classes,
+            keep_labels=keep_labels,
+            random_state=random_state,
+            budget=budget,
+            noise_seed=noise_seed,
+        )
+        self.first = first
+
+    def _event(self, n_classes: int) -> Event:
+        # The event of any pure mechanism, since the number of candidates differs between records.
+        RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), n_classes)  # checks the epsilon
+        return ApproxDP(float(self.epsilon))
+
+    def _release_labels(
+        self, X: Any, codes: Codes, random: np.random.RandomState, noise: SecureRandom
+    ) -> tuple[NDArray[Any], Floats, Floats]:
+        n, k = len(codes), len(self.classes_)
+        order = random.permutation(n)
+        n_first = min(max(round(self.first * n), 2), n - 1)
+        one, two = np.sort(order[:n_first]), np.sort(order[n_first:])
+        reports = np.empty(n, np.int64)
+        likelihood, prior = np.empty((n, k)), np.empty((n, k))
+        # Ghazi et al. 2021, LP-2ST, first stage: randomised response
+        reports[one], likelihood[one] = _respond(codes[one], k, self.epsilon, noise)
+        # Ghazi et al. 2021, LP-2ST, between the stages: a model of the reports gives the prior
+        prior[one], prior[two] = self._priors(X, one, two, reports[one], likelihood[one], random)
+        # Ghazi et al. 2021, LP-2ST, second stage: RRWithPrior
+        reports[two], likelihood[two] = _respond_with_prior(
+            codes[two], prior[two], self.epsilon, noise
+        )
+        return self.classes_[reports], likelihood, prior
+
+    def _priors(
+        self, X: Any, one: Codes, two: Codes, reports: Codes, likelihood: Floats,
+        random: np.random.RandomState,
+    ) -> tuple[Floats, Floats]:  # fmt: skip
+        """Return the priors of both stages' records, from labels of the first stage alone."""
+        base, known = self._base(X), safe_indexing(X, one)
+        true = likelihood[0].max() / likelihood[0].sum()
+        prior = estimate_first_prior(base, known, reports, true, likelihood, self.n_folds, random)
+        weights = posterior(likelihood, prior)
+        scores = cross_fit_scores(base, known, weights, self.n_folds, random)
+        factor = fit_inverse_temperature(base, scores, likelihood)
+        model = fit_on_weights(base, known, weights, random)
+        others = class_scores(model, safe_indexing(X, two), likelihood.shape[1])
+        return scores_to_probabilities(scores, factor), scores_to_probabilities(others, factor)
+
+
+def _respond(
+    codes: Codes, n_classes: int, epsilon: float, noise: SecureRandom
+) -> tuple[Codes, Floats]:
+    """Return reports by randomised response among all classes, and their likelihoods."""
+    mechanism = RandomizedResponse(min(epsilon, LARGEST_EPSILON), n_classes)
+    reports = mechanism.release(codes, noise)
+    true = mechanism.truth_probability
+    named = np.eye(n_classes, dtype=bool)[reports]
+    return reports, np.where(named, true, (1.0 - true) / (n_classes - 1))
+
+
+def _respond_with_prior(
+    codes: Codes, prior: Floats, epsilon: float, noise: SecureRandom
+) -> tuple[Codes, Floats]:
+    """Return reports by RRWithPrior, and their likelihoods.
+
+    A record with one candidate reports it whatever the label, so nothing is released or learned.
+    """
+    ranked = np.argsort(-prior, axis=1, kind="stable")
+    sizes = _best_candidate_counts(np.take_along_axis(prior, ranked, axis=1), epsilon)
+    reports, likelihood = ranked[:, 0].copy(), np.ones_like(prior)
+    for size in range(2, prior.shape[1] + 1):
+        rows = np.flatnonzero(sizes == size)
+        if not len(rows):
+            continue
+        candidates = ranked[rows, :size]
+        found = candidates == codes[rows, None]
+        positions = np.where(found.any(axis=1), found.argmax(axis=1), -1)
+        # Ghazi et al. 2021, RRTop-k: randomised response among the k candidates; a label outside
+        # of them is reported as any of them, uniformly
+        mechanism = RandomizedResponseAmong(min(epsilon, LARGEST_EPSILON), size)
+        chosen = mechanism.release(positions, noise)
+        reports[rows] = candidates[np.arange(len(rows)), chosen]
+        true = mechanism.truth_probability
+        likelihood[rows] = 1.0 / size
+        likelihood[rows[:, None], candidates] = (1.0 - true) / (size - 1)
+        likelihood[rows, reports[rows]] = true
+    return reports, likelihood
+
+
+def _best_candidate_counts(ranked: Floats, epsilon: float) -> Codes:
+    """Return the candidates of each record that maximise the probability of a true report.
+
+    ``ranked`` holds the prior in descending order.
+    """
+    # Ghazi et al. 2021, RRWithPrior: w_k = e^eps / (e^eps + k - 1) times the prior of the top k,
+    # and the k of largest w_k
+    sizes = np.arange(1, ranked.shape[1] + 1)
+    with np.errstate(over="ignore"):
+        truthful = 1.0 / (1.0 + (sizes - 1) * np.exp(-min(epsilon, LARGEST_EPSILON)))
+    return (ranked.cumsum(axis=1) * truthful).argmax(axis=1) + 1

@@ -1,0 +1,247 @@
+"""Base classes of the private linear models: input checks, public bounds and prediction."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .._groups import Groups, protected
+from .._input_data import ClassifierMixin, RegressorMixin, validate_data
+from .._sklearn import StrOptions
+from .._validation import Interval, check_delta_is_small
+from ..accounting import Event, PrivacyBudget, check_delta
+from ..base import PrivateEstimatorMixin, PrivateFit, public_bounds
+from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
+from ..mechanisms.bounds import UnitBall
+
+__all__ = [
+    "LinearScores",
+    "PrivateLinearClassifier",
+    "PrivateLinearModel",
+    "PrivateLinearRegressor",
+]
+
+# Value of the constant column, beside features in [-1, 1]. A larger constant adds to the norm of a
+# record, and so to the noise; one much smaller than the records is suppressed by the ridge.
+_CONSTANT = 0.35
+_LARGEST_FEATURE = 1e150  # predictions clip features to it, so that no score overflows
+
+
+class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
+    """Parameters and methods shared by all private linear models."""
+
+    _constant_share = 0.25  # of the radius: the constant column next to the features
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "bounds": ["array-like", None],
+        "radius": [Interval(Real, 0, None, closed="neither"), None],
+        "fit_intercept": ["boolean"],
+        "relation": [StrOptions({"add_remove", "zero_out", "replace_one"})],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
+        return tags
+
+    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+        self._validate_params()
+        rows, target = validate_data(
+            self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
+        )
+        check_delta_is_small(self.delta)
+        return rows, target
+
+    def _resolve_groups(self, groups: ArrayLike | None, X: NDArray) -> Groups:
+        """Return the protected groups; refuse a delta too large for their number."""
+        who = protected(groups, X)
+        if self.relation != "add_remove" and self.delta > 0:
+            check_delta(self.delta, who.n)
+        return who
+
+    def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
+        """Return the map of records into the unit ball, made from public bounds."""
+        d = X.shape[1]
+        lower, upper = self.bounds_ = public_bounds(fit, X, self.bounds)
+        radius = 0.5 * math.sqrt(d) if self.radius is None else float(self.radius)
+        radius = min(radius, math.sqrt(d))
+        constant = max(_CONSTANT, self._constant_share * radius)
+        return UnitBall(
+            tuple(lower.tolist()),
+            tuple(upper.tolist()),
+            radius=radius,
+            intercept=constant if self.fit_intercept else 0.0,
+        )
+
+    def _single_mechanism(self, sensitivity: float) -> Laplace | Gaussian:
+        """Return the mechanism for a single release that spends all of epsilon and delta."""
+        pure = self.delta == 0
+        if math.isinf(self.epsilon):
+            multiplier = 0.0
+        elif pure:
+            multiplier = 1.0 / self.epsilon
+        else:
+            multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
+        return (Laplace if pure else Gaussian)(multiplier, sensitivity)
+
+    def _charge_release(
+        self, fit: PrivateFit, event: Event, who: Groups, arithmetic: str
+    ) -> AbstractContextManager[None]:
+        """Charge the budget and state the guarantee for the release in the with block."""
+        return fit.charged(
+            event,
+            relation=self.relation,
+            at_delta=self.delta,
+            unit=who.unit,
+            arithmetic=arithmetic,
+        )
+
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+        X = np.where(np.isnan(X), np.add(*self.bounds_) / 2, X)
+        return np.clip(X, -_LARGEST_FEATURE, _LARGEST_FEATURE) @ self.coef_.T + self.intercept_
+
+
+class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
+    """Private linear regression with public bounds of the target."""
+
+    _parameter_constraints: dict = {
+        **PrivateLinearModel._parameter_constraints,
+        "target_bounds": ["array-like", None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
+        return tags
+
+    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+        rows, target = super()._check_data(X, y, y_numeric=True, **checks)
+        try:
+            return rows, target.astype(np.float64)
+        except ValueError:
+            raise ValueError(
+                f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "
+                "numbers. Convert them with y.astype(float), or use a classifier for labels."
+            ) from None
+
+    def _coefficients(self, ball: UnitBall, solution: NDArray) -> tuple[NDArray, float]:
+        """Map weights (size, 1) for targets in [-1, 1] to coefficients for the real target."""
+        coef, intercept = ball.coefficients(solution)
+        lower, upper = self.target_bounds_
+        half, middle = (upper - lower) / 2, (upper + lower) / 2
+        return coef[0] * half, float(intercept[0] * half + middle)
+
+    def _scale_target(self, y: NDArray) -> NDArray[np.float64]:
+        """Clip targets to their bounds and scale them to [-1, 1]."""
+        lower, upper = self.target_bounds_
+        scaled = (np.clip(y, lower, upper) - lower) * (2.0 / (upper - lower)) - 1.0
+        return np.clip(scaled, -1.0, 1.0)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict the target, clipped to its public bounds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions in the units of the target.
+        """
+        return np.clip(self._scores(X), *self.target_bounds_)
+
+
+class LinearScores(ClassifierMixin):
+    """Predictions of a linear classifier.
+
+    A subclass has ``classes_`` and the method ``_scores``, which returns one column for two
+    classes.
+    """
+
+    classes_: NDArray[Any]
+
+    if TYPE_CHECKING:  # a real method would hide the ones of the subclass's other bases
+
+        def _scores(self, X: ArrayLike) -> NDArray[np.float64]: ...
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the log-odds of the second class, or one score per class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The scores; one column for two classes.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return softmax(scores, axis=1)
+        second = expit(scores)
+        return np.column_stack([1.0 - second, second])
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Elements of ``classes_``.
+        """
+        scores = self.decision_function(X)
+        chosen = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)
+        return self.classes_[chosen]
+
+
+class PrivateLinearClassifier(LinearScores, PrivateLinearModel):
+    """Private linear classifier with a public set of labels."""
+
+    _parameter_constraints: dict = {
+        **PrivateLinearModel._parameter_constraints,
+        "classes": ["array-like", None],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
+        return tags

@@ -1,0 +1,229 @@
+"""Lower confidence bounds on epsilon from counts, guesses or scores of an attack."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import binom
+
+from .._docs import fill_docs
+from .._validation import open_unit, whole
+from .evidence import epsilon_of_rates, gather_evidence
+from .rates import as_numbers, check_delta, check_guesses, check_hits, check_scores, clopper_pearson
+
+__all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
+
+
+@fill_docs
+def epsilon_from_counts(
+    true_positives: Any,
+    n_in: int,
+    false_positives: Any,
+    n_out: int,
+    *,
+    delta: float = 0.0,
+    alpha: float = 0.05,
+) -> Any:
+    """Return a lower confidence bound on epsilon from counts at ONE threshold fixed beforehand.
+
+    Every (epsilon, delta)-private model has ``TPR <= e^epsilon FPR + delta`` and
+    ``1 - FPR <= e^epsilon (1 - TPR) + delta``. Both rates are replaced by the pessimistic ends
+    of their Clopper-Pearson intervals, with ``alpha / 2`` for each.
+
+    Parameters
+    ----------
+    true_positives : int or array of int
+        Number of members called members.
+    n_in : int
+        Number of members.
+    false_positives : int or array of int
+        Number of non-members called members.
+    n_out : int
+        Number of non-members.
+    %(tested_delta)s
+    %(bound_alpha)s
+
+    Returns
+    -------
+    float or ndarray
+        At least 0.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import epsilon_from_counts
+    >>> round(epsilon_from_counts(500, 1000, 10, 1000, delta=1e-5), 5)
+    3.242
+    """
+    delta = check_delta(delta)
+    for name, value in {"n_in": n_in, "n_out": n_out}.items():
+        whole(name, value)
+    hits = check_hits("true_positives", true_positives, n_in)
+    false = check_hits("false_positives", false_positives, n_out)
+    # Nasr et al. 2021: pessimistic ends of Clopper-Pearson intervals
+    tpr = np.asarray(clopper_pearson(hits, n_in, alpha)[0])
+    fpr = np.asarray(clopper_pearson(false, n_out, alpha)[1])
+    bound = epsilon_of_rates(tpr, fpr, delta)
+    return bound if bound.ndim else float(bound)
+
+
+@fill_docs
+def epsilon_from_guesses(
+    right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
+) -> float:
+    """Return a lower confidence bound on epsilon from guesses of fair coins, in one training run.
+
+    Each coin decided between two neighbouring data sets, such as which of two labels a record was
+    trained with. Under (epsilon, 0)-differential privacy a guess is right with probability at most
+    e^epsilon / (1 + e^epsilon), whatever the other coins are. So a binomial variable dominates the
+    number of right guesses.
+
+    Parameters
+    ----------
+    right : int
+        Number of right guesses.
+    guesses : int
+        Number of guesses, fixed before the coins were seen; on all other coins the attacker
+        abstained.
+    n_coins : int
+        Number of coins, at least ``guesses``.
+    %(tested_delta)s
+    %(bound_alpha)s
+
+    Returns
+    -------
+    float
+        At least 0. At delta 0 it is the log odds of the one-sided Clopper-Pearson bound.
+
+    Notes
+    -----
+    **Guarantees.** Exact (not asymptotic) in one training run, without independence of records
+    (theorem 5.2 of the reference): only the coins must be independent.
+
+    References
+    ----------
+    T. Steinke, M. Nasr and M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS
+    2023.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import epsilon_from_guesses
+    >>> round(epsilon_from_guesses(90, 100, 1000), 3)
+    1.631
+    """
+    check_guesses(right, guesses, n_coins)
+    delta = check_delta(delta)
+    alpha = open_unit("alpha", alpha)
+
+    def excess(epsilon: float) -> float:
+        return _guess_p_value(right, guesses, n_coins, epsilon, delta) - alpha
+
+    if right == 0 or excess(0.0) >= 0:
+        return 0.0
+    top = 1.0
+    while excess(top) < 0:
+        top *= 2.0
+    low, high = 0.0, top
+    while high - low > 1e-10 * high:  # below ``low`` all epsilons are refuted
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return low
+
+
+def _guess_p_value(right: int, guesses: int, n_coins: int, epsilon: float, delta: float) -> float:
+    """Bound the probability of at least ``right`` right guesses under (epsilon, delta)."""
+    # Steinke, Nasr and Jagielski 2023, theorem 5.2: a binomial tail plus a term for delta
+    p = 1.0 / (1.0 + math.exp(-epsilon))
+    tail = float(binom.sf(right - 1, guesses, p))
+    if delta == 0:
+        return tail
+    below = np.cumsum(binom.pmf(right - np.arange(1, right + 1), guesses, p))
+    steepest = float((below / np.arange(1, right + 1)).max())
+    return min(1.0, tail + 2.0 * n_coins * delta * steepest)
+
+
+@fill_docs
+def epsilon_lower_bound(
+    scores_in: ArrayLike,
+    scores_out: ArrayLike,
+    *,
+    delta: float = 0.0,
+    alpha: float = 0.05,
+    thresholds: ArrayLike | None = None,
+    random_state: int = 0,
+) -> float:
+    """Return a lower confidence bound on epsilon from the scores of an attack.
+
+    It is the larger of two bounds, with ``alpha / 2`` for each. The first uses a threshold and
+    detects strong leakage of few records. The best of many thresholds on one sample would show an
+    epsilon above 3 on pure noise, so the threshold is chosen on one random half of the records and
+    tested on the other half. The second uses the area under the ROC curve and detects slight
+    leakage of many records. Both also detect leakage if members score LOWER than non-members.
+
+    Thresholds fixed BEFORE the scores were seen need no split. They are tested on all records, with
+    ``alpha`` shared among them (Bonferroni), in the direction that higher means member.
+
+    Parameters
+    ----------
+    %(scores)s
+    %(tested_delta)s
+    %(bound_alpha)s
+    thresholds : array-like, default=None
+        Thresholds fixed beforehand; the bound then uses only these.
+    random_state : int, default=0
+        Seed of the split. To try several seeds and report the best voids the bound.
+
+    Returns
+    -------
+    float
+        At least 0; 0 if there are too few records to split (two of each are needed).
+
+    Notes
+    -----
+    The bound treats records as independent trials of one attack on one trained model. It is
+    evidence against a claimed epsilon, not a proof, because records of one training run interact.
+
+    An ROC curve below both lines of (epsilon, delta), as in :func:`epsilon_from_counts`, has an
+    area of at most ``1 - (1 - delta)^2 / (1 + e^epsilon)``. The area of the sample is an average
+    over all ways to pair members with non-members: the share of pairs in which the member scores
+    higher, where a tie counts one half. A binomial variable bounds its tail (Hoeffding 1963, by
+    Markov's inequality for the excess over a number).
+
+    Records with equal scores pass a threshold together. Ties are never broken at random, so the
+    bound holds for every kind of scores and every number of records.
+
+    References
+    ----------
+    M. Nasr et al. Adversary instantiation: lower bounds for differentially private machine
+    learning. IEEE S&P 2021.
+    W. Hoeffding. Probability inequalities for sums of bounded random variables. Journal of the
+    American Statistical Association 58, 1963.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import epsilon_lower_bound
+    >>> member, other = [1.0] * 1000, [0.0] * 1000
+    >>> round(epsilon_lower_bound(member, other, delta=1e-5, thresholds=[0.5]), 5)
+    5.60058
+    >>> round(epsilon_lower_bound(member, other, delta=1e-5), 5)
+    5.57235
+    """
+    delta, alpha = check_delta(delta), open_unit("alpha", alpha)
+    members, others = check_scores(scores_in, scores_out)
+    if thresholds is None:
+        found = gather_evidence(
+            members, others, delta=delta, alpha=alpha, random_state=random_state
+        )
+        return found.epsilon(delta)
+    cuts = np.unique(as_numbers("thresholds", thresholds, "or None"))
+    if not cuts.size or np.isnan(cuts).any():
+        raise ValueError(
+            f"thresholds={thresholds!r} must be a non-empty list of numbers without NaN. Pass "
+            "None to choose one from the scores."
+        )
+    hits = len(members) - np.searchsorted(np.sort(members), cuts)
+    false = len(others) - np.searchsorted(np.sort(others), cuts)
+    counts = hits, len(members), false, len(others)
+    return float(epsilon_from_counts(*counts, delta=delta, alpha=alpha / len(cuts)).max())

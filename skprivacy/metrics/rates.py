@@ -1,0 +1,388 @@
+"""True and false positive rates with Clopper-Pearson intervals, and the ROC curve.
+
+Check of an audit's error probability, before any training.
+
+Input checks of the metrics: two samples of finite scores, delta and guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainccinv, betaincinv
+
+from .._docs import fill_docs
+from .._validation import as_array, check_unmasked, is_number, is_whole, open_unit, whole
+
+__all__ = [
+    "Float64Array",
+    "Interval",
+    "OperatingPoint",
+    "advantage",
+    "as_numbers",
+    "check_alpha",
+    "check_delta",
+    "check_guesses",
+    "check_scores",
+    "clopper_pearson",
+    "high_rates",
+    "low_rates",
+    "roc",
+    "tpr_at_fpr",
+]
+
+# Attacks, kinds of evidence, thresholds and groups each get a share, and intervals need shares of
+# at least 1e-100.
+_LEAST = 1e-80
+
+
+def check_alpha(alpha: Any) -> None:
+    """Raise ValueError unless ``alpha`` is a probability large enough to be shared."""
+    if not (is_number(alpha) and _LEAST <= alpha < 1):
+        raise ValueError(
+            f"alpha={alpha!r} must be a number below 1 and at least {_LEAST:g}, such as 0.05."
+        )
+
+
+_MIN_ALPHA = 1e-100
+
+
+def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
+    """Return the Clopper-Pearson interval for the probability behind ``k`` hits in ``n`` trials.
+
+    Parameters
+    ----------
+    k : int or array of int
+        Number of hits, between 0 and ``n``.
+    n : int
+        Number of independent trials, at least 1.
+    alpha : float, default=0.05
+        Probability, in (0, 1), that the interval misses; half of it on each side.
+
+    Returns
+    -------
+    low : float or ndarray of the shape of ``k``
+        In [0, 1].
+    high : float or ndarray of the shape of ``k``
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If ``n < 1``, ``k`` is outside [0, n] or ``alpha`` outside (0, 1).
+
+    References
+    ----------
+    C. J. Clopper, E. S. Pearson. The use of confidence or fiducial limits illustrated in the
+    case of the binomial. Biometrika 26, 1934.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import clopper_pearson
+    >>> low, high = clopper_pearson(0, 100)
+    >>> low, round(high, 4)
+    (0.0, 0.0362)
+    """
+    alpha = _check_alpha(alpha)
+    if not (is_whole(n) and n >= 1):
+        raise ValueError(
+            f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
+        )
+    hits = check_hits("k", k, n)
+    low, high = _low_ends(hits, n, alpha), _high_ends(hits, n, alpha)
+    if not (low <= high).all():  # False for NaN
+        raise _bug_error(f"{low} to {high}", k, n, alpha)
+    return (low, high) if hits.ndim else (float(low), float(high))
+
+
+def _check_alpha(alpha: float) -> float:
+    alpha = open_unit("alpha", alpha)
+    if alpha < _MIN_ALPHA:
+        raise ValueError(f"alpha={alpha!r} must be at least {_MIN_ALPHA:g}: quantiles underflow.")
+    return alpha
+
+
+def low_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
+    """Return the low ends of :func:`clopper_pearson`, computed once per number of hits."""
+    return _compute_per_count(_low_ends, k, n, alpha, lambda low, rate: low <= rate)
+
+
+def high_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
+    """Return the high ends of :func:`clopper_pearson`, computed once per number of hits."""
+    return _compute_per_count(_high_ends, k, n, alpha, lambda high, rate: rate <= high)
+
+
+def _compute_per_count(
+    end: Callable[..., Float64Array],
+    k: NDArray[np.intp],
+    n: int,
+    alpha: float,
+    right: Callable[[Float64Array, Float64Array], NDArray[np.bool_]],
+) -> Float64Array:
+    hits, places = np.unique(k, return_inverse=True)
+    ends = end(hits, n, _check_alpha(alpha))
+    if not right(ends, hits / n).all():  # False for NaN
+        raise _bug_error(f"ends of {ends}", k, n, alpha)
+    return ends[places]
+
+
+# Clopper and Pearson 1934: beta quantiles. The inverses need positive parameters; the two clipped
+# cases are overwritten by 0 and 1.
+def _low_ends(hits: Any, n: int, alpha: float) -> Float64Array:
+    return np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
+
+
+def _high_ends(hits: Any, n: int, alpha: float) -> Float64Array:
+    # The upper tail is used, since 1 - alpha / 2 rounds to 1 for a small alpha.
+    return np.where(hits == n, 1.0, betainccinv(hits + 1, np.maximum(n - hits, 1), alpha / 2))
+
+
+def _bug_error(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:
+    return ArithmeticError(
+        f"clopper_pearson computed {found} for k={k} hits in n={n} trials at alpha={alpha}. This "
+        "is a bug of skprivacy or of betaincinv in the installed scipy: update scipy, or report it."
+    )
+
+
+def check_hits(name: str, k: Any, n: int) -> Float64Array:
+    """Convert numbers of hits in ``n`` trials to an array, and check them."""
+    hits = as_numbers(name, k, "the hits in n trials")
+    if np.any((hits < 0) | (hits > n) | np.isnan(hits)):
+        raise ValueError(f"{name}={k!r} must lie between 0 and n={n}. Count the hits in n trials.")
+    return hits
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """True positive rate of an attack at a bounded false positive rate.
+
+    Attributes
+    ----------
+    fpr : float
+        The largest false positive rate allowed.
+    tpr : float
+        Share of members called members; NaN if refused.
+    interval : (float, float)
+        Clopper-Pearson interval of ``tpr`` at the threshold used.
+    realised_fpr : float
+        Share of non-members called members, at most ``fpr``; NaN if refused.
+    fpr_interval : (float, float)
+        Clopper-Pearson interval of ``realised_fpr``: the threshold was set on the same
+        non-members, so the true rate may differ this much.
+    threshold : float
+        Smallest score called a member; infinity if even the highest would exceed ``fpr``.
+    ties : int
+        Number of members and non-members that share the next lower score. They can only be called
+        members together, so ``realised_fpr`` may be well below ``fpr`` if there are many ties.
+    refused : str or None
+        Reason for giving no rate; None if a rate is given.
+    """
+
+    fpr: float
+    tpr: float
+    interval: Interval
+    realised_fpr: float
+    fpr_interval: Interval
+    threshold: float
+    ties: int
+    refused: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict of plain Python values.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
+        return asdict(self)
+
+
+@fill_docs
+def roc(
+    scores_in: ArrayLike, scores_out: ArrayLike
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return the ROC curve as ``fpr, tpr, thresholds``, by decreasing threshold.
+
+    Tied scores form one step: no point is interpolated.
+
+    Parameters
+    ----------
+    %(scores)s
+
+    Returns
+    -------
+    fpr : ndarray of shape (n_points,)
+        Shares of non-members that score at least each threshold.
+    tpr : ndarray of shape (n_points,)
+        Shares of members that score at least each threshold.
+    thresholds : ndarray of shape (n_points,)
+        Decreasing; the first is infinity.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import roc
+    >>> fpr, tpr, thresholds = roc([3, 2, 2], [2, 1])
+    >>> fpr, tpr, thresholds
+    (array([0. , 0. , 0.5, 1. ]), array([0.        , 0.33333333, 1.        , 1.        ]),
+     array([inf,  3.,  2.,  1.]))
+    """
+    members, others = check_scores(scores_in, scores_out)
+    true_hits, false_hits, thresholds = _count_hits(members, others)
+    return false_hits / len(others), true_hits / len(members), thresholds
+
+
+@fill_docs
+def tpr_at_fpr(
+    scores_in: ArrayLike, scores_out: ArrayLike, fpr: float, *, alpha: float = 0.05
+) -> OperatingPoint:
+    """Return the true positive rate at the largest realised false positive rate up to ``fpr``.
+
+    Parameters
+    ----------
+    %(scores)s
+    fpr : float
+        False positive rate allowed, in (0, 1).
+    alpha : float, default=0.05
+        Error probability of the intervals.
+
+    Returns
+    -------
+    OperatingPoint
+        Refused (with the reason in ``refused``) if ``n_out * fpr < 1``: so few non-members cannot
+        distinguish such a rate from zero.
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import tpr_at_fpr
+    >>> tpr_at_fpr(range(50, 150), range(100), fpr=0.1).tpr
+    0.6
+    >>> tpr_at_fpr([1.0], [0.0], fpr=0.01).refused
+    'n_out=1 non-members cannot measure a false positive rate of 0.01: at least 100 are needed'
+    """
+    fpr = open_unit("fpr", fpr)
+    members, others = check_scores(scores_in, scores_out)
+    n_in, n_out = len(members), len(others)
+    nan = float("nan")
+    if n_out * fpr < 1 - 1e-9:
+        reason = (
+            f"n_out={n_out} non-members cannot measure a false positive rate of {fpr:g}: "
+            f"at least {np.ceil(1 / fpr - 1e-9):.15g} are needed"
+        )
+        return OperatingPoint(fpr, nan, (nan, nan), nan, (nan, nan), nan, 0, reason)
+    true_hits, false_hits, thresholds = _count_hits(members, others)
+    last = int(np.flatnonzero(false_hits <= n_out * fpr + 1e-9)[-1])
+    ties = 0
+    if last + 1 < len(thresholds):
+        left_out = thresholds[last + 1]
+        ties = int(np.sum(members == left_out) + np.sum(others == left_out))
+    return OperatingPoint(
+        fpr,
+        float(true_hits[last] / n_in),
+        clopper_pearson(int(true_hits[last]), n_in, alpha),
+        float(false_hits[last] / n_out),
+        clopper_pearson(int(false_hits[last]), n_out, alpha),
+        float(thresholds[last]),
+        ties,
+    )
+
+
+@fill_docs
+def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
+    """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
+
+    It is biased upwards, since the best of many thresholds is evaluated on the same sample: on
+    pure noise it is about ``1 / sqrt(n)``, not 0. Assess leakage by confidence intervals and by
+    :func:`epsilon_lower_bound`.
+
+    Parameters
+    ----------
+    %(scores)s
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> from skprivacy.metrics import advantage
+    >>> advantage([3, 2], [2, 1])
+    0.5
+    """
+    # Yeom et al. 2018, membership advantage
+    fpr, tpr, _ = roc(scores_in, scores_out)
+    return float(np.max(tpr - fpr))
+
+
+def _count_hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:
+    """Count members and others at or above each distinct score, in decreasing order."""
+    values = np.concatenate([members, others])
+    order = np.argsort(values)[::-1]
+    values, inside = values[order], order < len(members)
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of equal scores
+    true_hits = np.append(0, np.cumsum(inside)[last])
+    false_hits = np.append(0, last + 1) - true_hits
+    return true_hits, false_hits, np.append(np.inf, values[last])
+
+
+Float64Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+
+def check_scores(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Float64Array, Float64Array]:
+    return _check_sample("scores_in", scores_in), _check_sample("scores_out", scores_out)
+
+
+def as_numbers(name: str, values: ArrayLike, expected: str) -> Float64Array:
+    """Convert to an array of floats; ValueError if some value is not a number."""
+    check_unmasked(values, name)
+    found = as_array(name, values)
+    try:
+        if found.dtype.kind in "biufO" and not (found == None).any():  # noqa: E711 - of each
+            return found.astype(float)
+    except (TypeError, ValueError, OverflowError):  # objects that are not numbers
+        pass
+    raise ValueError(
+        f"{name} must be numbers, {expected}; got {type(values).__name__}. Convert it to a "
+        "numeric array."
+    )
+
+
+def _check_sample(name: str, scores: ArrayLike) -> Float64Array:
+    values = as_numbers(name, scores, "one score per record")
+    if values.ndim != 1 or not values.size:
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected a non-empty 1-dimensional array. Pass one "
+            "score per record."
+        )
+    wrong = int(np.sum(~np.isfinite(values)))
+    if wrong:
+        raise ValueError(
+            f"{name} holds {wrong} NaN or infinite values; expected finite scores. Give records "
+            "that could not be scored a finite score, or leave them out of both samples."
+        )
+    return values
+
+
+def check_delta(delta: float) -> float:
+    if not (is_number(delta) and 0 <= delta < 1):
+        raise ValueError(
+            f"delta={delta!r} must lie in [0, 1). Pass the delta of the guarantee that is tested."
+        )
+    return float(delta)
+
+
+def check_guesses(right: int, guesses: int, n_coins: int) -> None:
+    whole("n_coins", n_coins, least=0)
+    whole("guesses", guesses, least=0)
+    whole("right", right, least=0)
+    if not right <= guesses <= n_coins:
+        raise ValueError(
+            f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
+            "not negative. Pass the numbers of right guesses, of guesses and of coins."
+        )

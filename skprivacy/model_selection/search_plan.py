@@ -1,0 +1,405 @@
+"""What a private search would do and what it costs, known before a record has been learned from.
+
+A search that is ready to run.
+
+How often a private search tries: the truncated negative binomial distribution.
+
+A fixed number of trials would have to be composed. If the number is random, and nobody learns it,
+the best of all trials costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from .._clones import seeded_globally
+from ..accounting import (
+    ApproxDP,
+    Event,
+    Mixture,
+    PrivacyGuarantee,
+    PrivateSelection,
+    epsilon_of,
+    weakest_arithmetic,
+)
+from ..audit import claim_of
+from ..mechanisms import Gaussian, Laplace, SecureRandom
+from .search_candidates import Candidates
+from .search_scores import HeldOut, RecordScore
+
+__all__ = [
+    "NumberOfTrials",
+    "PreparedSearch",
+    "SearchPlan",
+    "Trial",
+    "largest_trial_epsilon",
+    "score_mechanism",
+    "search_event",
+]
+
+_CLOSE = 0.005  # how far below the target the cost may stay
+_ROUNDS = 15
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a private search would do, and what it costs; returned by ``PrivateSearchCV.plan``.
+
+    It depends on public facts alone.
+
+    Attributes
+    ----------
+    guarantee : PrivacyGuarantee
+        What the whole search would cost.
+    trial_epsilon, trial_delta : float
+        What a single trial is fitted with, whatever its hyper-parameters.
+    n_trials : float
+        The mean number of trials.
+    n_candidates : int
+        How many settings a trial's are drawn from.
+    test_size : float
+        Share of the records that no trial learns from, because the trials are scored on them.
+    score_std : float
+        Standard deviation of the noise of a score, in units of the score. Candidates that are
+        closer are told apart by chance.
+
+    Examples
+    --------
+    >>> from skprivacy.datasets import load_demo
+    >>> from skprivacy.linear_model import OutputPerturbationClassifier
+    >>> from skprivacy.model_selection import PrivateSearchCV
+    >>> digits = load_demo()
+    >>> model = OutputPerturbationClassifier(
+    ...     bounds=(0, 16), classes=digits.classes, relation="zero_out"
+    ... )
+    >>> search = PrivateSearchCV(model, {"alpha": [0.01, 0.1, 1.0]}, epsilon=2.0, n_trials=4)
+    >>> search.plan(digits.data, digits.target)
+    The best of 4 trials in the mean costs (2.00, 1e-06)-DP, zero-out, exact noise.
+    Each is fitted with epsilon=1.6... and delta=2.5e-07 on 80 % of the records;
+    a single fit could spend epsilon=1.99 and delta=1e-06 on all of them.
+    Scores carry noise of standard deviation 0.008...
+    """
+
+    guarantee: PrivacyGuarantee
+    trial_epsilon: float
+    trial_delta: float
+    n_trials: float
+    n_candidates: int
+    test_size: float
+    score_std: float
+
+    def __repr__(self) -> str:
+        whole = repr(self.guarantee).partition(", proved")[0]
+        delta = self.guarantee.at_delta or 0.0
+        return (
+            f"The best of {self.n_trials:g} trials in the mean costs {whole}.\n"
+            f"Each is fitted with epsilon={self.trial_epsilon:.3g} and "
+            f"delta={self.trial_delta:.3g} on {100 * (1 - self.test_size):.0f} % of the records;\n"
+            f"a single fit could spend epsilon={self.guarantee.epsilon():.3g} and "
+            f"delta={delta:.3g} on all of them.\n"
+            f"Scores carry noise of standard deviation {self.score_std:.2g}."
+        )
+
+
+def search_event(
+    fits: list[Event], score: Event, trials: NumberOfTrials, test_size: float
+) -> Event:
+    """Return the event of a search.
+
+    Parameters
+    ----------
+    fits : list of Event
+        A fit of each setting that a trial may have.
+    score : Event
+        The noisy score of a trial.
+    trials : NumberOfTrials
+        The law of their number.
+    test_size : float
+        The probability with which a record is held out.
+
+    Returns
+    -------
+    Event
+
+    Notes
+    -----
+    **Guarantees.** Given who is held out, a neighbour differs either in a record that is fitted on
+    or in one that is scored on. In the first case a trial costs what its fit costs: the held-out
+    records are the same, and its score is computed from them and from the fitted model. The
+    settings are drawn uniformly and released, so that is a :class:`~skprivacy.accounting.Mixture`.
+    In the second case the fits are the same, and a trial costs what its noisy score costs. In both,
+    one mechanism is run several times and its best outcome is released:
+    :class:`~skprivacy.accounting.PrivateSelection`. Who is held out is drawn once, independently of
+    the data, so the whole is a mixture of both cases.
+    """
+    counts = Counter(fits)
+    fit = fits[0]
+    if len(counts) > 1:
+        fit = Mixture(tuple(n / len(fits) for n in counts.values()), tuple(counts))
+    return Mixture((1 - test_size, test_size), (trials.best_of(fit), trials.best_of(score)))
+
+
+def score_mechanism(epsilon: float, delta: float) -> Laplace | Gaussian:
+    """Return what protects the sum of a score over records, at the cost of a fit."""
+    if delta == 0:
+        return Laplace.calibrated(epsilon, sensitivity=1.0)
+    return Gaussian.calibrated(epsilon, delta, sensitivity=1.0)
+
+
+def largest_trial_epsilon(
+    cost: Callable[[float], float], epsilon: float, guess: float | None = None
+) -> float:
+    """Return the epsilon of a trial at which the whole search costs ``epsilon``, or a little less.
+
+    Parameters
+    ----------
+    cost : callable
+        Takes the epsilon of a trial and returns that of the search. It increases, nearly in
+        proportion.
+    epsilon : float
+        The target.
+    guess : float, default=None
+        Where to begin.
+
+    Raises
+    ------
+    ValueError
+        If no trial is cheap enough.
+    """
+    trial, best = guess or epsilon / 1.5, 0.0
+    for _ in range(_ROUNDS):
+        whole = cost(trial)
+        if whole <= epsilon:
+            best = max(best, trial)
+            if whole >= epsilon * (1 - _CLOSE):
+                break
+        trial *= min(max((1 - _CLOSE / 2) * epsilon / whole, 0.1), 10.0)
+    if best:
+        return best
+    raise ValueError(
+        f"epsilon={epsilon!r} is too small: no trial is cheap enough, whatever its epsilon. Use "
+        "a smaller n_trials, or a larger delta."
+    )
+
+
+_SECRET = "the number of trials, and all trials but the best, stay secret"
+# Trials read facts off the records that they are fitted on: one of a class may be held out.
+_SAME_FACTS = "whatever is read off the records is the same whoever is held out"
+_ROUNDING = 1e-3  # of the sum of the trials' deltas
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of a trial. **Private, unless it is the best of all.**"""
+
+    model: Any
+    params: dict[str, Any]
+    noisy_sum: float
+
+
+@dataclass(frozen=True)
+class PreparedSearch:
+    """Everything that is settled before the first trial."""
+
+    candidates: Candidates
+    plan: SearchPlan
+    claims: list[PrivacyGuarantee]
+    score: RecordScore
+    mechanism: Laplace | Gaussian
+    data: HeldOut
+    fit_params: dict[str, Any]
+
+    def best_of(self, numbers: Iterable[int], random: SecureRandom) -> Trial:
+        """Try the candidates of these numbers; only the best trial leaves this method."""
+        best: Trial | None = None
+        for number in numbers:
+            # Whoever knows the seeds of the global generators, as of numpy.random.seed(0) in a
+            # published script, must not learn from the weights that a network began with which of
+            # the trials was the best: each has a secret seed of its own.
+            with seeded_globally(int(random.integers(1 << 32, 1)[0])):
+                trial = self._tried(int(number), random)
+            if best is None or trial.noisy_sum > best.noisy_sum:
+                best = trial
+        if best is None:
+            raise ValueError("numbers is empty; a search has at least one trial.")
+        return best
+
+    def _tried(self, number: int, random: SecureRandom) -> Trial:
+        seed = int(random.integers(1 << 31, 1)[0]) if random.seeded else None
+        model = self.candidates.model(number, self.plan.trial_epsilon, self.plan.trial_delta, seed)
+        with warnings.catch_warnings():  # how many there are would tell the number of trials
+            warnings.simplefilter("ignore")
+            self.data.fit(model, self.fit_params)
+            claimed = claim_of(model, self.data.X_fit).guarantee
+            if not _same(claimed, self.claims[number], random.seeded):
+                raise ValueError(
+                    "A trial has made another claim than its rehearsal, so the search is not "
+                    "covered by what was charged, and nothing of it is released. Search with an "
+                    "estimator that makes a single release."
+                )
+            total = self.score.sum(model, self.data.X_out, self.data.y_out, self.data.people_out)
+        noisy = float(self.mechanism.release(np.float64(total), random))
+        return Trial(model, self.candidates.settings[number], noisy)
+
+    @classmethod
+    def within(
+        cls,
+        epsilon: float,
+        delta: float,
+        trials: NumberOfTrials,
+        candidates: Candidates,
+        score: RecordScore,
+        data: HeldOut,
+        fit_params: dict[str, Any],
+    ) -> PreparedSearch:
+        """Return a search that costs ``epsilon`` at ``delta``, with as good trials as that allows.
+
+        Nothing is charged or released.
+        """
+        trial_delta = delta / trials.mean * (1 - _ROUNDING)
+        claimed: dict[float, list[PrivacyGuarantee]] = {}
+
+        def mechanism_at(trial_epsilon: float) -> Laplace | Gaussian:
+            return score_mechanism(trial_epsilon, trial_delta)
+
+        def event_of(fits: list[Event], trial_epsilon: float) -> Event:
+            return search_event(fits, mechanism_at(trial_epsilon).event, trials, data.share)
+
+        def roughly(trial_epsilon: float) -> float:
+            """Return the cost if fits cost what scores do, which needs no rehearsal."""
+            fits = [mechanism_at(trial_epsilon).event]
+            return epsilon_of(event_of(fits, trial_epsilon), delta)
+
+        def cost(trial_epsilon: float) -> float:
+            claims = candidates.claims(trial_epsilon, trial_delta, data, fit_params)
+            claimed[trial_epsilon] = claims
+            event = event_of([claim.event for claim in claims], trial_epsilon)
+            return epsilon_of(event, delta, claims[0].relation)
+
+        guess = largest_trial_epsilon(roughly, epsilon)
+        trial_epsilon = largest_trial_epsilon(cost, epsilon, guess)
+        claims, mechanism = claimed[trial_epsilon], mechanism_at(trial_epsilon)
+        assumed = dict.fromkeys(a for claim in claims for a in claim.assumptions)
+        guarantee = PrivacyGuarantee(
+            event_of([claim.event for claim in claims], trial_epsilon),
+            delta,
+            claims[0].relation,
+            assumptions=(*assumed, *_further(assumed, score)),
+            unit=claims[0].unit,
+            arithmetic=weakest_arithmetic(
+                [mechanism.arithmetic, *(claim.arithmetic for claim in claims)]
+            ),
+        )
+        plan = SearchPlan(
+            guarantee,
+            trial_epsilon,
+            trial_delta,
+            trials.mean,
+            len(claims),
+            data.share,
+            (score.high - score.low) * mechanism.std / data.expected,
+        )
+        return cls(candidates, plan, claims, score, mechanism, data, fit_params)
+
+
+def _further(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
+    """Yield what a search assumes beyond its trials."""
+    if any("read off" in assumption for assumption in assumed):
+        yield _SAME_FACTS
+    if score.assumption:
+        yield score.assumption
+    yield _SECRET
+
+
+def _same(claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee, seeded: bool) -> bool:
+    """Return whether a claim is the expected one; a seed of the noise adds to what it assumes."""
+    if claimed is None:
+        return False
+    if seeded:
+        expected = replace(expected, kind=claimed.kind, assumptions=claimed.assumptions)
+    return claimed == expected
+
+
+_LEAST_RATE = 1e-9
+_LEAST_FIRST = 1e-7  # P(K = 1), below which the sum of 53-bit numbers does not follow the law
+
+
+@dataclass(frozen=True)
+class NumberOfTrials:
+    """The law of the number of trials K.
+
+    Parameters
+    ----------
+    eta, gamma : float
+        As in :class:`~skprivacy.accounting.PrivateSelection`.
+
+    Notes
+    -----
+    **Guarantees.** K is drawn by inversion of a uniform number of 53 bits, so each probability is
+    off by about 1e-16, and numbers that are less probable are never drawn. The law of the best
+    trial depends on them through f'(u), the sum of k P(K = k) u^(k - 1), which is at least P(K = 1)
+    for every u: for ``gamma`` of 0.01 and above it is off by a relative 1e-9 at most, hence so is
+    the privacy loss.
+    """
+
+    eta: float
+    gamma: float
+
+    @classmethod
+    def of_mean(cls, mean: float, eta: float) -> NumberOfTrials:
+        """Return the law of this mean, which is above 1."""
+        law = cls(1.0, 1 / mean) if eta == 1 else cls._by_bisection(mean, eta)
+        if law._probability_of_one() < _LEAST_FIRST:
+            raise ValueError(
+                f"eta={eta!r} is too large for n_trials={mean!r}: few trials would next to never "
+                "occur, and their number could not be drawn exactly. Use a smaller eta, such as 1."
+            )
+        return law
+
+    @classmethod
+    def _by_bisection(cls, mean: float, eta: float) -> NumberOfTrials:
+
+        def excess(log_gamma: float) -> float:
+            return math.log(cls(eta, math.exp(log_gamma)).mean / mean)
+
+        low, high = math.log(_LEAST_RATE), math.log1p(-1e-9)
+        if excess(low) < 0 or excess(high) > 0:
+            raise ValueError(
+                f"n_trials={mean!r} is out of reach for eta={eta!r}. Use eta=1, or a mean closer "
+                "to 10."
+            )
+        return cls(eta, math.exp(brentq(excess, low, high, xtol=1e-14)))
+
+    @property
+    def mean(self) -> float:
+        """The mean of K."""
+        return PrivateSelection(ApproxDP(0.0), self.eta, self.gamma).expected_trials
+
+    def best_of(self, event: Event) -> PrivateSelection:
+        """Return the event of the best of K trials."""
+        return PrivateSelection(event, self.eta, self.gamma)
+
+    def draw(self, random: SecureRandom) -> int:
+        """Draw K, at least 1."""
+        left = float(random.uniform(1)[0])
+        probability = self._probability_of_one()
+        for k in count(1):
+            left -= probability
+            if left <= 0 or probability < 1e-18:
+                return k
+            probability *= (1 - self.gamma) * (k + self.eta) / (k + 1)
+        raise AssertionError("unreachable")
+
+    def _probability_of_one(self) -> float:
+        if abs(self.eta) < 1e-100:  # its logarithms differ from those of 0 by nothing
+            return (1 - self.gamma) / -math.log(self.gamma)
+        return self.eta * (1 - self.gamma) / math.expm1(-self.eta * math.log(self.gamma))

@@ -1,0 +1,195 @@
+"""Who pays for privacy, and who stays exposed: the results of a sweep by subgroup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._sklearn import num_samples, safe_indexing
+from .._validation import check_unmasked
+from ..attacks import AttackResult
+from ..attacks.attack_result import MIN_GROUP_SIZE
+from ..audit.report.findings import group_partitions
+from ..metrics.roc_area import auc_p_value, holm
+from .sweep_curve import Splits
+from .sweep_records import Records, Split
+
+__all__ = ["by_group", "groups_of", "of_groups", "subgroups_of"]
+
+
+def subgroups_of(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
+    """Return what groups the records, in a word, and the group of each as text.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, no value for each record, or too many different ones.
+    """
+    check_unmasked(subgroups, "subgroups")
+    name, of_each = "subgroup", subgroups
+    if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
+        try:
+            name, of_each = str(subgroups), safe_indexing(X, subgroups, axis=1)
+        except (KeyError, ValueError, IndexError, TypeError):
+            raise ValueError(
+                f"subgroups={subgroups!r} must be a column of X, or the group of each record; "
+                "there is no such column."
+            ) from None
+    elif np.shape(subgroups) != (num_samples(X),):
+        raise ValueError(
+            f"subgroups has shape {np.shape(subgroups)}; expected a value for each of the "
+            f"{num_samples(X)} records, or a column of X."
+        )
+    ((_, (groups, _)),) = group_partitions((of_each, of_each), X, None, X, None).items()
+    return name, groups
+
+
+def of_groups(
+    split: Split, score: Callable[[Records], float], result: AttackResult | None
+) -> dict[str, dict[str, float]]:
+    """Return the figures of each subgroup on one split.
+
+    Parameters
+    ----------
+    split : Split
+    score : callable
+        Scores a fitted model on records.
+    result : AttackResult or None
+        Of an attack on it; one that was judged on other records tells nothing of a group.
+
+    Returns
+    -------
+    dict
+        For each group ``n``, its number of test records; ``score``; ``others``, the score on all
+        other test records; ``auc``; and ``p_value`` of its members being found beyond chance.
+
+    Notes
+    -----
+    **Edge cases.** A group of fewer than five test records is left out: so few show nothing, and
+    a table of them would itself disclose.
+    """
+    found = {}
+    own, new = split.own.groups, split.new.groups
+    judged = result if result is not None and len(result.scores_in) == len(own) else None
+    for group in np.unique(new):
+        inside = new == group
+        if inside.sum() < MIN_GROUP_SIZE:
+            continue
+        figures = dict.fromkeys(("others", "auc", "p_value"), math.nan)
+        figures |= {"n": int(inside.sum()), "score": score(split.new.part(inside))}
+        if (~inside).sum() >= MIN_GROUP_SIZE:
+            figures["others"] = score(split.new.part(~inside))
+        if judged is not None and (own == group).sum() >= MIN_GROUP_SIZE:
+            pair = judged.scores_in[own == group], judged.scores_out[inside]
+            figures["auc"] = AttackResult(*pair).auc
+            figures["p_value"] = auc_p_value(*pair)
+        found[str(group)] = figures
+    return found
+
+
+def groups_of(rows: list[dict[str, Any]], n_splits: int) -> list[list[dict[str, Any]]]:
+    """Return the figures of groups for each candidate and each split."""
+    found = [row.get("groups", {}) for row in rows]
+    return [found[i : i + n_splits] for i in range(0, len(found), n_splits)]
+
+
+def by_group(
+    rows: list[dict[str, Any]],
+    reference: list[dict[str, Any]],
+    what: tuple[str, str],
+    splits: Splits,
+    confidence: float,
+) -> pd.DataFrame:
+    """Return a row for each private candidate and each subgroup.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Of each candidate ``model``, ``epsilon`` and ``groups``, the figures of each group on each
+        split; of two splits or more.
+    reference : list of dict
+        The groups of what is compared with, on each split.
+    what : (str, str)
+        What groups the records, and the name of the reference.
+    splits : Splits
+    confidence : float
+
+    Returns
+    -------
+    DataFrame
+
+    Notes
+    -----
+    **Guarantees.** Any "pays" is false with probability at most 1 - ``confidence`` over the whole
+    table (Holm), as far as the variance of paired splits holds; so it is of "exposed", whatever the
+    dependence of the splits: twice the mean of p-values is one (Rueschendorf 1982).
+    """
+    found = [_row(row, reference, group) for row, group in _each(rows)]
+    if not found:
+        return pd.DataFrame(columns=[*_COLUMNS])
+    table = pd.DataFrame(found).assign(by=what[0], compared_with=what[1])
+    lost, excess = (np.stack(table.pop(name)) for name in ("lost", "excess"))
+    table["loss"], error = lost.mean(axis=1), splits.error(_variances(lost, table["n_test"]))
+    width = splits.quantile(1 - (1 - confidence) / (2 * len(table))) * error
+    table["loss_low"], table["loss_high"] = table["loss"] - width, table["loss"] + width
+    error = splits.error(_variances(excess, table["n_test"]))
+    table["pays_p_value"] = splits.p_value(excess.mean(axis=1), error)
+    for finding in ("pays", "exposed"):
+        table[f"{finding}_p_value"] = holm(table[f"{finding}_p_value"])
+        table[finding] = table[f"{finding}_p_value"] <= 1 - confidence
+    return table[[*_COLUMNS]]
+
+
+_COLUMNS = (
+    "model", "epsilon", "by", "group", "n_test", "test_score", "test_score_std",
+    "compared_with", "loss", "loss_low", "loss_high", "pays", "pays_p_value",
+    "attack_auc", "attack_auc_std", "exposed", "exposed_p_value",
+)  # fmt: skip
+
+
+def _each(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each candidate with each group that has enough records on every split."""
+    for row in rows:
+        common = set.intersection(*(set(split) for split in row["groups"]))
+        yield from ((row, group) for group in sorted(common))
+
+
+def _row(row: dict[str, Any], reference: list[dict[str, Any]], group: str) -> dict[str, Any]:
+    figures, free = _figures(row["groups"], group), _figures(reference, group)
+    lost = free["score"] - figures["score"]
+    return {
+        "model": row["model"],
+        "epsilon": row["epsilon"],
+        "group": group,
+        "n_test": figures["n"].mean(),
+        "test_score": figures["score"].mean(),
+        "test_score_std": figures["score"].std(),
+        "lost": lost,
+        "excess": lost - (free["others"] - figures["others"]),
+        "attack_auc": figures["auc"].mean(),
+        "attack_auc_std": figures["auc"].std(),
+        "exposed_p_value": np.minimum(1.0, 2 * figures["p_value"].mean()),
+    }
+
+
+def _variances(values: NDArray[np.float64], n_test: Any) -> NDArray[np.float64]:
+    """Return the variance of each row over splits, at least what is usual of so many records.
+
+    Scores of few records are coarse: two splits often lose exactly as much by chance, and a
+    variance of zero would make that a certainty.
+    """
+    own, n = values.var(axis=1, ddof=1), np.asarray(n_test, dtype=float)
+    known = own[np.isfinite(own)]
+    usual = np.median(known * n[np.isfinite(own)]) / n if len(known) else np.nan
+    return np.maximum(own, usual)
+
+
+def _figures(groups: list[dict[str, Any]], group: str) -> dict[str, NDArray[np.float64]]:
+    """Return the figures of a group, an array over splits for each."""
+    names = ("n", "score", "others", "auc", "p_value")
+    return {k: np.array([split[group][k] for split in groups], dtype=float) for k in names}

@@ -1,0 +1,515 @@
+"""Whether budgets can pay for all models of a sweep, found out before the first is trained.
+
+Parameters of a sweep that are refused before anything is fitted.
+
+The parameter by which a model's privacy is set.
+
+People in searches and sweeps: on one side of each split, and what the guarantees are about.
+
+Which further arguments of ``fit`` go to the estimators, the scorers and the splitter.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GroupKFold, check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+
+from .._clones import group_names, without_values
+from .._config import warn_caller
+from .._groups import Groups
+from .._input_data import (
+    assert_all_finite,
+    check_classification_targets,
+    check_one_type,
+    check_y,
+    column_or_1d,
+)
+from .._sklearn import num_samples, takes_weights
+from .._validation import is_number, raise_alone
+from ..accounting import PrivacyBudget, PrivacyGuarantee
+from ..accounting.budget.snapshot import rehearse_charges
+from ..base import PrivateEstimatorMixin, rehearsed
+from ..exceptions import BudgetExceededError, PrivacyWarning
+from ..preprocessing import SchemaTransformer
+from .sweep_records import Candidate, Records
+
+__all__ = [
+    "Routed",
+    "RoutedMixin",
+    "check_affordable",
+    "check_apart",
+    "check_scorers",
+    "checked_epsilons",
+    "checked_models",
+    "checked_refit",
+    "checked_scorers",
+    "checked_splits",
+    "checked_splitter",
+    "checked_targets",
+    "epsilon_parameter",
+    "planned",
+    "splitter_of",
+    "tell_unprotected",
+    "weights_in",
+]
+
+Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
+
+
+def check_affordable(fits: Iterable[Fit]) -> None:
+    """Refuse budgets that cannot pay for all models of a sweep; nothing is charged.
+
+    Parameters
+    ----------
+    fits : iterable of (Candidate, array-like)
+        The models that are going to be trained, each with the rows of its records.
+
+    Raises
+    ------
+    BudgetExceededError
+
+    Notes
+    -----
+    **Guarantees.** Nothing is fitted beyond the point where it would be charged: only an estimator
+    of this library with a budget of its own is rehearsed, bare or behind a ``SchemaTransformer``,
+    and in this process. What others may do in processes of theirs is not known here.
+
+    **Edge cases.** Of a model that makes several releases only the first is known beforehand, and
+    others may charge the budget meanwhile: a sweep may still be refused in the middle, which says
+    what stays charged.
+    """
+    of_budgets: dict[tuple[str, str], tuple[PrivacyBudget, list[Fit]]] = {}
+    for candidate, rows in fits:
+        budget = _only_budget(candidate)
+        if budget is not None:
+            known = of_budgets.setdefault((budget.path, budget._scope), (budget, []))
+            known[1].append((candidate, rows))
+    for budget, own in of_budgets.values():
+        try:
+            rehearse_charges(budget, planned(own))
+        except BudgetExceededError as error:
+            raise BudgetExceededError(
+                f"The budget cannot pay for all models of this sweep, {len(own)} of them. Nothing "
+                "was trained or charged. Sweep fewer or smaller epsilons, or give it a larger cap. "
+                f"{error}"
+            ) from error
+
+
+def planned(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
+    """Yield what each model would guarantee, which depends on how many records it is given."""
+    known: dict[tuple[int, int, int], PrivacyGuarantee] = {}
+    for candidate, rows in fits:
+        own = candidate.records.part(rows)
+        people = 0 if own.people is None else own.people.nunique()
+        asked = id(candidate), len(own.y), people
+        if asked not in known:
+            model = clone(candidate.model)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the fit itself warns
+                known[asked] = rehearsed(partial(model.fit, own.X, own.y, **own.fit_params))
+        yield known[asked]
+
+
+def _only_budget(candidate: Candidate) -> PrivacyBudget | None:
+    """Return the budget of a model that can be rehearsed, if it has one and no other."""
+    model = candidate.model
+    budgets = [v for v in model.get_params().values() if isinstance(v, PrivacyBudget)]
+    if isinstance(model, Pipeline):
+        if not all(isinstance(step, SchemaTransformer) for _, step in model.steps[:-1]):
+            return None
+        model = model.steps[-1][1]
+    if getattr(model, "distributed", None) is not None:  # its processes wait for each other
+        return None
+    finite = math.isfinite(next(iter(candidate.params.values())))
+    if not (isinstance(model, PrivateEstimatorMixin) and finite and len(budgets) == 1):
+        return None
+    return budgets[0] if getattr(model, "budget", None) is budgets[0] else None
+
+
+Split = tuple[NDArray[np.intp], NDArray[np.intp]]
+_TRIED = 200  # records on which scorers are tried
+
+
+def checked_epsilons(epsilons: Any) -> list[float]:
+    """Return the privacy levels as they were given, all of them positive."""
+    if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
+        raise ValueError(
+            f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
+        )
+    given = list(epsilons)
+    if not given:
+        raise ValueError("epsilons is empty. Pass at least one positive number.")
+    for epsilon in given:
+        if (
+            isinstance(epsilon, bool)
+            or not isinstance(epsilon, numbers.Real)
+            or not float(epsilon) > 0
+        ):
+            raise ValueError(
+                f"epsilons must be positive numbers; got {epsilon!r}. Remove or correct it."
+            )
+    values = [float(epsilon) for epsilon in given]
+    if len(set(values)) < len(values):
+        raise ValueError(f"epsilons={given!r} must not contain a value twice. Remove duplicates.")
+    return values
+
+
+def checked_models(estimator: Any) -> dict[str, Any]:
+    """Return the private models by their names; a single one has none."""
+    if not isinstance(estimator, Mapping):
+        return {"": estimator}
+    if not estimator or not all(isinstance(name, str) and name for name in estimator):
+        raise ValueError(f"estimator={estimator!r} must name at least one estimator by a string.")
+    return dict(estimator)
+
+
+def checked_targets(models: Iterable[Any], y: Any) -> Any:
+    """Return what is predicted as an array: classes, or numbers for regressors."""
+    of_numbers = {is_regressor(model) for model in models}
+    if len(of_numbers) > 1:
+        raise ValueError(
+            "estimator= holds classifiers and regressors. Sweep them separately, as no score is "
+            "for both."
+        )
+    check_y(y)
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
+    if True in of_numbers:
+        return column_or_1d(y, dtype=np.float64)
+    check_one_type("y", y)
+    check_classification_targets(y)
+    if len(np.unique(y)) < 2:
+        raise ValueError("y must have at least two classes; got one class. Check the labels.")
+    return y
+
+
+def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
+    """Return the number of the candidate to train on all records, if any."""
+    if refit is None:
+        return None
+    several = names != [""]
+    name, epsilon = ("", refit)
+    if several and isinstance(refit, tuple) and len(refit) == 2:
+        name, epsilon = refit
+    known = isinstance(name, str) and name in names
+    if not known or not is_number(epsilon) or epsilon not in epsilons:
+        of = f"(name, epsilon), with a name of {names} and an epsilon" if several else "one"
+        raise ValueError(f"refit={refit!r} must be None or {of} of epsilons={epsilons}.")
+    return names.index(name) * len(epsilons) + epsilons.index(float(epsilon))
+
+
+def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
+    """Return the scorers by their names, or refuse one before anything is fitted.
+
+    A single one is called "score"; several have the names in ``scoring``, of which the first counts
+    wherever one is needed.
+    """
+    if isinstance(scoring, Mapping):
+        named = dict(scoring)
+    elif isinstance(scoring, (list, tuple)):
+        named = {name: name for name in scoring if isinstance(name, str)}
+        if len(named) < len(scoring):
+            raise ValueError(
+                f"scoring={scoring!r} must be different names of scorers. Pass a dict for scorers "
+                "that have no name."
+            )
+    else:
+        return {"score": _checked_scorer(estimator, scoring)}
+    if not named or not all(isinstance(name, str) for name in named):
+        raise ValueError(f"scoring={scoring!r} must name at least one scorer by a string.")
+    return {name: _checked_scorer(estimator, given) for name, given in named.items()}
+
+
+def _checked_scorer(estimator: Any, scoring: Any) -> Any:
+    if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
+        raise ValueError(
+            f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
+            "or None, or a list or dict of these. Pass one of sklearn.metrics.get_scorer_names()."
+        )
+    if callable(scoring):
+        try:
+            inspect.signature(scoring).bind(estimator, None, None)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"scoring={scoring!r} must take an estimator, X and y. Pass a scorer, such as "
+                "sklearn.metrics.make_scorer(metric)."
+            ) from None
+    return check_scoring(estimator, scoring)
+
+
+def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool) -> None:
+    """Refuse a scorer that returns no number for a model that learns nothing.
+
+    **Edge cases.** One that fails on such a model, as it asks for more, may work on others.
+    """
+    n = num_samples(records.X)
+    few = records.part(np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
+    dummy = (DummyRegressor() if of_numbers else DummyClassifier()).fit(few.X, few.y)
+    for name, scorer in scorers.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = scorer(dummy, few.X, few.y, **few.score_params[name])
+        except Exception:
+            continue
+        if np.ndim(found) or np.asarray(found).dtype.kind not in "biuf":
+            raise ValueError(
+                f"scoring={name!r} returned {found!r}; expected a number. For several scores pass "
+                "a dict of scorers."
+            )
+
+
+def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
+    """Return what splits the records; ValueError for what cannot."""
+    try:
+        splitter = check_cv(cv, y, classifier=classifier)
+        if not callable(getattr(splitter, "get_n_splits", None)):  # such as text, which splits too
+            raise TypeError("it is no splitter")
+        return splitter
+    except (TypeError, ValueError) as error:
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
+
+
+def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
+    """Return the splits as numbers of records; ValueError for what divides them in no two parts.
+
+    **Guarantees.** No record is on both sides of a split: a model that was trained on a record that
+    it is tested on looks better, and an attack on it worse, than they are.
+    """
+    try:
+        found = [
+            (_numbers_of(train, num_samples(X)), _numbers_of(test, num_samples(X)))
+            for train, test in splitter.split(X, y, **params)
+        ]
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
+    if not found:
+        raise ValueError(f"cv={cv!r} has no splits. Pass at least one, or a number of folds.")
+    for train, test in found:
+        both = np.intersect1d(train, test)
+        if len(both):
+            raise ValueError(
+                f"cv={cv!r} trains and tests on the same {len(both)} records in one split. Leave "
+                "them out on one side."
+            )
+    return found
+
+
+def _numbers_of(part: Any, n: int) -> NDArray[np.intp]:
+    """Return the numbers of the records in a part of a split, which may be a mask."""
+    rows = np.asarray(part)
+    if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "biu":
+        raise ValueError(f"a part of a split is {part!r}, not the numbers of its records")
+    if rows.dtype.kind == "b":
+        if len(rows) != n:
+            raise ValueError(f"a mask of {len(rows)} values selects from {n} records")
+        rows = np.flatnonzero(rows)
+    if not (-n <= rows.min(initial=0) and rows.max(initial=0) < n):
+        raise ValueError(f"there are {n} records; record {rows.min()} or {rows.max()} is none")
+    return rows.astype(np.intp) % n
+
+
+def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
+    """Return the name of the privacy parameter of a model, as in ``get_params``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Bare or nested.
+    name : str, default=None
+        The name, to be checked. ``None`` finds the only parameter called ``epsilon``.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    TypeError
+        If ``estimator`` is no estimator object.
+    ValueError
+        If there is no such parameter, or more than one.
+    """
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        raise TypeError(
+            f"estimator={estimator!r} must be a scikit-learn estimator object. Pass an instance."
+        )
+    params = estimator.get_params(deep=True)
+    kind = type(estimator).__name__
+    if name is not None:
+        if not isinstance(name, str) or name not in params:
+            raise ValueError(
+                f"param_name={name!r} must be a parameter of {kind}; it has {sorted(params)}."
+            )
+        return name
+    found = [p for p in params if p.rpartition("__")[2] == "epsilon"]
+    if not found:
+        raise ValueError(
+            f"estimator: {kind} has no parameter epsilon. Pass a private model. A sweep also takes "
+            "one whose privacy parameter has another name: param_name."
+        )
+    if len(found) > 1:
+        raise ValueError(
+            f"estimator: {kind} has {len(found)} parameters called epsilon ({found}). A sweep "
+            "takes the name of the one to vary: param_name."
+        )
+    return found[0]
+
+
+def splitter_of(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> Any:
+    """Return the splitter: for a number of folds, one that keeps groups together if there are any.
+
+    Parameters
+    ----------
+    cv : int, splitter, iterable or None
+    y : array-like of shape (n_samples,), default=None
+    classifier : bool
+    grouped : bool
+        Whether records have groups.
+    """
+    if grouped and (cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))):
+        return GroupKFold(5 if cv is None else int(cv))
+    return checked_splitter(cv, y, classifier)
+
+
+def check_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:
+    """Refuse splits that have somebody on both sides.
+
+    Raises
+    ------
+    ValueError
+    """
+    if people is None:
+        return
+    for train, test in splits:
+        both = np.intersect1d(people.codes[train], people.codes[test])
+        if len(both):
+            raise ValueError(
+                f"cv={cv!r} has {len(both)} values of {people.unit} among the training and the "
+                "test records of one split: a model that knows somebody's other records would "
+                "look better, and more exposed, than it is. Pass a number of folds, or a splitter "
+                "such as GroupKFold."
+            )
+
+
+def tell_unprotected(models: Mapping[str, Any], people: Groups) -> None:
+    """Warn of models whose guarantees protect single records, though people have several."""
+    for name, model in models.items():
+        if group_names(model):
+            continue
+        which = f"The estimator {name!r}" if name else f"The estimator {type(model).__name__}"
+        warn_caller(
+            f"{which} takes no groups in fit, so its guarantees are for single records, not for "
+            f"values of {people.unit}: groups keep these together in splits alone. Sweep an "
+            "estimator whose fit takes groups, or convert the guarantee by a public bound: "
+            f"guarantee.group(k, unit={people.unit!r}).",
+            PrivacyWarning,
+        )
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The further arguments of each estimator and each scorer, by name, and of the splitter."""
+
+    fit: dict[str, dict[str, Any]]
+    score: dict[str, dict[str, Any]]
+    split: dict[str, Any]
+
+
+class RoutedMixin:
+    """Metadata routing of a sweep, as :class:`~sklearn.model_selection.GridSearchCV` has it."""
+
+    estimator: Any
+    scoring: Any
+    cv: Any
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what the estimators, the scorers and the splitter ask for.
+
+        Returns
+        -------
+        MetadataRouter
+            An estimator has the key "estimator", with its name if there are several; a scorer
+            "scorer" and its name; the splitter "splitter".
+        """
+        router = MetadataRouter(owner=type(self).__name__)
+        models = checked_models(self.estimator)
+        first = next(iter(models.values()))
+        fits = MethodMapping().add(caller="fit", callee="fit")
+        scores = (
+            MethodMapping().add(caller="score", callee="score").add(caller="fit", callee="score")
+        )
+        for name, model in models.items():
+            router.add(method_mapping=fits, **{_key("estimator", name): model})
+        for name, scorer in checked_scorers(first, self.scoring).items():
+            router.add(method_mapping=scores, **{_key("scorer", name): scorer})
+        splitter = splitter_of(self.cv, classifier=is_classifier(first), grouped=True)
+        splits = MethodMapping().add(caller="fit", callee="split")
+        return router.add(method_mapping=splits, splitter=splitter)
+
+    def _routed_to_fit(self, groups: Any, params: Mapping[str, Any]) -> Routed:
+        models = checked_models(self.estimator)
+        scorers = checked_scorers(next(iter(models.values())), self.scoring)
+        if not get_config()["enable_metadata_routing"]:
+            given = {k: v for k, v in params.items() if v is not None}
+            weights = given.get("sample_weight")
+            weighted = {} if weights is None else {"sample_weight": weights}
+            grouped = {
+                name: {} if groups is None else dict.fromkeys(group_names(model), groups)
+                for name, model in models.items()
+            }
+            return Routed(
+                {name: grouped[name] | given for name in models},
+                {name: weighted if takes_weights(s) else {} for name, s in scorers.items()},
+                {"groups": groups},
+            )
+        given = dict(params) | ({} if groups is None else {"groups": groups})
+        found = process_routing(self, "fit", **given)
+        return Routed(
+            {name: dict(found[_key("estimator", name)].fit) for name in models},
+            {name: dict(found[_key("scorer", name)].score) for name in scorers},
+            dict(found.splitter.split),
+        )
+
+    def _routed_to_score(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if not get_config()["enable_metadata_routing"]:
+            if params:
+                raise ValueError(
+                    f"score takes {sorted(params)} only with "
+                    "sklearn.set_config(enable_metadata_routing=True)."
+                )
+            return {}
+        return dict(process_routing(self, "score", **params)[_key("scorer", name)].score)
+
+
+def weights_in(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
+    """Return the weights of records among arguments of ``fit``, and the names of all others.
+
+    Groups are none of these: they are there wherever ``fit`` takes them.
+    """
+    names = ["sample_weight"]
+    if isinstance(model, Pipeline):
+        names.append(f"{model.steps[-1][0]}__sample_weight")
+    found = [params[name] for name in names if name in params]
+    return (found[0] if found else None), sorted(set(params) - set(names) - set(group_names(model)))
+
+
+def _key(what: str, name: str) -> str:
+    return f"{what} {name}".strip()

@@ -1,0 +1,204 @@
+"""The first step of a pipeline, where it learns nothing: taken once for all models of a sweep.
+
+The records of a sweep, and their splits into training and test records.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from .._sklearn import num_samples, output_container, safe_indexing
+from ..preprocessing import SchemaTransformer
+
+__all__ = [
+    "Candidate",
+    "FirstStep",
+    "Records",
+    "Split",
+    "cut",
+    "first_step",
+    "with_first_steps",
+]
+
+_MOST = 1 << 30  # bytes of features that are kept
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """A fitted step, and what it makes of records.
+
+    Notes
+    -----
+    **Guarantees.** The step is of the class :class:`~skprivacy.preprocessing.SchemaTransformer`
+    itself, no subclass, with a schema that was not read off data. Its fit reads no value, and each
+    row that it makes is a function of one record: a model that is fitted to these rows is the model
+    that its pipeline would be, and no record is in another one's fold by it.
+    """
+
+    step: SchemaTransformer
+    features: NDArray[Any]
+
+    def begins(self, model: Any) -> bool:
+        """Return whether a model, fitted or not, begins with this step."""
+        other = _of(model)
+        return other is not None and _params(other) == _params(self.step)
+
+    def before(self, model: Pipeline, name: str) -> Pipeline:
+        """Return the model that takes records as they are: this step, fitted, before the others.
+
+        ``name`` is the step's in that model: in another one it may be that of a later step.
+        """
+        return Pipeline([(name, self.step), *model.steps])
+
+    def part(self, rows: Any) -> FirstStep:
+        """Return what it makes of some of the records."""
+        return replace(self, features=np.asarray(self.features[rows]))
+
+
+def first_step(model: Any, X: Any) -> FirstStep | None:
+    """Return the first step of a model, taken on all records, if models may share it.
+
+    **Edge cases.** None if there is no such step, if it warns or fails, which each model shall do
+    by itself, or if its features are too many to keep, or not an array.
+    """
+    step = _of(model)
+    if step is None or type(X) not in (pd.DataFrame, np.ndarray):
+        return None  # of a list, the type of a column depends on who else is in it
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted = clone(step).fit(X)
+            width = fitted.schema_.n_features_out * np.dtype(step.dtype).itemsize
+            if len(X) * width > _MOST:
+                return None
+            features = fitted.transform(X)
+    except Exception:
+        return None
+    if type(features) is not np.ndarray:
+        return None
+    return FirstStep(fitted, features)
+
+
+def _of(model: Any) -> SchemaTransformer | None:
+    """Return the first step of a pipeline that does nothing but transform and fit."""
+    if type(model) is not Pipeline or len(model.steps) < 2 or model.memory is not None:
+        return None
+    if model.verbose or getattr(model, "transform_input", None) is not None:
+        return None
+    step = model.steps[0][1]
+    if type(step) is not SchemaTransformer or step.schema is None or step.schema.unconfirmed:
+        return None
+    plain = get_config()["transform_output"] == "default" and output_container(step) is None
+    return step if plain else None
+
+
+def _params(step: SchemaTransformer) -> tuple[Any, ...]:
+    return step.schema, tuple(step.feature_range), np.dtype(step.dtype)
+
+
+@dataclass(frozen=True)
+class Records:
+    """All records, with what goes to ``fit`` and to the scorers beside them.
+
+    Attributes
+    ----------
+    X, y : the records and what is predicted of them
+    groups : ndarray of shape (n_samples,) or None
+        The subgroup of each, as text.
+    fit_params : dict
+        Further arguments of ``fit``; those with a value for each record are split like it.
+    score_params : dict of dict
+        Further arguments of each scorer, by its name.
+    people : Series of shape (n_samples,) or None
+        Whose record each is, where people are members, and not records.
+    first : FirstStep or None
+        What the first step of all models makes of the records, if it is taken once.
+    """
+
+    X: Any
+    y: Any
+    groups: Any = None
+    fit_params: Mapping[str, Any] = field(default_factory=dict)
+    score_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    people: Any = None
+    first: FirstStep | None = None
+
+    def part(self, rows: Any) -> Records:
+        """Return some of the records."""
+        return Records(
+            safe_indexing(self.X, rows),
+            safe_indexing(self.y, rows),
+            None if self.groups is None else self.groups[rows],
+            cut(self.fit_params, rows, num_samples(self.X)),
+            {name: cut(given, rows, num_samples(self.X)) for name, given in self.scoring},
+            None if self.people is None else self.people.iloc[rows],
+            None if self.first is None else self.first.part(rows),
+        )
+
+    @property
+    def scoring(self) -> Any:
+        """The names of the scorers, and the arguments of each."""
+        return self.score_params.items()
+
+
+@dataclass(frozen=True)
+class Split:
+    """Records to train on and records to test on, and both: what the attacker knows."""
+
+    own: Records
+    new: Records
+    known: Records
+
+    @classmethod
+    def of(cls, records: Records, train: Any, test: Any) -> Split:
+        """Return the split of some records by their indices."""
+        return cls(*map(records.part, (train, test, np.concatenate([train, test]))))
+
+
+def with_first_steps(
+    records: Mapping[str, Records], models: Mapping[str, Any]
+) -> dict[str, Records]:
+    """Return the records of each model with what its first step makes of them, if it is shared."""
+    taken: list[FirstStep] = []
+    found = {}
+    for name, own in records.items():
+        first = next((step for step in taken if step.begins(models[name])), None)
+        if first is None and (first := first_step(models[name], own.X)) is not None:
+            taken.append(first)
+        found[name] = own if first is None else replace(own, first=first)
+    return found
+
+
+def cut(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:
+    """Return arguments for some of the records; what has no value for each stays as it is."""
+    return {
+        name: safe_indexing(value, rows) if _for_each(value, n_samples) else value
+        for name, value in params.items()
+    }
+
+
+def _for_each(value: Any, n_samples: int) -> bool:
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
+        return hasattr(value, "shape") and len(value.shape) > 0 and value.shape[0] == n_samples
+    return num_samples(value) == n_samples
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A private model at one epsilon, or a baseline; its records have what its ``fit`` takes."""
+
+    name: str
+    model: Any
+    records: Records
+    params: dict[str, Any]  # as ``cv_results_`` shows them
+    mark: str = ""  # tells a baseline from another one of the same name

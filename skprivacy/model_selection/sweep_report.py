@@ -1,0 +1,234 @@
+"""A sweep as a table, in words, and as a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from .._html import NARROW, bare, embed, render
+from .._output import json_safe
+from ..accounting import NonPrivate
+from ..audit.inspection.guarantees import compose_guarantees
+from ..audit.report.document import About
+from ..audit.report.facts import ledger_caveats
+from ..audit.report.plain_words import unit_in_words
+from ..display import PrivacyUtilityDisplay
+from .sweep_plan import checked_models
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..accounting import PrivacyGuarantee
+
+__all__ = [
+    "caveats_of_sweep",
+    "cost_in_words",
+    "figure_of",
+    "of_groups_drawn",
+    "page",
+    "table",
+    "told",
+]
+
+_MOST_DRAWN = 5
+_MOST_ROWS = 30
+_HEIGHT, _ENTRY = 6.4, 0.2  # inches of a figure with short legends, and of each further entry
+_POINTS = (0.01, 0.03)  # losses for which a page tells the smallest epsilon
+
+
+def table(sweep: Any) -> pd.DataFrame:
+    """Return a row for each epsilon, and after them one for each baseline."""
+    results, compared = sweep.cv_results_, sweep.baseline_results_
+    levels = [next(iter(params.values())) for params in results["params"]]
+    models = [params.get("estimator", "") for params in results["params"]]
+    rows = pd.DataFrame(
+        {"model": models, "baseline": False, "epsilon": levels}
+        | _columns(results, sweep.scores_[0])
+    )
+    if not compared:
+        return rows
+    others = {"model": compared["param_baseline"].tolist(), "baseline": True, "epsilon": math.inf}
+    return pd.concat(
+        [rows, pd.DataFrame(others | _columns(compared, sweep.scores_[0]))], ignore_index=True
+    )
+
+
+def _further(sweep: Any) -> dict[str, list[tuple[float, float]]]:
+    """Return mean and deviation of each score but the first, for each row of the table."""
+    both = [results for results in (sweep.cv_results_, sweep.baseline_results_) if results]
+    return {
+        name: [
+            pair
+            for results in both
+            for pair in zip(results[f"mean_test_{name}"], results[f"std_test_{name}"], strict=True)
+        ]
+        for name in sweep.scores_[1:]
+    }
+
+
+def _columns(results: dict[str, Any], score: str) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    shown = {"test_score": f"test_{score}", "train_score": f"train_{score}"}
+    for name, key in (shown | {"attack_auc": "attack_auc"}).items():
+        columns |= {name: results[f"mean_{key}"], f"{name}_std": results[f"std_{key}"]}
+    for key in ("claimed_epsilon", "attack_auc_bound", "attack_tpr_at_0.01", "fit_time"):
+        columns[key] = results.get(f"mean_{key}", math.nan)
+    return columns
+
+
+def cost_in_words(sweep: Any) -> str:
+    """Return the joint cost, in words, of releasing all private models of the sweep."""
+    private = [g for g in sweep.guarantees_ if math.isfinite(g.epsilon())]
+    if not private:
+        return "epsilon = infinity"
+    left_out = len(private) < len(sweep.guarantees_)
+    try:
+        whole = compose_guarantees(private)
+    except ValueError as error:  # of several relations or units
+        return f"epsilon = infinity ({error})"
+    return bare(whole) + (" (without the non-private ones)" if left_out else "")
+
+
+def figure_of(sweep: Any) -> Figure:
+    """Draw the sweep on a figure of its own, readable on a screen of 400 pixels."""
+    return _narrow(sweep.plot)
+
+
+def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
+    """Return the picture of the subgroups that lose most, with what they have without privacy."""
+    found = sweep.by_group()
+    if found.empty:
+        raise ValueError("No group has five test records in every split. Use coarser subgroups.")
+    found = found[found["model"] == found["model"].iloc[0]]
+    worst = found.groupby("group")["loss"].max().nlargest(_MOST_DRAWN).index
+    drawn = found[found["group"].isin(worst)]
+    level = drawn.assign(test_score=drawn["test_score"] + drawn["loss"], epsilon=math.inf)
+    free = level.groupby("group", as_index=False).first()
+    free = free.assign(test_score_std=0.0, attack_auc=math.nan, attack_auc_std=math.nan)
+    shown = pd.concat([drawn, free], ignore_index=True)
+    return PrivacyUtilityDisplay(
+        shown["epsilon"],
+        shown["test_score"],
+        shown["test_score_std"],
+        shown["attack_auc"],
+        shown["attack_auc_std"],
+        utility_name=sweep.score_name_,
+        attack_name=sweep.attack_name_,
+        models=[f"{sweep.subgroups_} {group}" for group in shown["group"]],
+    )
+
+
+def _group_rows(sweep: Any) -> list[dict[str, Any]]:
+    """Return what is told of subgroups, if anything is: what costs most first."""
+    if sweep.subgroups_ is None or sweep.n_splits_ < 2:
+        return []
+    found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
+    rows: list[dict[str, Any]] = found.to_dict("records")
+    return rows
+
+
+def _group_figure(sweep: Any) -> Figure:
+    return _narrow(sweep.plot_by_group)
+
+
+def _narrow(plot: Callable[..., PrivacyUtilityDisplay]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(NARROW[0], _HEIGHT), layout="constrained")
+    display = plot(axes=figure.subplots(2, 1, sharex=True, height_ratios=(3, 2)))
+    entries = [len(ax.get_legend().get_texts()) for ax in display.axes_]
+    figure.set_figheight(_HEIGHT + _ENTRY * sum(max(0, n - 3) for n in entries))
+    return figure
+
+
+def caveats_of_sweep(sweep: Any) -> list[str]:
+    """Return what the guarantees of a sweep assume, and what its ledgers do not show."""
+    models = checked_models(sweep.estimator).values()
+    return [*sweep.charged_.assumptions, *ledger_caveats(models)]
+
+
+def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
+    """Return all results of a fitted sweep, and what they are about, as JSON can hold them."""
+    groups = _group_rows(sweep)
+    return {
+        "about": about.to_dict(),
+        "cost": cost_in_words(sweep),
+        "assumptions": list(caveats),
+        "results": [json_safe(row) for row in table(sweep).to_dict("records")],
+    } | ({"by_group": [json_safe(row) for row in groups]} if groups else {})
+
+
+def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> str:
+    """Return the page of a fitted sweep."""
+    first = next((whole for _, whole in _private_ones(sweep)), sweep.guarantees_[0])
+    groups = _group_rows(sweep)
+    return render(
+        "sweep.html",
+        about=about,
+        name=about.data or "the records",
+        protected=unit_in_words(first.unit, about, of_labels=first.relation == "label"),
+        n_samples=sweep.n_samples_,
+        n_splits=sweep.n_splits_,
+        attack=sweep.attack_name_,
+        utility=sweep.score_name_,
+        figure=embed(figure, "Test score and attack AUC over epsilon"),
+        rows=table(sweep).to_dict("records"),
+        further=_further(sweep),
+        groups=groups,
+        groups_figure=embed(_group_figure(sweep), "Scores by group over epsilon") if groups else "",
+        most_rows=_MOST_ROWS,
+        inf=math.inf,
+        caveats=caveats,
+        cost=cost_in_words(sweep),
+        unit=_unit(sweep),
+        readings=_readings(sweep),
+        model=" ".join(repr(sweep.estimator).split()),
+    )
+
+
+def _private_ones(sweep: Any) -> list[tuple[str, PrivacyGuarantee]]:
+    """Return the name and the joint cost of each candidate that has a guarantee."""
+    return [
+        (params.get("estimator", ""), whole)
+        for params, whole in zip(sweep.cv_results_["params"], sweep.guarantees_, strict=True)
+        if math.isfinite(next(iter(params.values()))) and not isinstance(whole.event, NonPrivate)
+    ]
+
+
+def _unit(sweep: Any) -> str:
+    """Return the delta and relation that each model's epsilons are stated for, in words."""
+    told: dict[str, str] = {}
+    for name, whole in _private_ones(sweep):
+        delta = (whole.at_delta or 0.0) / sweep.n_splits_
+        told.setdefault(name, f"at delta = {delta:g}, {whole.relation.replace('_', '-')}")
+    if len(set(told.values())) < 2:
+        return next(iter(told.values()), "without a guarantee")
+    return "; ".join(f"{name} {words}" for name, words in told.items())
+
+
+def _readings(sweep: Any) -> list[str]:
+    told = []
+    for name in dict.fromkeys(
+        params.get("estimator", "") for params in sweep.cv_results_["params"]
+    ):
+        found = _read_off(sweep, name)
+        told += [f"{name}: {reading}" if name else reading for reading in found]
+    return told
+
+
+def _read_off(sweep: Any, name: str) -> list[str]:
+    """Return what is read off the curve of an estimator, or why nothing is."""
+    private = np.isfinite(sweep._curve(estimator=name)[0]).sum()
+    found = []
+    try:
+        if sweep.n_splits_ > 1 and private:
+            found = [sweep.smallest_epsilon(loss, estimator=name) for loss in _POINTS]
+        if private > 2:
+            found.append(sweep.knee(estimator=name))
+    except ValueError as error:  # a scorer has failed
+        return [str(error)]
+    return list(map(repr, found))

@@ -1,0 +1,370 @@
+"""Results of a sweep in the shape of those of GridSearchCV.
+
+What is read off a fitted sweep, and how it is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.base import is_regressor
+from sklearn.utils.validation import check_is_fitted
+
+from .._output import output_path, write_file
+from .._validation import is_number, open_unit
+from .sweep_curve import EpsilonInterval, Splits, knee, smallest_epsilon
+from .sweep_groups import by_group
+from .sweep_plan import checked_models
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..audit import About
+
+__all__ = [
+    "ShownMixin",
+    "as_grid_search",
+]
+
+
+def as_grid_search(rows: list[dict[str, Any]], params: list[dict[str, Any]], n_splits: int) -> dict:
+    """Arrange rows (candidate by candidate, split by split) as GridSearchCV does."""
+    results: dict[str, Any] = {}
+    for key in (key for key in rows[0] if key not in ("claim", "groups")):
+        table = np.array([row[key] for row in rows], dtype=float).reshape(len(params), n_splits)
+        if not key.endswith("_time"):
+            results |= {f"split{i}_{key}": table[:, i] for i in range(n_splits)}
+        results[f"mean_{key}"] = table.mean(axis=1)
+        with np.errstate(invalid="ignore"):  # infinite epsilons have no spread
+            results[f"std_{key}"] = table.std(axis=1)
+        if key.startswith("test_"):
+            ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
+            results[f"rank_{key}"] = ranked.astype(np.int32)
+        if key == "score_time":
+            results |= {f"param_{name}": _column(name, params) for name in _names(params)}
+            results["params"] = params
+    return results
+
+
+def _names(params: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for candidate in params for name in candidate))
+
+
+def _column(name: str, params: list[dict[str, Any]]) -> np.ma.MaskedArray:
+    """Return the values of a parameter, masked where a candidate has none of this name."""
+    mask = [name not in candidate for candidate in params]
+    values = [candidate.get(name) for candidate in params]
+    return np.ma.MaskedArray(values, mask=mask, dtype=object if any(mask) else None)
+
+
+class ShownMixin:
+    """The methods of a fitted sweep that read its results."""
+
+    estimator: Any
+    scoring: Any
+    cv_results_: dict[str, Any]
+    baseline_results_: dict[str, Any]
+    charged_: Any
+    n_splits_: int
+    scores_: list[str]
+    test_per_train_: float
+    subgroups_: str | None
+    group_results_: dict[str, list[Any]]
+
+    def smallest_epsilon(
+        self,
+        loss: float,
+        *,
+        compared_with: str | None = None,
+        confidence: float = 0.95,
+        score: str | None = None,
+        estimator: str | None = None,
+    ) -> EpsilonInterval:
+        """Return the smallest swept epsilon from which on at most ``loss`` of the score is lost.
+
+        Parameters
+        ----------
+        loss : float
+            At least 0, in units of the score: 0.01 is a point of accuracy.
+        compared_with : str, default=None
+            Name of a baseline. ``None``: the best of them in the mean; without baselines, the
+            largest epsilon.
+        confidence : float, default=0.95
+            Of the interval, which takes splits for what they are: few, and not independent.
+        score : str, default=None
+            One of ``scores_``; ``None`` means the first.
+        estimator : str, default=None
+            Name of one of several estimators; ``None`` means the first.
+
+        Returns
+        -------
+        EpsilonInterval
+            Read off the sweep's scores, which are not private.
+
+        Raises
+        ------
+        ValueError
+            If ``loss`` or ``compared_with`` is invalid, there is only one split or no finite
+            epsilon, or a score is NaN because its scorer failed.
+        """
+        check_is_fitted(self, "cv_results_")
+        if not (is_number(loss) and loss >= 0):
+            raise ValueError(f"loss={loss!r} must be a number of at least 0, such as 0.01.")
+        splits = self._splits(confidence)
+        epsilons, scores = self._known_curve(score, estimator)
+        name = self._reference(compared_with, score)
+        if name is None:
+            reference, name = scores[-1], f"epsilon={epsilons[-1]:g}"
+        else:
+            reference = _by_split(self.baseline_results_, score or self.scores_[0])[name]
+            _check_known(reference, f"compared_with={name!r}")
+        private = np.isfinite(epsilons)
+        if not private.any():
+            raise ValueError(f"epsilons={epsilons.tolist()} has no finite level to choose.")
+        return smallest_epsilon(
+            epsilons[private], scores[private], reference, float(loss), splits, confidence, name
+        )
+
+    def knee(self, *, score: str | None = None, estimator: str | None = None) -> EpsilonInterval:
+        """Return the epsilon from which on more of it brings less, and its range over splits.
+
+        Parameters
+        ----------
+        score : str, default=None
+            One of ``scores_``; ``None`` means the first.
+        estimator : str, default=None
+            Name of one of several estimators; ``None`` means the first.
+
+        Returns
+        -------
+        EpsilonInterval
+            Read off the sweep's scores, which are not private.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than three finite epsilons, or a score is NaN because its scorer
+            failed.
+        """
+        check_is_fitted(self, "cv_results_")
+        epsilons, scores = self._known_curve(score, estimator)
+        private = np.isfinite(epsilons)
+        if private.sum() < 3:
+            raise ValueError(
+                f"epsilons={epsilons.tolist()} has {private.sum()} finite levels; a knee needs at "
+                "least three."
+            )
+        return knee(epsilons[private], scores[private])
+
+    def by_group(
+        self, *, compared_with: str | None = None, confidence: float = 0.95
+    ) -> pd.DataFrame:
+        """Return what each privacy level costs each subgroup, and which it leaves exposed.
+
+        Parameters
+        ----------
+        compared_with : str, default=None
+            Name of a baseline, as in :meth:`smallest_epsilon`; without baselines, the largest
+            epsilon.
+        confidence : float, default=0.95
+            Of all intervals together, of all "pays" together and of all "exposed" together.
+
+        Returns
+        -------
+        DataFrame
+            A row for each private epsilon and each group, with ``model``, ``epsilon``, ``by``,
+            ``group`` and
+
+            - ``n_test``: the group's test records of a split, in the mean;
+            - ``test_score`` and ``test_score_std``: the first score on them;
+            - ``compared_with``, ``loss``, ``loss_low``, ``loss_high``: what privacy costs the
+              group, with an interval;
+            - ``pays``: whether that is more than it costs all others, beyond chance, and
+              ``pays_p_value``;
+            - ``attack_auc``, ``attack_auc_std``: how well the attack tells the group's members from
+              its other records;
+            - ``exposed``: whether it does so beyond chance, and ``exposed_p_value``.
+
+            Groups with fewer than five test records in a split are left out.
+
+        Raises
+        ------
+        ValueError
+            If ``fit`` was given no ``subgroups``, there is only one split, or ``compared_with`` is
+            invalid.
+
+        Notes
+        -----
+        P-values are adjusted by Holm's method for all rows. Losses are paired by split, and their
+        variance is corrected for what splits share (Nadeau and Bengio 2003). Those of the attack
+        are combined over splits, whatever their dependence, by twice their mean.
+        """
+        check_is_fitted(self, "cv_results_")
+        if self.subgroups_ is None:
+            raise ValueError("There are no subgroups. Pass them: fit(X, y, subgroups=...).")
+        splits, name = self._splits(confidence), self._reference(compared_with)
+        candidates = [
+            {"model": p.get("estimator", ""), "epsilon": next(iter(p.values())), "groups": groups}
+            for p, groups in zip(
+                self.cv_results_["params"], self.group_results_["models"], strict=True
+            )
+        ]
+        if name is None:
+            largest = max(candidates, key=lambda row: row["epsilon"])
+            reference, name = largest["groups"], f"epsilon={largest['epsilon']:g}"
+        else:
+            row = self.baseline_results_["param_baseline"].tolist().index(name)
+            reference = self.group_results_["baselines"][row]
+        private = [row for row in candidates if np.isfinite(row["epsilon"])]
+        return by_group(private, reference, (self.subgroups_, name), splits, confidence)
+
+    def plot_by_group(self, axes: Any = None) -> Any:
+        """Plot what privacy costs the subgroups that it costs most, and how exposed they are.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib Axes, default=None
+            Utility above, attack below. None makes a new figure.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            Of the first estimator and at most five groups: those that lose most at an epsilon. The
+            level without privacy is that of the best baseline.
+        """
+        from .sweep_report import of_groups_drawn
+
+        return of_groups_drawn(self).plot(axes=axes)
+
+    def _splits(self, confidence: float) -> Splits:
+        """Return what the splits tell, after checking what is asked of them."""
+        open_unit("confidence", confidence, 0.95)
+        if self.n_splits_ < 2:
+            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
+        return Splits(self.n_splits_, self.test_per_train_)
+
+    def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:
+        """Return the baseline that is compared with: the best of them for None.
+
+        One whose scorer has failed on a split is the best only if all have failed.
+        """
+        levels = _by_split(self.baseline_results_, score or self.scores_[0])
+        known = isinstance(compared_with, str) and compared_with in levels
+        if compared_with is not None and not known:
+            raise ValueError(
+                f"compared_with={compared_with!r} must be one of the baselines, {list(levels)}."
+            )
+        if compared_with is None and levels:
+            return max(levels, key=lambda name: np.nan_to_num(levels[name].mean(), nan=-np.inf))
+        return compared_with
+
+    def _curve(
+        self, score: str | None = None, estimator: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return epsilons, increasing, and test scores of shape (n_epsilons, n_splits)."""
+        name = self.scores_[0] if score is None else score
+        if not isinstance(name, str) or name not in self.scores_:
+            raise ValueError(f"score={score!r} must be one of {self.scores_}.")
+        params = self.cv_results_["params"]
+        names = [candidate.get("estimator", "") for candidate in params]
+        shown = names[0] if estimator is None else estimator
+        if not isinstance(shown, str) or shown not in names:
+            raise ValueError(
+                f"estimator={estimator!r} must be one of {list(dict.fromkeys(names))}."
+            )
+        epsilons = np.array([next(iter(candidate.values())) for candidate in params])
+        rows = np.flatnonzero(np.array(names) == shown)
+        order = rows[np.argsort(epsilons[rows])]
+        splits = [self.cv_results_[f"split{i}_test_{name}"] for i in range(self.n_splits_)]
+        return epsilons[order], np.stack(splits, axis=1)[order]
+
+    def _known_curve(self, score: str | None, estimator: str | None) -> tuple[Any, Any]:
+        """Return the curve, or refuse one of which nothing can be read."""
+        epsilons, scores = self._curve(score, estimator)
+        _check_known(scores, f"score={score or self.scores_[0]!r}")
+        return epsilons, scores
+
+    def plot(self, **kwargs: Any) -> Any:
+        """Plot utility and leakage over epsilon.
+
+        Parameters
+        ----------
+        **kwargs
+            Passed to :class:`~skprivacy.display.PrivacyUtilityDisplay`'s ``plot``.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            What was drawn.
+        """
+        from ..display import PrivacyUtilityDisplay
+
+        return PrivacyUtilityDisplay.from_estimator(self, **kwargs)
+
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        name: str = "the records",
+        about: About | None = None,
+    ) -> str:
+        """Return a page with the figure, all results, what they cost and how to read them.
+
+        Parameters
+        ----------
+        path : str or PathLike, default=None
+            Where to write it, in UTF-8; it must end in .html. ``None`` does not.
+        name : str, default="the records"
+            What the data is called on the page, unless ``about`` tells.
+        about : About, default=None
+            Data set, author, command and digests, for the page.
+
+        Returns
+        -------
+        str
+            Without any reference to other files. All text is escaped.
+        """
+        from ..audit.report.document import about_or_empty
+        from .sweep_report import caveats_of_sweep, figure_of, page
+
+        check_is_fitted(self, "cv_results_")
+        target = None if path is None else output_path(path, ".html", ".htm")
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r} must be a string.")
+        stated = about_or_empty(about)
+        stated = replace(stated, data=stated.data or name)
+        shown = page(self, stated, caveats_of_sweep(self), figure_of(self))
+        if target is not None:
+            write_file(target, shown)
+        return shown
+
+    @property
+    def score_name_(self) -> str:
+        """What the first score is called in figures and on pages."""
+        if self.scores_ != ["score"]:
+            return self.scores_[0]
+        if isinstance(self.scoring, str):
+            return self.scoring
+        first = next(iter(checked_models(self.estimator).values()))
+        return "R²" if is_regressor(first) else "accuracy"
+
+
+def _by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:
+    """Return the test scores of each baseline on all splits, by its name."""
+    keys = [key for key in results if re.fullmatch(rf"split\d+_test_{re.escape(score)}", key)]
+    names = results.get("param_baseline", [])
+    return {str(name): np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
+
+
+def _check_known(scores: np.ndarray, what: str) -> None:
+    if failed := int(np.isnan(scores).sum()):
+        raise ValueError(
+            f"{what} is NaN in {failed} of {scores.size} fits, where its scorer failed, so that "
+            "nothing can be read off it. Name another of the scores or baselines, or sweep with a "
+            "scorer or splits that suit all folds."
+        )

@@ -1,0 +1,543 @@
+"""One model of a sweep: fitted, scored and attacked.
+
+What a sweep compares private models with: models that learn from the same records freely.
+
+All fits of a sweep: in parallel, resumed where their results have been kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from joblib.parallel import get_active_backend
+from scipy import sparse
+from sklearn import get_config
+from sklearn.base import clone, is_regressor
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
+from sklearn.utils.parallel import Parallel, delayed
+from tqdm.auto import tqdm
+
+from .._clones import check_weights, without_values
+from .._config import warn_caller
+from .._environment import one_thread, workers
+from .._groups import check_groups, unit_of
+from .._sklearn import asks_predictions_alone, num_samples
+from .._validation import raise_alone
+from ..accounting.budget import LedgerError
+from ..accounting.guarantee import auc_ceiling
+from ..attacks import (
+    AttackResult,
+    LabelInferenceAttack,
+    LossThreshold,
+    MembershipAttack,
+    ShadowPool,
+)
+from ..audit import Claim, claim_of
+from ..audit.inspection.claims import NOT_MEMBERSHIP, protects_labels
+from ..audit.inspection.guarantees import holds_private_labels
+from ..audit.label_audit import guess_labels, label_attack
+from ..exceptions import BudgetExceededError
+from .sweep_groups import of_groups
+from .sweep_plan import weights_in
+from .sweep_records import Candidate, Records, Split
+from .sweep_store import Kept, keep, kept
+
+__all__ = [
+    "Fits",
+    "Fitting",
+    "check_passed_on",
+    "checked_attack",
+    "checked_baselines",
+    "fit_and_attack",
+    "fit_baseline",
+    "measured",
+    "scored",
+    "sibling_of",
+]
+
+FPR = 0.01
+
+
+def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | LabelInferenceAttack:
+    """Return the attack of a sweep, or refuse it before anything is fitted."""
+    swept = list(models)
+    protected = {holds_private_labels(model) for model in swept}
+    if len(protected) > 1:
+        raise ValueError(
+            f"Some estimators protect labels alone, others whole records: {NOT_MEMBERSHIP}. Sweep "
+            "them separately, as no attack measures both."
+        )
+    if True in protected or isinstance(attack, LabelInferenceAttack):
+        return label_attack(None if attack is None else [attack], None)
+    if attack is None:
+        return LossThreshold()
+    if not isinstance(attack, MembershipAttack):
+        raise TypeError(
+            f"attack={attack!r} must be a membership attack object or None. Pass an instance, such "
+            "as LossThreshold()."
+        )
+    if hasattr(getattr(attack, "pool", None), "estimators_"):
+        raise ValueError(
+            f"attack={attack!r} must not have a fitted pool, as each epsilon needs separate shadow "
+            "models. Set pool=None and n_shadows, or pass a pool that is not fitted."
+        )
+    if attack._needs_members:
+        raise ValueError(
+            f"attack={attack!r} learns from known members, and a sweep tells it none. Use an "
+            "attack that needs none, such as LossThreshold() or LiRA()."
+        )
+    if attack._needs_classes and any(map(is_regressor, swept)):
+        raise ValueError(
+            f"attack={attack!r} needs classes, and the estimator is a regressor. Use "
+            "LossThreshold(), LiRA(), RMIA() or StrongestAttack()."
+        )
+    return attack
+
+
+class Fitting:
+    """A model of one split: behind the first step, if that is taken once, or as it is.
+
+    Attributes
+    ----------
+    split : Split
+    """
+
+    def __init__(self, model: Any, split: Split) -> None:
+        first = split.own.first
+        self.split = split
+        self._first = first if first is not None and first.begins(model) else None
+        self._fitted = model if self._first is None else model[1:]
+        self._name = "" if self._first is None else model.steps[0][0]
+
+    @property
+    def model(self) -> Any:
+        """The model that takes records as they are."""
+        return self._fitted if self._first is None else self._first.before(self._fitted, self._name)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the model is fitted behind the first step."""
+        return self._first is not None
+
+    def seen(self, records: Records) -> tuple[Any, Any]:
+        """Return a model, and what stands for the records to it: for those who ask no more."""
+        if self._first is None or records.first is None:
+            return self.model, records.X
+        return self._fitted, records.first.features
+
+    def fit(self) -> None:
+        """Fit the model to the training records."""
+        own = self.split.own
+        model, X = self.seen(own)
+        model.fit(X, own.y, **own.fit_params)
+
+
+def scored(fitting: Fitting, scorers: dict[str, Any]) -> dict[str, Any]:
+    """Fit a model, and return its times and scores."""
+    start, split = time.perf_counter(), fitting.split
+    fitting.fit()
+    fitted = time.perf_counter()
+    test = {f"test_{k}": _score(fitting, split.new, k, scorer) for k, scorer in scorers.items()}
+    done = time.perf_counter()
+    train = {f"train_{k}": _score(fitting, split.own, k, scorer) for k, scorer in scorers.items()}
+    return {"fit_time": fitted - start, "score_time": done - fitted, **test, **train}
+
+
+def _score(fitting: Fitting, records: Records, name: str, scorer: Any) -> float:
+    """Return a score; NaN, with a warning, if the scorer fails: the model has been paid for."""
+    model, X = fitting.model, records.X
+    if asks_predictions_alone(scorer):  # any other may look at the records
+        model, X = fitting.seen(records)
+    try:
+        found = scorer(model, X, records.y, **records.score_params.get(name, {}))
+        return float(found)
+    except Exception as error:
+        warn_caller(
+            f"The scorer {name!r} failed, and its score is NaN: {without_values(error)}.",
+            UserWarning,
+        )
+        return math.nan
+
+
+def _tried(fitting: Fitting, attack: Any, pool: Any) -> AttackResult | None:
+    """Return the result of an attack; None, with a warning, if it fails."""
+    try:
+        return _attacked(fitting, attack, pool)
+    except (BudgetExceededError, LedgerError):
+        raise
+    except Exception as error:
+        warn_caller(
+            f"attack={attack!r} failed, and its figures are NaN: {without_values(error)}.",
+            UserWarning,
+        )
+        return None
+
+
+def _attacked(fitting: Fitting, attack: Any, pool: Any) -> AttackResult:
+    """Return the result of an attack on a fitted model."""
+    split = fitting.split
+    own, new, known = split.own, split.new, split.known
+    if isinstance(attack, LabelInferenceAttack):
+        people = None if own.people is None else check_groups(own.people, own.X)
+        return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
+    if type(attack) is LossThreshold and fitting.is_behind:  # it asks for predictions alone
+        model, X = fitting.seen(known)
+        # nobody asks for a threshold, for which the model would have to answer once more
+        attack = clone(attack).set_params(target=model, training_loss=0.0, fpr=None)
+        attack.fit(X, known.y)
+        scores = attack.score_samples(X, known.y)
+        n = num_samples(own.X)  # they come first of those that are known
+        return AttackResult(scores[:n], scores[n:], type(attack).__name__)
+    attack = clone(attack).set_params(target=fitting.model)
+    if pool is not None:
+        attack.set_params(pool=pool)
+    return attack.fit(known.X, known.y).evaluate(own.X, own.y, new.X, new.y)
+
+
+def measured(
+    fitting: Fitting, scorers: dict[str, Any], attack: Any, pool: Any = None
+) -> dict[str, Any]:
+    """Return how well a fitted model is attacked, and what it is to each subgroup.
+
+    Figures of the attack are NaN without one, and if it fails: the model has been paid for. Of
+    people they are those of all their records together.
+    """
+    split = fitting.split
+    result = None if attack is None else _tried(fitting, attack, pool)
+    shown = result
+    of_people = split.own.people is not None and not isinstance(attack, LabelInferenceAttack)
+    if result is not None and of_people:
+        shown = result.joined(split.own.people, split.new.people)
+    found: dict[str, Any] = {
+        "attack_auc": math.nan if shown is None else shown.auc,
+        f"attack_tpr_at_{FPR}": math.nan if shown is None else shown.tpr_at_fpr(FPR).tpr,
+    }
+    if split.new.groups is not None:
+        name, scorer = next(iter(scorers.items()))
+        found["groups"] = of_groups(split, lambda part: _score(fitting, part, name, scorer), result)
+    return found
+
+
+def fit_and_attack(
+    model: Any, split: Split, scorers: dict[str, Any], attack: Any, pool: Any
+) -> dict[str, Any]:
+    """Return the results of a private model on one split, with its claim."""
+    fitting = Fitting(model, split)
+    row = scored(fitting, scorers)
+    claim = claim_of(fitting.model, split.own.X)
+    if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
+        raise ValueError(
+            f"attack={attack!r} does not fit the claim {claim.guarantee!r}: {NOT_MEMBERSHIP}. Pass "
+            "a LabelInferenceAttack for it, and an attack on membership for any other."
+        )
+    proved = claim.guarantee if claim.proved else None
+    attacked = "record" if split.own.people is None else unit_of(split.own.people)
+    about = proved if proved is not None and proved.unit == attacked else None
+    return {
+        **row,
+        **measured(fitting, scorers, attack, pool),
+        "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
+        "attack_auc_bound": math.nan if about is None else auc_ceiling(about),
+        "claim": claim,
+    }
+
+
+_SIBLING = " without privacy"
+_BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+
+
+def checked_baselines(
+    baseline: Any, models: dict[str, Any], params: list[str], epsilons: list[float], X: Any
+) -> dict[str, Any]:
+    """Return the baselines by their names.
+
+    Parameters
+    ----------
+    baseline : "auto", None, estimator or dict of estimators
+    models : dict of estimators
+        The private models by their names; a single one has none.
+    params : list of str
+        The name of the privacy parameter of each.
+    epsilons : list of float
+        What the sweep varies it over.
+    X : array-like, sparse matrix or DataFrame
+        The records.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    TypeError
+        If a baseline is no estimator object.
+    """
+    if baseline is None:
+        return {}
+    if isinstance(baseline, str) and baseline == "auto":
+        first = next(iter(models.values()))
+        found = {"histogram gradient boosting": _boosting(X, is_regressor(first))}
+        for (name, model), param in zip(models.items(), params, strict=True):
+            if math.inf not in epsilons and param.rpartition("__")[2] == "epsilon":
+                free = {k: None for k in model.get_params() if k.rpartition("__")[2] == "budget"}
+                sibling = clone(model).set_params(**{param: math.inf}, **free)
+                found[sibling_of(name)] = sibling
+        return found
+    found = dict(baseline) if isinstance(baseline, Mapping) else {_named(baseline): baseline}
+    if not all(isinstance(name, str) and name for name in found):
+        raise TypeError(f"baseline={baseline!r} must name each estimator by a text.")
+    for name, model in found.items():
+        if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "predict")):
+            raise TypeError(
+                f"baseline={model!r} ({name!r}) must be an estimator object with fit and predict, "
+                "a dict of them, 'auto' or None. Pass an instance."
+            )
+    return found
+
+
+def sibling_of(name: str) -> str:
+    """Return what a private model without privacy is called."""
+    return f"{name or 'same model'}{_SIBLING}"
+
+
+def fit_baseline(
+    model: Any, split: Split, scorers: Any, attack: Any, name: str, optional: bool
+) -> dict[str, Any] | None:
+    """Return the results of a baseline on one split; None if it is optional and cannot be fitted.
+
+    Attacks that need shadow models, or labels that nothing protects, are not made: their results
+    are NaN.
+    """
+    attackable = not (hasattr(attack, "n_shadows") or isinstance(attack, LabelInferenceAttack))
+    try:
+        trees = isinstance(_last(model), _BOOSTING)
+        few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
+        with warnings.catch_warnings(), few:  # the private models give the same ones
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
+            fitting = Fitting(model, split)
+            row = scored(fitting, scorers)
+            return row | measured(fitting, scorers, attack if attackable else None)
+    except Exception as error:
+        if not optional:
+            if isinstance(error, BudgetExceededError) or not isinstance(
+                error, (TypeError, ValueError)
+            ):
+                raise
+            raise_alone(
+                ValueError(
+                    f"The baseline {name!r} cannot be fitted to these records: "
+                    f"{without_values(error)}. No private model of the sweep has been trained. "
+                    "Pass baseline= with the steps that it needs, such as "
+                    "make_pipeline(SchemaTransformer(schema), model), or None."
+                )
+            )
+        if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
+            warn_caller(
+                f"The baseline {name!r} is left out, as it does not take these records "
+                f"({without_values(error)}). Pass baseline= with one that does, or None.",
+                UserWarning,
+            )
+        return None
+
+
+def _last(model: Any) -> Any:
+    while isinstance(model, Pipeline):
+        model = model.steps[-1][1]
+    return model
+
+
+def _named(model: Any) -> str:
+    return type(_last(model)).__name__
+
+
+def _boosting(X: Any, of_numbers: bool = False) -> Any:
+    """Return gradient boosting that takes text, categories and gaps as they are."""
+    kind = HistGradientBoostingRegressor if of_numbers else HistGradientBoostingClassifier
+    boosting = kind(random_state=0)
+    if get_config()["enable_metadata_routing"]:
+        boosting.set_fit_request(sample_weight=True)
+    if sparse.issparse(X):
+        return make_pipeline(FunctionTransformer(_dense, accept_sparse=True), boosting)
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    if hasattr(X, "dtypes"):
+        text = make_column_selector(dtype_exclude=np.number)
+        codes = make_column_transformer((codes, text), remainder="passthrough")
+        return make_pipeline(codes, boosting)
+    return boosting if np.asarray(X).dtype.kind in "biuf" else make_pipeline(codes, boosting)
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray()
+
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fits:
+    """How candidates are fitted: on which splits, scored and attacked by what."""
+
+    splits: list[tuple[Any, Any]]
+    scorers: dict[str, Any]
+    attack: Any
+    kept: Kept
+    n_jobs: int | None
+    verbose: int
+    done: list[None] = field(default_factory=list)  # one for each private model trained by now
+
+    def models(self, candidates: list[Candidate], total: int) -> list[Row]:
+        """Return the results of private models, candidate by candidate and split by split.
+
+        Shadow models are trained candidate by candidate, and are gone when its results are there.
+        """
+        shadowed = hasattr(self.attack, "n_shadows")
+        rows: list[Row] = []
+        with self._bar("models", candidates) as bar, self.saying_what_stays_charged(total):
+            for batch in [[c] for c in candidates] if shadowed else [candidates]:
+                pool = None
+                if shadowed and not all(kept(file) for file in self._files(batch)):
+                    pool = self._pool(batch[0])
+                how = [(self.scorers, self.attack, pool)] * len(batch)
+                for row in self._rows(batch, fit_and_attack, how, bar):
+                    self.done.append(None)
+                    rows.append(row)
+        return rows
+
+    def earlier(self, candidates: list[Candidate]) -> list[Claim]:
+        """Return the claims of models, other than these, whose results have been kept."""
+        return self.kept.claims_beside(self._files(candidates))
+
+    def baselines(self, candidates: list[Candidate], optional: bool) -> list[Row | None]:
+        """Return the results of baselines; None for one that is optional and cannot be fitted."""
+        how = [(self.scorers, self.attack, c.name, optional) for c in candidates]
+        with self._bar("baselines", candidates) as bar:
+            return list(self._rows(candidates, fit_baseline, how, bar))
+
+    def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
+        """Yield the models that are going to be trained, each with the rows of its records."""
+        each = [(c, train) for c in candidates for train, _ in self.splits]
+        for fit, file in zip(each, self._files(candidates), strict=True):
+            if kept(file) is None:
+                yield fit
+
+    def _files(self, candidates: list[Candidate]) -> list[Path | None]:
+        n = range(len(self.splits))
+        return [self.kept.file(sorted(c.params.items()), c.mark, i) for c in candidates for i in n]
+
+    def _rows(
+        self,
+        candidates: list[Candidate],
+        fit: Callable[..., Any],
+        how: list[tuple[Any, ...]],
+        bar: Any,
+    ) -> Iterator[Any]:
+        """Yield the result of each candidate on each split: what is kept, and what is made now."""
+        files = self._files(candidates)
+        known = [kept(file) for file in files]
+        jobs = [
+            (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
+        ]
+        backend, _ = get_active_backend()  # that of Ray has results all at once
+        how_returned = "generator" if backend.supports_return_generator else "list"
+        n_jobs = workers(self.n_jobs, known.count(None))
+        made = iter(
+            Parallel(n_jobs=n_jobs, return_as=how_returned)(
+                delayed(_in_split)(fit, c.records, split, file, clone(c.model), *own)
+                for (c, split, own), file, row in zip(jobs, files, known, strict=True)
+                if row is None
+            )
+        )
+        for row in known:
+            yield next(made) if row is None else row
+            bar.update()
+        next(made, None)  # lets joblib finish
+
+    def _pool(self, candidate: Candidate) -> ShadowPool:
+        """Train shadow models for a candidate: as the attack's own pool says, if it has one."""
+        asked, records = self.attack.pool, candidate.records
+        if asked is None:
+            asked = ShadowPool(
+                None,
+                n_shadows=self.attack.n_shadows,
+                n_jobs=self.n_jobs,
+                random_state=self.attack.random_state,
+                keep_models=getattr(self.attack, "_needs_models", True),
+            )
+        model = candidate.model
+        if records.first is not None and records.first.begins(model):
+            # It is fitted, so that shadows share it, too.
+            model = records.first.before(model[1:], model.steps[0][0])
+        pool = clone(asked).set_params(estimator=model)
+        if pool.path is not None:
+            epsilon = next(iter(candidate.params.values()))
+            part = f"{quote(candidate.name, safe='') or 'model'}_{epsilon!r}"
+            pool.set_params(path=Path(pool.path) / part)
+        weights, _ = weights_in(records.fit_params, candidate.model)
+        return pool.fit(records.X, records.y, weights, records.people)
+
+    @contextmanager
+    def _bar(self, what: str, candidates: list[Candidate]) -> Iterator[Any]:
+        total = len(candidates) * len(self.splits)
+        hidden = not (self.verbose and total)
+        with tqdm(total=total, disable=hidden, desc=what, unit="fit") as bar:
+            yield bar
+
+    @contextmanager
+    def saying_what_stays_charged(self, total: int) -> Iterator[None]:
+        """Let the refusal of one model say that it does not undo the earlier ones."""
+        try:
+            yield
+        except (BudgetExceededError, LedgerError) as error:
+            result = "no result is kept"
+            if self.kept.folder is not None:
+                result = f"results are kept in {str(self.kept.folder)!r}, from where fit goes on"
+            raise type(error)(
+                f"The sweep ended {self._so_far(total)}, and {result}. Give the sweep a budget for "
+                "all of its models, or sweep with budget=None on public data. "
+                f"Then: {error}"
+            ) from error
+
+    def _so_far(self, total: int) -> str:
+        if not self.done:  # other processes may have trained some
+            return f"before any of its {total} models was done; what was charged stays charged"
+        return (
+            f"after at least {len(self.done)} of its {total} models had been trained; what they "
+            "were charged stays charged"
+        )
+
+
+def check_passed_on(attack: Any, records: Records, model: Any) -> None:
+    """Refuse arguments of ``fit`` that an attack cannot train its own models with."""
+    own = isinstance(attack, LabelInferenceAttack)
+    if not (own or hasattr(attack, "n_shadows")):
+        return
+    weights, others = weights_in(records.fit_params, model)
+    if others or (own and weights is not None):
+        raise ValueError(
+            f"fit was given {sorted(records.fit_params)}, with which "
+            f"{type(attack).__name__} cannot train its own models. Leave these out, or use an "
+            "attack without models of its own, such as LossThreshold()."
+        )
+    check_weights(model, weights, num_samples(records.X))
+
+
+def _in_split(
+    fit: Callable[..., Any], records: Records, split: Any, file: Any, model: Any, *how: Any
+) -> Any:
+    """Run a fit on one split and keep its result; records are divided where it runs."""
+    row = fit(model, Split.of(records, *split), *how)
+    keep(row, file)
+    return row

@@ -1,0 +1,179 @@
+"""Optimizers of flat weight vectors: momentum SGD, and Adam with noise correction (DP-AdamBC)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._validation import is_number, not_negative, sequence
+from .._gradients.contributions import numpy_sees
+
+__all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
+
+
+_NUMBERS_PER_SLICE = 1 << 15  # numbers updated at a time, so that they stay in the cache
+
+
+class PrivateAdam(torch.optim.Optimizer):
+    """Adam that subtracts the noise variance from its second moment (DP-AdamBC, Tang et al. 2024).
+
+    The noise of DP-SGD has a known variance. Uncorrected, it dominates the second moment, and Adam
+    becomes plain momentum. The corrected moment is as uncertain as the estimate of the noise, so
+    its least value is the standard deviation of that estimate.
+
+    Parameters
+    ----------
+    params : iterable of torch.nn.Parameter
+        Parameters to train.
+    lr : float, default=1e-2
+        Step size.
+    betas : tuple of float, default=(0.9, 0.999)
+        Decay of the first and of the second moment per step.
+    noise_std : float, default=0.0
+        Standard deviation of the noise in each coordinate of the gradient.
+    eps : float, default=1e-8
+        Added to the root of the second moment.
+
+    References
+    ----------
+    Q. Tang, F. Shpilevskiy and M. Lécuyer, "DP-AdamBC: your DP-Adam is actually DP-SGD (unless you
+    apply bias correction)", AAAI 2024.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-2,
+        betas: tuple[float, float] = (0.9, 0.999),
+        noise_std: float = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        for name, value in {"lr": lr, "noise_std": noise_std, "eps": eps}.items():
+            not_negative(name, value)
+        if not all(map(is_number, sequence("betas", betas))) or len(betas) != 2:
+            raise ValueError(f"betas={betas!r} must be two numbers, such as (0.9, 0.999).")
+        params = params if isinstance(params, Tensor) else sequence("params", params)
+        if not len(params):
+            raise ValueError("params is empty; expected at least one tensor. Pass the parameters.")
+        super().__init__(params, {"lr": lr, "betas": betas, "noise_std": noise_std, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch: may return a loss
+        """Update every parameter that has a gradient.
+
+        Parameters
+        ----------
+        closure : object, default=None
+            Ignored; PyTorch passes it.
+        """
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(p.detach(), p.grad.detach(), self.state[p], group)
+
+    step.hooked = True  # type: ignore[attr-defined]  # or torch's profiler wraps it
+
+    @staticmethod
+    def _update(p: Tensor, grad: Tensor, state: Any, group: dict[str, Any]) -> None:
+        if not state:
+            state.update(steps=0, mean=torch.zeros_like(p), square=torch.zeros_like(p))
+        state["steps"] += 1
+        t, (first, second) = state["steps"], group["betas"]
+        noise = group["noise_std"] ** 2
+        # A squared normal number has variance 2 noise^2, and the moment averages this many.
+        independent = min(t, (1 + second) / (1 - second))
+        least = noise * math.sqrt(2 / independent)
+        rate = group["lr"] / (1 - first**t)
+        if numpy_sees(p) and p.dtype == torch.float32 and p.numel() <= _NUMBERS_PER_SLICE:
+            # for short vectors, the overhead of torch's calls exceeds the arithmetic
+            g, mean, own = grad.numpy(), state["mean"].numpy(), state["square"].numpy()
+            with np.errstate(all="ignore"):
+                room = np.subtract(g, mean)
+                room *= np.float32(1 - first)
+                mean += room
+                np.multiply(g, g, out=room)
+                room *= np.float32(1 - second)
+                own *= np.float32(second)
+                own += room
+                root = np.divide(own, np.float32(1 - second**t), out=room)
+                root -= np.float32(noise)
+                np.maximum(root, np.float32(least), out=root)
+                np.sqrt(root, out=root)
+                root += np.float32(group["eps"])
+                change = np.divide(mean, root, out=room)
+                change *= np.float32(rate)
+                p.numpy()[...] -= change
+            return
+        state["mean"].lerp_(grad, 1 - first)
+        state["square"].mul_(second).addcmul_(grad, grad, value=1 - second)
+        # Tang et al. 2024: subtract the variance of the DP noise from the second moment, then floor
+        square = (state["square"] / (1 - second**t) - noise).clamp_(min=least)
+        p.addcdiv_(state["mean"], square.sqrt_().add_(group["eps"]), value=-rate)
+
+
+class MomentumSGD(torch.optim.Optimizer):
+    """Gradient descent with momentum: the same numbers as :class:`torch.optim.SGD`.
+
+    torch's version groups and sorts the parameters in every step, which takes longer than the
+    arithmetic of a small network. Long vectors are updated in slices, so that each number is read
+    from main memory once. Gradients may be sums: they are divided by ``divisor`` first.
+    """
+
+    def __init__(
+        self, params: Any, lr: float = 1e-2, momentum: float = 0.0, divisor: float = 1.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "divisor": divisor})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch: may return a loss
+        """Update every parameter that has a gradient."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    update = _update_in_slices if numpy_sees(p) else _update
+                    update(
+                        p.detach(),
+                        self._velocity(p),
+                        p.grad,
+                        group["lr"],
+                        group["momentum"],
+                        1.0 / group["divisor"],
+                    )
+
+    step.hooked = True  # type: ignore[attr-defined]  # or torch's profiler wraps it
+
+    def _velocity(self, p: Tensor) -> Tensor:
+        state = self.state[p]
+        if not state:
+            state["velocity"] = torch.zeros_like(p)
+        velocity: Tensor = state["velocity"]
+        return velocity
+
+
+def _update(
+    p: Tensor, velocity: Tensor, grad: Tensor, lr: float, momentum: float, scale: float
+) -> None:
+    p.add_(velocity.mul_(momentum).add_(grad, alpha=scale), alpha=-lr)
+
+
+def _update_in_slices(
+    p: Tensor, velocity: Tensor, grad: Tensor, lr: float, momentum: float, scale: float
+) -> None:
+    """Do the same with numpy, in slices that fit the cache."""
+    weights, moving, towards = p.numpy(), velocity.numpy(), grad.numpy()
+    room = np.empty(min(len(weights), _NUMBERS_PER_SLICE), weights.dtype)
+    with np.errstate(all="ignore"):  # like torch, which ignores overflow of weights
+        for start in range(0, len(weights), _NUMBERS_PER_SLICE):
+            part = slice(start, start + _NUMBERS_PER_SLICE)
+            w, v = weights[part], moving[part]
+            change = np.multiply(towards[part], scale, out=room[: len(w)])
+            v *= momentum
+            v += change
+            w -= np.multiply(v, lr, out=change)
+
+
+# By the estimators' names for them.
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"sgd": MomentumSGD, "adam": PrivateAdam}

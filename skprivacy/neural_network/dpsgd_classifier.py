@@ -1,0 +1,411 @@
+"""DPSGDClassifier: a neural network classifier trained with DP-SGD (Abadi et al. 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from .._docs import fill_docs
+from .._groups import check_order
+from .._input_data import ClassifierMixin, column_or_1d
+from ..accounting import PrivacyBudget
+from ..base import PrivateFit, public_classes
+from ._gradients.losses import LabelEntropy
+from ._gradients.trial import Probe
+from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
+from ._training.torch_modes import ordinary_torch
+from .network import NETWORK_CONSTRAINTS, PrivateNetwork
+
+__all__ = ["DPSGDClassifier"]
+
+
+@fill_docs
+class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
+    """Multi-layer perceptron classifier trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
+
+    Each step draws a random batch, clips the gradient of every record in it to ``max_grad_norm``,
+    sums the gradients, adds Gaussian noise and updates the weights. The noise is calibrated to
+    ``epsilon``, ``delta``, the batch size and the number of steps.
+
+    Parameters
+    ----------
+    %(network_shape)s
+    %(augment)s
+    %(epsilon_or_noise)s
+    %(training_noise)s
+    max_grad_norm : float or "auto", default="auto"
+        L2 norm to which the gradient of each record is clipped. "auto" is 1, and no limit without
+        privacy.
+    %(clipping)s
+    %(network_optimization)s
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, from public knowledge. ``None`` reads them off ``y``, and the
+        guarantee then names this as an assumption. With several labels per record: the names of
+        the columns of ``y``, in their order; ``None`` numbers them.
+    class_weight : dict, default=None
+        Factors of the loss for some labels, which must be public. "balanced" would read them off
+        ``y`` and is refused.
+    %(n_records)s
+    %(group_limits)s
+    %(network_device)s
+    %(noise_seed)s
+    %(budget)s
+    %(distributed)s
+    **module_params : dict
+        Arguments of a ``module`` class, as ``module__x``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted. With several labels per record, in the order of the columns of ``y``.
+    multilabel_ : bool
+        Whether a record may have several labels.
+    module_ : torch.nn.Module
+        The trained network, on the CPU: maps inputs of shape (n, n_features) to logits.
+    %(guarantee_attributes)s
+    %(network_attributes)s
+    %(settings_attributes)s
+    %(feature_attributes)s
+
+    Notes
+    -----
+    %(network_guarantees)s
+
+    **"auto" settings** follow from public facts only: the number n of records (``n_records`` if
+    given), d of features and k of classes, ``epsilon`` and ``delta``. Let mu be the Gaussian-DP
+    parameter of ``epsilon`` and ``delta``, and s = n * mu.
+
+    - The training time, which is the number of steps times the learning rate, is
+      t = 0.5 * s / sqrt(d). Without hidden layers it is twice that.
+    - There are 32 * sqrt(t) steps, from 128 to 1,536, in batches of min(n / 4, 1024).
+    - The learning rate is t / steps, at most 2, divided by ``max_grad_norm``. It falls linearly to
+      zero.
+    - There are 64 tanh units. There are none if s is below 5 * sqrt(64 * (d + k + 1) + k), because
+      noise would outweigh what they learn.
+
+    Given settings stay, and the "auto" settings adapt to them. With ``module`` or
+    ``noise_multiplier``, and for streams, training has 30 epochs in batches of n / 4. The step size
+    is then constant: ``min(1, 0.35 / sqrt(r)) / max_grad_norm``, where r is the norm of a step's
+    noise divided by the largest possible norm of a step's mean gradient.
+
+    With ``epsilon=numpy.inf``, "auto" means common choices without privacy: 256 ReLU units, batches
+    of 128, 8,000 steps but at most 100 epochs, no clipping, and Adam at 0.003 (a ``module``: 0.001)
+    that falls to zero. From 5,120 records on, batches grow up to 512 and steps are fewer. The
+    network then differs from the private one. If ``learning_rate`` is given, training is clipped
+    gradient descent, as with privacy.
+
+    %(network_edge_cases)s
+    A class without records is learned as rare.
+
+    References
+    ----------
+    M. Abadi et al., "Deep learning with differential privacy", CCS 2016.
+
+    S. De et al., "Unlocking high-accuracy differentially private image classification through
+    scale", 2022 (augmentation multiplicity).
+
+    V. Doroshenko et al., "Connect the dots: tighter discrete approximations of privacy loss
+    distributions", PoPETs 2022.
+
+    Examples
+    --------
+    >>> from skprivacy.neural_network import DPSGDClassifier
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = DPSGDClassifier(epsilon=8.0, classes=range(10)).fit(X / 16, y)
+    >>> model.privacy_
+    (8.00, 1e-05)-DP, zero-out, floating-point noise, proved assuming the number of records is
+    public
+    >>> model.score(X / 16, y) > 0.6
+    True
+    """
+
+    multilabel_: bool
+
+    _parameter_constraints: dict = {
+        **NETWORK_CONSTRAINTS,
+        "classes": ["array-like", None],
+        "class_weight": [dict, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        hidden_layer_sizes: tuple[int, ...] | str = "auto",
+        activation: str = "auto",
+        module: Any = None,
+        augment: Any = None,
+        augmentations: int = 1,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-5,
+        noise_multiplier: float | None = None,
+        noise: str = "gaussian",
+        max_grad_norm: float | str = "auto",
+        clipping: str = "flat",
+        target_quantile: float = 0.5,
+        batch_size: int | str = "auto",
+        epochs: int | str = "auto",
+        optimizer: str = "auto",
+        learning_rate: float | str = "auto",
+        schedule: str = "auto",
+        momentum: float = 0.9,
+        averaging: float | str = "auto",
+        averaging_decay: float = 0.95,
+        classes: ArrayLike | None = None,
+        class_weight: dict | None = None,
+        n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        noise_seed: int | None = None,
+        budget: PrivacyBudget | None = None,
+        distributed: str | None = None,
+        verbose: int = 0,
+        **module_params: Any,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.module = module
+        self.augment = augment
+        self.augmentations = augmentations
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.noise = noise
+        self.max_grad_norm = max_grad_norm
+        self.clipping = clipping
+        self.target_quantile = target_quantile
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.momentum = momentum
+        self.averaging = averaging
+        self.averaging_decay = averaging_decay
+        self.classes = classes
+        self.class_weight = class_weight
+        self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
+        self.device = device
+        self.random_state = random_state
+        self.noise_seed = noise_seed
+        self.budget = budget
+        self.distributed = distributed
+        self.verbose = verbose
+        self._set_module_params(module_params)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDClassifier:
+        """Train on private records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            One record per row. Features need a comparable and publicly bounded scale, about -1 to
+            1.
+        y : array-like of shape (n_samples,) or {array-like, sparse matrix} of shape \
+                (n_samples, n_labels)
+            Labels, each one of ``classes``. With several labels per record: a column of zeros and
+            ones for each label.
+        %(groups)s
+
+        Returns
+        -------
+        DPSGDClassifier
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is invalid. Nothing has been released.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit. Nothing has been released or charged.
+        """
+        return self._fit(X, y, groups, True, self.classes)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> DPSGDClassifier:
+        """Train for another ``epochs``, on the same or other records, at another ``epsilon``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Their labels.
+        classes : array-like of shape (n_classes,), default=None
+            As the parameter of the same name; used by the first call only.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``. All calls must protect the same unit: records, or groups of one name.
+
+        Returns
+        -------
+        DPSGDClassifier
+            Its ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) that
+            is in all of them.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``, or if the earlier training protects another unit.
+        """
+        first = not hasattr(self, "module_")
+        if first:
+            return self._fit(X, y, groups, True, self.classes if classes is None else classes)
+        return self._fit(X, y, groups, False, self.classes_)
+
+    @ordinary_torch("cpu")
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None,
+        first: bool,
+        classes: ArrayLike | None,
+    ) -> DPSGDClassifier:
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} would count the private labels. Pass public "
+                "numbers, such as {0: 1.0, 1: 3.0}, or None."
+            )
+        with self._private_fit() as fit, self._peers() as peers:
+            check_order(groups, X)
+            rows, y = self._rows(X, y, first, multi_output=True)
+            targets = self._encode(fit, _dense(y), first, classes)
+            self._train_on(fit, peers, rows, targets, groups, first)
+        return self
+
+    def _encode(
+        self, fit: PrivateFit, labels: NDArray, first: bool, classes: ArrayLike | None
+    ) -> NDArray:
+        """Return the targets as the loss takes them, and set ``classes_``."""
+        multilabel = labels.ndim == 2
+        if not first and multilabel != self.multilabel_:
+            raise ValueError(
+                f"y has {labels.ndim} dimensions; expected {2 if self.multilabel_ else 1}, as in "
+                "fit. Pass y of the same form, or call fit to start again."
+            )
+        self.multilabel_ = multilabel
+        targets: NDArray
+        if multilabel:
+            self.classes_, targets = _encode_columns(labels, classes)
+        else:
+            self.classes_, targets = public_classes(fit, labels, classes)
+        return targets
+
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _loss(self) -> dict[str, Any]:
+        kind = LabelEntropy if self.multilabel_ else nn.CrossEntropyLoss
+        if self.class_weight is None:
+            return {"criterion": kind}
+        return {"criterion": kind, "criterion__weight": self._class_weights()}
+
+    def _probe(self, device: str, views: int) -> Probe:
+        shape, labels = (self.n_features_in_,), self.multilabel_
+        return Probe.like(shape, self._n_outputs(), device, views, labels=labels)
+
+    def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], StackedFit] | None:
+        """Return a function that describes a fit for stacked training, or None if it cannot do so.
+
+        For shadow models, which belong to an attacker. To be called on a clone.
+        """
+        return (
+            self._stacked_fit if type(self) is DPSGDClassifier and is_stackable_fit(self) else None
+        )
+
+    @ordinary_torch("cpu")
+    def _stacked_fit(self, X: ArrayLike, y: ArrayLike) -> StackedFit:
+        rows, y = self._rows(X, y, True)
+        targets = self._encode(PrivateFit(self), _dense(y), True, self.classes)
+        return as_stacked_fit(self, rows, targets)
+
+    def _class_weights(self) -> torch.Tensor:
+        given: dict = dict(self.class_weight or {})
+        found: list[Any] = [given.pop(label, 1.0) for label in self.classes_.tolist()]
+        usable = all(isinstance(w, Real) and 0 < float(w) < np.inf for w in found)
+        if given or not usable:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} must map labels in "
+                f"classes={self.classes_.tolist()!r} to positive numbers."
+            )
+        return torch.tensor([float(w) for w in found], dtype=torch.float32, device="cpu")
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each class, or of each label by itself.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers, on the scale of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        check_is_fitted(self, "module_")
+        of_labels = self.multilabel_
+        return self._outputs(X, lambda z: z.sigmoid() if of_labels else z.softmax(1))
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Return the most probable class of each row, or all labels more probable than not.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers, on the scale of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            Labels out of ``classes_``, or zeros and ones.
+        """
+        probabilities = self.predict_proba(X)
+        if self.multilabel_:
+            return (probabilities > 0.5).astype(np.int64)
+        return self.classes_[probabilities.argmax(1)]
+
+
+def _dense(y: Any) -> NDArray:
+    """Return validated labels as one column, or as a dense matrix of one column per label."""
+    if sparse.issparse(y):
+        y = y.toarray()
+    return y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+
+
+def _encode_columns(y: NDArray, given: ArrayLike | None) -> tuple[NDArray, NDArray[np.float32]]:
+    """Return the names of the columns of ``y``, and its zeros and ones as float32."""
+    names = np.arange(y.shape[1]) if given is None else np.asarray(given)
+    if len(names) != y.shape[1] or len(np.unique(names)) != len(names):
+        raise ValueError(
+            f"classes={names.tolist()!r} must name each of the {y.shape[1]} columns of y once. "
+            "A y of two dimensions has one column of zeros and ones per label."
+        )
+    if y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
+        raise ValueError(
+            f"y has {y.shape[1]} columns; expected one column of zeros and ones per label. For a "
+            "single label, pass a vector."
+        )
+    return names, y.astype(np.float32)

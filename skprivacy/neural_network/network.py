@@ -1,0 +1,458 @@
+"""PrivateNetwork: checks, planning, training and prediction of private networks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from .._environment import PREDICT_WORK, threads_for
+from .._groups import Groups, check_groups
+from .._input_data import check_array, check_consistent_length, validate_data
+from .._sklearn import StrOptions, num_samples
+from .._validation import VERBOSE, Interval, check_random_state
+from ..accounting import PrivacyBudget
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..mechanisms import SecureRandom
+from ._gradients.clipping import CLIPPING
+from ._gradients.perceptron import (
+    ACTIVATIONS,
+    layer_sizes,
+    make_mlp,
+    mlp_from_arrays,
+    mlp_to_arrays,
+)
+from ._gradients.trial import Probe
+from ._training.engine import Peers, SingleProcess, Training
+from ._training.mapped_rows import MappedRows, is_mapped, iterate_chunks, single_precision
+from ._training.private_net import PrivateNet
+from ._training.torch_modes import usable_device
+from ._training.training_config import NOISE, SCHEDULES, PerGroup, TrainingConfig
+from .augmentation import Views
+from .auto_settings import PublicFacts, Recipe, resolve_auto_settings
+
+__all__ = [
+    "EPOCHS",
+    "NETWORK_CONSTRAINTS",
+    "STEP_SIZE",
+    "TRAINING_CONSTRAINTS",
+    "PrivateNetwork",
+    "PrivateTrainingMixin",
+    "has_random_start",
+    "make_module",
+]
+
+_PREDICT_ROWS = 1 << 16
+_PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time
+# Constraints of the parameters of every private training; skorch names two of them differently.
+EPOCHS = [Interval(Integral, 1, None, closed="left")]
+STEP_SIZE = [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")]
+AVERAGING = [Interval(Real, 0, 1, closed="both"), StrOptions({"ema"})]
+GRAD_NORM = Interval(Real, 1e-20, 1e20, closed="both")  # the range of single precision
+TRAINING_CONSTRAINTS: dict = {
+    "epsilon": [Interval(Real, 0, None, closed="right"), None],
+    "delta": [Interval(Real, 0, 1, closed="neither")],
+    "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
+    "noise": [StrOptions(set(NOISE))],
+    "max_grad_norm": [GRAD_NORM],
+    "clipping": [StrOptions({*CLIPPING, "adaptive"})],
+    "target_quantile": [Interval(Real, 0, 1, closed="neither")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "schedule": [StrOptions(set(SCHEDULES))],
+    "averaging": AVERAGING,
+    "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
+    "augment": [callable, "array-like", None],
+    "augmentations": [Interval(Integral, 1, None, closed="left")],
+    "n_records": [Interval(Integral, 1, None, closed="left"), None],
+    "max_group_rows": [Interval(Integral, 1, None, closed="left"), None],
+    "group_contribution": [StrOptions({"mean", "sum"})],
+    "device": [str],
+    "noise_seed": [Integral, None],
+    "budget": [PrivacyBudget, None],
+    "distributed": [StrOptions({"replicated", "sharded"}), None],
+    "verbose": VERBOSE,
+}
+NETWORK_CONSTRAINTS: dict = {
+    **TRAINING_CONSTRAINTS,
+    "epochs": [StrOptions({"auto"}), *EPOCHS],
+    "learning_rate": STEP_SIZE,
+    "schedule": [StrOptions({"auto", *SCHEDULES})],
+    "averaging": [StrOptions({"auto"}), *AVERAGING],
+    "max_grad_norm": [StrOptions({"auto"}), GRAD_NORM],
+    "hidden_layer_sizes": [StrOptions({"auto"}), "array-like"],
+    "activation": [StrOptions({"auto", *ACTIVATIONS})],
+    "module": [callable, None],
+    "optimizer": [StrOptions({"auto", "sgd", "adam"})],
+    "momentum": [Interval(Real, 0, 1, closed="left")],
+    "random_state": ["random_state"],
+}
+_ARCHITECTURE_PARAMS = ("hidden_layer_sizes", "activation")
+_NO_FIXED_SETTINGS: Mapping[str, Any] = {}
+# Parameters that may differ between the processes of a distributed training.
+_PER_PROCESS_PARAMS = frozenset({"budget", "device", "module", "random_state", "verbose"})
+
+
+class PrivateTrainingMixin(PrivateEstimatorMixin):
+    """Private run of an estimator that trains a module: groups, processes, charge, results."""
+
+    delta: float
+    noise_seed: int | None
+    distributed: str | None
+    max_group_rows: int | None
+    group_contribution: str
+    module_: nn.Module
+    privacy_: Any
+
+    def _groups(self, groups: ArrayLike | None, rows: Any) -> tuple[Groups | None, PerGroup | None]:
+        """Return the checked groups and their public terms; None where records are protected."""
+        if groups is None:
+            return None, None
+        checked = check_groups(groups, rows)
+        most = None if self.max_group_rows is None else int(self.max_group_rows)
+        return checked, PerGroup(checked.unit, most, self.group_contribution)
+
+    def _peers(self) -> AbstractContextManager[Peers]:
+        """Join the other processes of a distributed training, if there are any."""
+        if self.distributed is None:
+            return nullcontext(SingleProcess())
+        from ._training.process_group import join_process_group
+
+        return join_process_group(self.distributed)
+
+    def _synchronize_start(
+        self, peers: Peers, module: nn.Module, config: TrainingConfig, first: bool
+    ) -> nn.Module:
+        """Return a copy of the module to start from, the same in all processes."""
+        start = copy.deepcopy(module).cpu().float()
+        # The public classes are also BaseEstimators.
+        params: dict = self.get_params(deep=False)  # type: ignore[attr-defined]
+        facts = {
+            **{k: v for k, v in params.items() if k not in _PER_PROCESS_PARAMS},
+            **{k: v for k, v in vars(self).items() if k in ("classes_", "target_bounds_")},
+            "the configuration": replace(config, views=None, device="any"),
+            "module": [tuple(p.shape) for p in start.parameters()],
+            "earlier training": None if first else self.privacy_,
+        }
+        peers.agree({k: getattr(v, "__qualname__", repr(v)) for k, v in facts.items()})
+        peers.same(start)
+        return start
+
+    def _run(
+        self,
+        fit: PrivateFit,
+        peers: Peers,
+        net: PrivateNet,
+        training: Training,
+        data: tuple[Tensor | MappedRows, Tensor, Groups | None],
+        first: bool,
+    ) -> None:
+        """Charge the budget, train, and set the attributes that describe the run."""
+        config = training.config
+        fit.assume(*config.assumptions)
+        if config.views is not None and not config.views.are_built_in:
+            fit.assume("augmentations treat each record by itself (tried on random numbers)")
+        if self.distributed is not None:
+            fit.assume("the processes that train together, and what connects them, are trusted")
+        with fit.charged(
+            config.event,
+            relation=config.relation,
+            at_delta=self.delta,
+            unit=config.unit,
+            before=None if first else self.privacy_,
+            charging=peers.reserve,
+            arithmetic=config.noise_kind.arithmetic,
+        ):
+            X, y, groups = data
+            net.fit_loop(X, y, training=training, peers=peers, groups=groups)
+        self.module_ = net.module_
+        self.noise_multiplier_ = config.noise_multiplier
+        self.n_steps_ = config.n_steps
+        self.gradients_ = training.gradients
+        self.max_grad_norm_ = training.max_grad_norm
+
+
+class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
+    """Training and prediction of a private network; subclasses define the targets."""
+
+    settings_: dict[str, Any]
+    _training: type[Training] = Training  # the engine; audits replace it by one that they observe
+
+    # The built-in perceptron is stored as arrays, for file formats that refuse torch's pickles.
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        arrays = mlp_to_arrays(state.get("module_")) if self.module is None else None
+        return state if arrays is None else state | {"module_": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("module_"), dict):
+            state = state | {"module_": mlp_from_arrays(state["module_"])}
+        super().__setstate__(state)
+
+    def _set_module_params(self, module_params: dict[str, Any]) -> None:
+        for name in module_params:
+            if not name.startswith("module__"):
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}.")
+        self.__dict__.update(module_params)
+
+    def _module_params(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k.startswith("module__")}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, including those of ``module__``.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            As in scikit-learn.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
+        return {**super().get_params(deep=deep), **self._module_params()}
+
+    def set_params(self, **params: Any) -> PrivateNetwork:
+        """Set parameters, including those of ``module__``.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name.
+
+        Returns
+        -------
+        object
+            The estimator itself.
+        """
+        of_module = {k: v for k, v in params.items() if k.startswith("module__")}
+        self.__dict__.update(of_module)
+        super().set_params(**{k: v for k, v in params.items() if k not in of_module})
+        return self
+
+    def _rows(self, X: ArrayLike, y: ArrayLike, first: bool, **checks: Any) -> tuple[Any, Any]:
+        """Validate parameters, rows and targets."""
+        self._validate_params()
+        if not isinstance(self.hidden_layer_sizes, str):
+            layer_sizes(self.hidden_layer_sizes)
+        usable_device(self.device)
+        if is_mapped(X) and X.ndim == 2:
+            return self._mapped_rows(X, y, first, **checks)
+        floats = [np.float64, np.float32]
+        return validate_data(
+            self, X, y, dtype=floats, ensure_all_finite=False, reset=first, **checks
+        )
+
+    def _mapped_rows(
+        self, X: NDArray, y: ArrayLike, first: bool, **checks: Any
+    ) -> tuple[MappedRows, Any]:
+        """Validate memory-mapped rows by shape alone; they are read when a step needs them."""
+        check_consistent_length(X, y)
+        self._check_width(X, first)
+        return MappedRows(X), validate_data(self, X="no_validation", y=y, reset=first, **checks)
+
+    def _check_width(self, X: NDArray, reset: bool) -> None:
+        validate_data(self, np.zeros((min(1, len(X)), X.shape[1])), reset=reset)
+
+    def _train_on(
+        self,
+        fit: PrivateFit,
+        peers: Peers,
+        rows: NDArray | MappedRows,
+        targets: NDArray,
+        groups: ArrayLike | None,
+        first: bool,
+    ) -> None:
+        """Train on validated rows, and on targets as the loss takes them."""
+        whose, per_group = self._groups(groups, rows)
+        data = single_precision(rows), torch.from_numpy(targets), whose
+        n = peers.count(*data)
+        recipe = self._recipe(
+            n,
+            self.n_features_in_,
+            self._n_outputs(),
+            {} if first else {name: self.settings_[name] for name in _ARCHITECTURE_PARAMS},
+        )
+        config = replace(self._plan(n, recipe), per_group=per_group).with_noise_for(
+            self.epsilon, self.delta, self.noise_multiplier
+        )
+        net = PrivateNet(
+            self._make_module(recipe, self.random_state) if first else self.module_,
+            train_split=None,
+            verbose=int(self.verbose),
+            **self._loss(),
+        ).initialize()
+        if self.module is not None:
+            fit.assume("the module treats each record by itself (tried on random numbers)")
+            if first and (
+                isinstance(self.module, nn.Module)
+                or not has_random_start(net.module_, self._make_module(recipe, RandomState()))
+            ):
+                fit.assume("the weights that training starts from are public")
+        probe = self._probe(
+            usable_device(self.device), 1 if config.views is None else config.views.count
+        )
+        start = self._synchronize_start(peers, net.module_, config, first)
+        random = SecureRandom(self.noise_seed)
+        training = self._training(config, start, net.criterion_, probe, random)
+        self._run(fit, peers, net, training, data, first)
+        self.settings_ = asdict(replace(recipe, learning_rate=training.rate))
+
+    def _recipe(
+        self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NO_FIXED_SETTINGS
+    ) -> Recipe:
+        """Return a value for each setting that is "auto"; ``fixed`` ones stay as they are."""
+        facts = PublicFacts(
+            n_records=n if self.n_records is None else int(self.n_records),
+            n_features=n_features,
+            n_outputs=n_outputs,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            clipping=self.clipping,
+            classifies=is_classifier(self),
+            perceptron=self.module is None,
+            studied=self.noise_multiplier is None
+            and self.epsilon is not None
+            and not NOISE[self.noise].streams,
+        )
+        return resolve_auto_settings({**self.get_params(deep=False), **fixed}, facts)
+
+    def _plan(self, n: int, recipe: Recipe) -> TrainingConfig:
+        """Return the configuration of a run on ``n`` records, without noise."""
+        if recipe.optimizer == "sgd":
+            moments: dict[str, Any] = {"momentum": self.momentum}
+        else:
+            moments = {"betas": (self.momentum, 0.999)}
+        return TrainingConfig.planned(
+            n,
+            n_records=self.n_records,
+            batch_size=recipe.batch_size,
+            noise=self.noise,
+            epochs=int(recipe.epochs),
+            max_grad_norm=recipe.max_grad_norm,
+            clipping=self.clipping,
+            target_quantile=self.target_quantile,
+            optimizer=recipe.optimizer,
+            optimizer_params=moments,
+            learning_rate=recipe.learning_rate,
+            schedule=recipe.schedule,
+            averaging=recipe.averaging,
+            averaging_decay=self.averaging_decay,
+            views=Views.of(self.augment, self.augmentations),
+            device=self.device,
+        )
+
+    # Classifiers and regressors differ in the next three methods.
+    def _loss(self) -> dict[str, Any]:
+        """Return the loss as parameters of skorch."""
+        raise NotImplementedError
+
+    def _probe(self, device: str, views: int) -> Probe:
+        """Return public random numbers of the shape of rows and targets."""
+        raise NotImplementedError
+
+    def _n_outputs(self) -> int:
+        """Return the number of outputs of the module per row."""
+        raise NotImplementedError
+
+    def _make_module(self, recipe: Recipe, random_state: Any) -> nn.Module:
+        """Return the module from which training starts."""
+        return make_module(
+            self.module,
+            {k.removeprefix("module__"): v for k, v in self._module_params().items()},
+            self.n_features_in_,
+            self._n_outputs(),
+            layer_sizes(recipe.hidden_layer_sizes),
+            recipe.activation,
+            check_random_state(random_state),
+        )
+
+    def _outputs(self, X: ArrayLike, link: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
+        """Return ``link`` of the network's outputs, in double precision."""
+        check_is_fitted(self, "module_")
+        answers, start = torch.empty(0), 0
+        # The work of a user's module is unknown, so it always gets all threads.
+        least = PREDICT_WORK if self.module is None else 0
+        with torch.inference_mode():
+            for part in self._parts(X):
+                with threads_for(self.module_, len(part), worth=least):
+                    found = link(self.module_(part).double())
+                    if start == 0:  # one array: many small ones would pin the chunks' memory
+                        shape = num_samples(X), *found.shape[1:]
+                        answers = torch.empty(shape, dtype=torch.float64)
+                    answers[start : start + len(part)] = found
+                start += len(part)
+        return np.asarray(answers.numpy())
+
+    def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
+        """Yield finite rows in chunks."""
+        if not is_mapped(X) or X.ndim != 2:
+            rows = validate_data(self, X, dtype=np.float32, reset=False)
+            yield from torch.from_numpy(rows).split(_PREDICT_ROWS)
+            return
+        self._check_width(X, reset=False)
+        for part in iterate_chunks(X, max(1, _PREDICT_NUMBERS // X.shape[1])):
+            yield torch.from_numpy(check_array(part, dtype=np.float32, order="C", input_name="X"))
+
+
+def make_module(
+    module: Any,
+    params: dict[str, Any],
+    n_features: int,
+    n_outputs: int,
+    hidden_layer_sizes: tuple[int, ...],
+    activation: str,
+    random_state: np.random.RandomState,
+) -> nn.Module:
+    """Return a new module in single precision; ``module`` itself is not changed."""
+    if module is None:
+        if params:
+            raise ValueError(
+                f"module__{next(iter(params))} is given, but module=None has no parameters. Pass "
+                "module=..., or leave it out."
+            )
+        return make_mlp(n_features, hidden_layer_sizes, n_outputs, activation, random_state)
+    if isinstance(module, nn.Module):
+        if params:
+            raise ValueError(
+                f"module__{next(iter(params))} is given, but module={type(module).__name__} is an "
+                "instance. Pass its class instead."
+            )
+        made = copy.deepcopy(module)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(random_state.randint(2**31)))
+            try:
+                made = module(**params)
+            except TypeError as error:
+                raise TypeError(f"module={module!r} cannot be made: {error}") from error
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"module={module!r} made a {type(made).__name__}, not a torch module.")
+    if not any(p.requires_grad for p in made.parameters()):
+        raise ValueError(f"module={type(made).__name__} has no parameters to train.")
+    return made.float()
+
+
+def has_random_start(module: nn.Module, again: nn.Module) -> bool:
+    """Return True if a module, made twice under different seeds, starts with random weights.
+
+    Weights or buffers that are equal both times come from outside, perhaps from private data.
+    Layers of zeros or ones, such as biases and norms, do not count.
+    """
+    first, second = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (module, again))
+    return not any(
+        name in second and torch.equal(p.cpu(), second[name].cpu())
+        for name, p in first.items()
+        if not bool((p == 0).all() or (p == 1).all())
+    )

@@ -1,0 +1,437 @@
+"""SemiSupervisedNetwork: the training loop of students that also learn from unlabelled records.
+
+ConsistencyStudent: semi-supervised learning with FixMatch (Sohn et al. 2020).
+
+VATStudent: semi-supervised learning with virtual adversarial training (Miyato et al. 2018).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .._docs import fill_docs
+from .._environment import threads_for
+from .._input_data import ClassifierMixin, check_one_type, validate_data
+from .._validation import Interval, check_random_state, is_number
+from ..base import undone_if_refused
+from ._gradients.perceptron import layer_sizes
+from .network import make_module
+
+__all__ = [
+    "ColumnCorruption",
+    "ConsistencyStudent",
+    "SemiSupervisedNetwork",
+    "VATStudent",
+]
+
+_NO_LABEL = -1
+_LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
+_PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass
+
+
+class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
+    """A network with a loss on labelled rows plus a loss on all rows.
+
+    **Guarantees.** The caller's random generators stay as they were. An integer ``random_state``
+    makes two fits equal on one machine.
+
+    **Edge cases.** All columns are centred, and divided by one standard deviation over all of them:
+    constant columns become 0. A single class is always predicted.
+    """
+
+    semi_supervised = True
+
+    module: Any
+    hidden_layer_sizes: Any
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    unlabelled_weight: float
+    random_state: Any
+    classes_: NDArray[Any]
+    module_: nn.Module
+
+    _parameter_constraints: dict = {
+        "module": [callable, None],
+        "hidden_layer_sizes": ["array-like"],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, 1e30, closed="neither")],  # fits single precision
+        "unlabelled_weight": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    @abstractmethod
+    def _labeled_view(self, rows: Tensor) -> Tensor:
+        """Return labelled rows as the network sees them in training."""
+
+    @abstractmethod
+    def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+        """Return the loss of the network's answers to rows, which needs no labels."""
+
+    @undone_if_refused
+    def fit(self, X: ArrayLike, y: ArrayLike) -> SemiSupervisedNetwork:
+        """Fit to records of which some are labelled.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public records.
+        y : array-like of int, shape (n_samples,)
+            -1 marks records without a label.
+
+        Returns
+        -------
+        object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a shape is invalid, or no record is labelled.
+        """
+        self._validate_params()
+        rows, labels = validate_data(self, X, y, dtype=np.float32)
+        check_one_type("y", labels)
+        self.classes_ = np.setdiff1d(labels, [_NO_LABEL])
+        if not len(self.classes_):
+            raise ValueError(
+                f"y marks all {len(rows)} records as without a label (-1). Label at least one."
+            )
+        random = check_random_state(self.random_state)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(random.randint(1 << 31))
+            network = make_module(
+                self.module, {}, rows.shape[1], len(self.classes_),
+                layer_sizes(self.hidden_layer_sizes), "relu", random,
+            )  # fmt: skip
+            self.module_ = nn.Sequential(_Standardization(rows), network)
+            with threads_for(self.module_, self.batch_size):
+                self._train(torch.from_numpy(rows), np.asarray(labels))
+        return self
+
+    def _train(self, rows: Tensor, labels: NDArray[Any]) -> None:
+        known = torch.from_numpy(np.flatnonzero(labels != _NO_LABEL))
+        codes = torch.from_numpy(np.searchsorted(self.classes_, labels[known.numpy()]))
+        steps = self.epochs * math.ceil(len(rows) / self.batch_size)
+        optimizer = torch.optim.Adam(self.module_.parameters(), lr=self.learning_rate)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        self.module_.train()
+        for _ in range(steps):
+            drawn = torch.randint(len(known), (_LABELED_PER_STEP,))
+            answers = self.module_(self._labeled_view(rows[known[drawn]]))
+            others = rows[torch.randint(len(rows), (self.batch_size,))]
+            loss = F.cross_entropy(answers, codes[drawn])
+            loss = loss + self.unlabelled_weight * self._unlabeled_loss(self.module_, others)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+        self.module_.eval()
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        check_is_fitted(self, "module_")
+        rows = torch.from_numpy(validate_data(self, X, dtype=np.float32, reset=False))
+        with torch.inference_mode():
+            found = [
+                self.module_(part).double().softmax(1)
+                for part in rows.split(_PREDICT_ROWS_PER_PASS)
+            ]
+        return np.asarray(torch.cat(found).numpy())
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels of ``classes_``.
+        """
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+class _Standardization(nn.Module):
+    """Rows minus their mean, divided by one standard deviation over all columns."""
+
+    mean: Tensor
+
+    def __init__(self, rows: NDArray[np.float32]) -> None:
+        super().__init__()
+        mean = rows.mean(axis=0, dtype=np.float64)
+        scale = math.sqrt(max(float(rows.var(axis=0, dtype=np.float64).mean()), 1e-30))
+        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
+        self.scale = scale
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.mean) / self.scale
+
+
+@dataclass(frozen=True)
+class ColumnCorruption:
+    """Replace some numbers of each row by numbers of other rows in the same column.
+
+    It mixes rows, so it is for public records only, never for private training.
+
+    Parameters
+    ----------
+    share : float, default=0.3
+        Probability of replacing each number, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If ``share`` is not in (0, 1).
+
+    References
+    ----------
+    D. Bahri et al., "SCARF: self-supervised contrastive learning using random feature corruption",
+    ICLR 2022.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skprivacy.neural_network import ColumnCorruption
+    >>> ColumnCorruption(0.5)(torch.eye(4)).shape
+    torch.Size([4, 4])
+    """
+
+    share: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not is_number(self.share) or not 0 < self.share < 1:
+            raise ValueError(f"share={self.share!r} must be a number between 0 and 1, such as 0.3.")
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        others = rows.gather(0, torch.randint(len(rows), rows.shape))
+        return torch.where(torch.rand(rows.shape) < self.share, others, rows)
+
+
+@fill_docs
+class ConsistencyStudent(SemiSupervisedNetwork):
+    """Classifier trained by FixMatch: confident predictions become labels of distorted views.
+
+    Parameters
+    ----------
+    weak : callable or list of callables, default=None
+        Weak augmentation of all records: functions of a tensor of rows, such as
+        :class:`RandomShift`. ``None`` leaves the records as they are.
+    strong : callable or list of callables, default=None
+        Strong augmentation, likewise. ``None`` is :class:`ColumnCorruption`, which suits tables.
+    threshold : float, default=0.95
+        Least probability of a confident prediction, in (0, 1).
+    unlabelled_weight : float, default=1.0
+        Weight of the loss on distorted views relative to the loss on labels.
+    %(student_training)s
+
+    Attributes
+    ----------
+    %(student_attributes)s
+
+    Notes
+    -----
+    **Guarantees.** The student is private only if its labels are; it adds no protection.
+
+    **Edge cases.** All columns share one scale; standardise them by public facts. Without confident
+    predictions only the labels teach. A single class is always predicted.
+
+    References
+    ----------
+    K. Sohn et al., "FixMatch: simplifying semi-supervised learning with consistency and
+    confidence", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.neural_network import ConsistencyStudent
+    >>> rng = np.random.default_rng(0)
+    >>> centre = np.repeat([[-1.0], [1.0]], 200, axis=0)
+    >>> X = rng.normal(centre, 1.0, (400, 20))
+    >>> y = np.full(400, -1)
+    >>> y[[0, 1, 200, 201]] = 0, 0, 1, 1  # two labels a class
+    >>> student = ConsistencyStudent(random_state=0).fit(X, y)
+    >>> float((student.predict(X) == np.repeat([0, 1], 200)).mean()) > 0.9
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **SemiSupervisedNetwork._parameter_constraints,
+        "weak": [callable, "array-like", None],
+        "strong": [callable, "array-like", None],
+        "threshold": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        *,
+        weak: Any = None,
+        strong: Any = None,
+        threshold: float = 0.95,
+        unlabelled_weight: float = 1.0,
+        module: Any = None,
+        hidden_layer_sizes: tuple[int, ...] = (256,),
+        epochs: int = 30,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:
+        self.weak = weak
+        self.strong = strong
+        self.threshold = threshold
+        self.unlabelled_weight = unlabelled_weight
+        self.module = module
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def _labeled_view(self, rows: Tensor) -> Tensor:
+        return _view(self.weak, rows)
+
+    def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+        # FixMatch (Sohn et al. 2020), Section 2: pseudo-labels from weakly augmented rows
+        with torch.no_grad():
+            sureness, answer = network(_view(self.weak, rows)).softmax(1).max(1)
+        # ... and their cross-entropy on strongly augmented rows, where the network is confident
+        distorted = network(_view(self.strong or ColumnCorruption(), rows))
+        sure = (sureness >= self.threshold).float()
+        return (sure * F.cross_entropy(distorted, answer, reduction="none")).mean()
+
+
+def _view(steps: Any, rows: Tensor) -> Tensor:
+    given = steps if isinstance(steps, list | tuple) else [steps]
+    if steps is not None and not all(map(callable, given)):
+        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of them.")
+    for step in [steps] if callable(steps) else steps or []:
+        rows = step(rows)
+    return rows
+
+
+_PROBE = 1e-3  # length of the step that finds the worst direction, in the unit of the radius
+
+
+@fill_docs
+class VATStudent(SemiSupervisedNetwork):
+    """Classifier trained by virtual adversarial training on partly labelled records.
+
+    For each record it finds the direction in which the prediction changes most, and penalises that
+    change. It also penalises the entropy of predictions, so that boundaries between classes stay
+    away from records.
+
+    Parameters
+    ----------
+    radius : float, default=0.3
+        Distance over which predictions must not change, as a share of the root mean square distance
+        of records from their mean.
+    unlabelled_weight : float, default=1.0
+        Weight of the penalties relative to the loss on labels.
+    %(student_training)s
+
+    Attributes
+    ----------
+    %(student_attributes)s
+
+    Notes
+    -----
+    **Guarantees.** The student is private only if its labels are; it adds no protection.
+
+    **Edge cases.** All columns share one scale; standardise them by public facts. A single class is
+    always predicted.
+
+    References
+    ----------
+    T. Miyato et al., "Virtual adversarial training: a regularization method for supervised and
+    semi-supervised learning", TPAMI 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.neural_network import VATStudent
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-2, 1, (200, 2)), rng.normal(2, 1, (200, 2))])
+    >>> y = np.full(400, -1)
+    >>> y[[0, 200]] = 0, 1  # one label a class
+    >>> student = VATStudent(random_state=0).fit(X, y)
+    >>> float((student.predict(X) == np.repeat([0, 1], 200)).mean()) > 0.9
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **SemiSupervisedNetwork._parameter_constraints,
+        "radius": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        *,
+        radius: float = 0.3,
+        unlabelled_weight: float = 1.0,
+        module: Any = None,
+        hidden_layer_sizes: tuple[int, ...] = (256,),
+        epochs: int = 30,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:
+        self.radius = radius
+        self.unlabelled_weight = unlabelled_weight
+        self.module = module
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def _labeled_view(self, rows: Tensor) -> Tensor:
+        return rows
+
+    def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
+        unit = float(network[0].scale) * math.sqrt(rows.shape[1])  # type: ignore[index]
+        logs = network(rows).log_softmax(1)
+        # Miyato et al. 2018, "VAT+EntMin": the conditional entropy of the predictions
+        entropy = -(logs.exp() * logs).sum(1).mean()
+        worst = _worst_direction(network, rows, logs.detach(), _PROBE * unit)
+        # The local distributional smoothness loss of Miyato et al. 2018
+        moved = network(rows + self.radius * unit * worst).log_softmax(1)
+        return entropy + F.kl_div(moved, logs.detach(), log_target=True, reduction="batchmean")
+
+
+def _worst_direction(network: nn.Module, rows: Tensor, logs: Tensor, length: float) -> Tensor:
+    """Return for each row the unit vector along which its prediction changes most.
+
+    One power iteration, as in Algorithm 1 of Miyato et al. 2018.
+    """
+    start = F.normalize(torch.randn_like(rows), dim=1).requires_grad_()
+    moved = network(rows + length * start).log_softmax(1)
+    change = F.kl_div(moved, logs, log_target=True, reduction="sum")
+    [gradient] = torch.autograd.grad(change, start)
+    return F.normalize(gradient / gradient.abs().amax(1, keepdim=True).clamp_min(1e-30), dim=1)

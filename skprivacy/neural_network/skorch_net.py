@@ -1,0 +1,487 @@
+"""Checks for settings of skorch that private training refuses, with their alternatives.
+
+DPNeuralNet: a skorch NeuralNet trained with DP-SGD.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from skorch.dataset import Dataset
+from skorch.utils import to_device
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from .._docs import fill_docs
+from .._groups import check_order
+from .._sklearn import validate_parameter_constraints
+from .._validation import check_unmasked
+from ..accounting import PrivacyBudget
+from ..mechanisms import SecureRandom
+from ._gradients.losses import PerExample
+from ._gradients.trial import PROBES, Probe
+from ._training.engine import Training
+from ._training.mapped_rows import MappedRows, as_rows, as_targets, single_precision
+from ._training.private_net import PrivateNet
+from ._training.torch_modes import usable_device
+from ._training.training_config import PerGroup, TrainingConfig
+from .augmentation import Views
+from .network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin, has_random_start
+
+__all__ = [
+    "DPNeuralNet",
+    "refuse_nonprivate_settings",
+    "refuse_several_modules",
+]
+
+_INSTEAD_OF_CALLBACKS = {
+    "LRScheduler": "use schedule='cosine' or 'linear'",
+    "EarlyStopping": "fix max_epochs beforehand, or tune it at its price",
+    "EpochScoring": "score public records after fit",
+    "Checkpoint": "save the fitted net with skprivacy.save_model",
+    "GradientNormClipping": "use max_grad_norm",
+    "ProgressBar": "use verbose=1",
+    "Freezer": "set requires_grad=False in the module",
+}
+# Methods that private training skips: an override would be ignored, or would see private records.
+_REPLACED_METHODS = (
+    "fit_loop", "get_loss", "infer", "on_batch_begin", "on_batch_end",
+    "on_epoch_begin", "on_epoch_end", "on_grad_computed", "on_train_begin", "on_train_end",
+    "run_single_epoch", "train_step", "train_step_single", "validation_step",
+)  # fmt: skip
+
+
+def refuse_nonprivate_settings(net: Any, base: type) -> None:
+    """Raise ValueError for the first setting of a net that would break its guarantee."""
+    if net.train_split is not None:
+        raise ValueError(
+            f"train_split={net.train_split!r} would publish a measurement of private records. "
+            "Leave train_split=None, and score public records after fit."
+        )
+    for callback in _list_callbacks(net.callbacks):
+        kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
+        if isinstance(callback, type):
+            kind = callback.__name__
+        raise ValueError(
+            f"callbacks={kind}: callbacks see private records, losses and gradients. Leave "
+            f"callbacks=None; {_INSTEAD_OF_CALLBACKS.get(kind, 'do it after fit')}."
+        )
+    given = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
+    if net.iterator_train is not DataLoader or net.dataset is not Dataset or given:
+        raise ValueError(
+            f"{given[0] if given else 'iterator_train or dataset'} is given, but private batches "
+            "must be Poisson samples of the rows of X. Use batch_size for their expected size."
+        )
+    if net.compile:
+        raise ValueError("compile=True is not supported: per-example gradients are needed. "
+                         "Use compile=False.")  # fmt: skip
+    _refuse_optimizer(net)
+    for name in _REPLACED_METHODS:
+        if getattr(type(net), name) is not getattr(base, name):
+            raise ValueError(
+                f"{type(net).__name__} overrides {name}, which private training does not call. "
+                "Put the loss into criterion, and other code into the module."
+            )
+
+
+def refuse_several_modules(net: Any) -> None:
+    """Raise ValueError if a net has several modules or several losses."""
+    if len(net._modules) > 1 or len(net._criteria) > 1:
+        raise ValueError(
+            f"{type(net).__name__} has the modules {net._modules} and the criteria "
+            f"{net._criteria}; expected one of each. Combine them in one module."
+        )
+
+
+def _list_callbacks(callbacks: Any) -> list[Any]:
+    return [] if callbacks in (None, "disable") else list(callbacks)
+
+
+def _refuse_optimizer(net: Any) -> None:
+    if not (isinstance(net.optimizer, type) and issubclass(net.optimizer, torch.optim.Optimizer)):
+        raise ValueError(f"optimizer={net.optimizer!r} must be a class of torch.optim.")
+    closure = inspect.signature(net.optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ValueError(
+            f"optimizer={net.optimizer.__name__} needs a closure: it computes several gradients a "
+            "step, and each would cost privacy. Use torch.optim.SGD or PrivateAdam."
+        )
+    if hasattr(net, "optimizer__param_groups"):
+        raise ValueError(
+            "optimizer__param_groups is not supported, because all weights form one vector. Set "
+            "requires_grad=False on weights that stay fixed."
+        )
+
+
+_PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
+_CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
+
+
+@fill_docs
+class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
+    """A ``skorch.NeuralNet`` trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
+
+    For users of skorch: any module, loss and optimizer, with ``module__x``, ``criterion__x`` and
+    ``optimizer__x`` parameters. :class:`DPSGDClassifier` and :class:`DPSGDRegressor` handle classes
+    and targets, and have better automatic settings.
+
+    Parameters
+    ----------
+    module : type or torch.nn.Module
+        Maps rows of X to outputs. It must not mix examples: batch normalisation is refused. The
+        initial weights of a ready-made module must be public.
+    criterion : type or torch.nn.Module
+        The loss, created with ``reduction="none"``. Its values are averaged over the outputs of an
+        example. Its parameters are public.
+    %(epsilon_or_noise)s
+    max_grad_norm : float, default=1.0
+        L2 norm to which the gradient of each record is clipped.
+    optimizer : type, default=torch.optim.SGD
+        An optimizer that needs one gradient per step, such as :class:`PrivateAdam`, which corrects
+        for the noise. It sees all weights as one vector.
+    lr : float or "auto", default="auto"
+        Step size. "auto" follows from the noise for SGD, and is 0.01 for other optimizers.
+    max_epochs : int, default=30
+        Expected number of times that each record takes part.
+    batch_size : int or "auto", default="auto"
+        Expected number of records in a step. "auto" is a quarter of the records.
+    %(training_noise)s
+    %(clipping)s
+    schedule : {"constant", "linear", "cosine"}, default="constant"
+        Decay of the step size, to zero unless "constant".
+    averaging : float or "ema", default=0.5
+        Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
+        for an exponential moving average. It costs no privacy.
+    averaging_decay : float, default=0.95
+        For "ema": weight of a step relative to the step after it, in (0, 1).
+    %(augment)s
+    %(n_records)s
+    %(group_limits)s
+    %(noise_seed)s
+    %(budget)s
+    distributed : {"replicated", "sharded"}, default=None
+        Train in all processes of ``torch.distributed``, as :class:`DPSGDClassifier` does.
+    train_split : None, default=None
+        Must stay None: scores of private validation records are private too.
+    verbose : int, default=0
+        Whether to show a progress bar.
+    warm_start : bool, default=False
+        Whether ``fit`` continues the earlier training, as ``partial_fit`` does.
+    device : str, default="cpu"
+        Where to train and to predict.
+    **kwargs : dict
+        Other parameters of skorch: ``module__x``, ``criterion__x``, ``optimizer__x``,
+        ``predict_nonlinearity``...
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The trained module.
+    %(guarantee_attributes)s
+    %(network_attributes)s
+    gradients_ : {"book-keeping", "torch.func", "one by one"}
+        How per-example gradients were computed, from fast to slow.
+
+    Notes
+    -----
+    **Guarantees.** As for :class:`DPSGDClassifier`: the trained weights are (``epsilon``,
+    ``delta``)-differentially private, with a record as the unit or, with ``groups``, a group.
+    Settings of skorch that would read private records outside the mechanism are refused: callbacks,
+    validation splits, custom iterators and data sets, overridden training steps, and optimizers
+    that compute several gradients. The error names the alternative. ``history`` stays empty,
+    because losses are private. Only the loss knows the range of the targets: a label that it cannot
+    take is an error.
+
+    **Edge cases.** A record whose loss or gradient is not finite is ignored. Ctrl-C restores the
+    net, leaves the budget charged, and reaches the caller. X may be a memory-mapped array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from skprivacy.neural_network import DPNeuralNet
+    >>> X = np.random.default_rng(0).normal(size=(2000, 4)).astype(np.float32)
+    >>> y = (X[:, 0] > 0).astype(np.int64)
+    >>> net = DPNeuralNet(
+    ...     torch.nn.Linear, torch.nn.CrossEntropyLoss, epsilon=2.0, optimizer__momentum=0.9,
+    ...     module__in_features=4, module__out_features=2,
+    ... )
+    >>> net.fit(X, y).privacy_
+    (2.00, 1e-05)-DP, zero-out, floating-point noise, proved assuming the module treats each
+    record by itself (tried on random numbers); the number of records is public
+    >>> bool((net.predict_proba(X).argmax(1) == y).mean() > 0.8)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **TRAINING_CONSTRAINTS,
+        "max_epochs": EPOCHS,
+        "lr": STEP_SIZE,
+    }
+
+    def __init__(
+        self,
+        module: Any,
+        criterion: Any,
+        *,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-5,
+        noise_multiplier: float | None = None,
+        max_grad_norm: float = 1.0,
+        optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
+        lr: float | str = "auto",
+        max_epochs: int = 30,
+        batch_size: int | str = "auto",
+        noise: str = "gaussian",
+        clipping: str = "flat",
+        target_quantile: float = 0.5,
+        schedule: str = "constant",
+        averaging: float | str = 0.5,
+        averaging_decay: float = 0.95,
+        augment: Any = None,
+        augmentations: int = 1,
+        n_records: int | None = None,
+        max_group_rows: int | None = 2,
+        group_contribution: str = "mean",
+        noise_seed: int | None = None,
+        budget: PrivacyBudget | None = None,
+        distributed: str | None = None,
+        train_split: None = None,
+        verbose: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            module, criterion, optimizer=optimizer, lr=lr, max_epochs=max_epochs,
+            batch_size=batch_size, train_split=train_split, verbose=verbose, **kwargs,
+        )  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.max_grad_norm = max_grad_norm
+        self.noise = noise
+        self.clipping = clipping
+        self.target_quantile = target_quantile
+        self.schedule = schedule
+        self.averaging = averaging
+        self.averaging_decay = averaging_decay
+        self.augment = augment
+        self.augmentations = augmentations
+        self.n_records = n_records
+        self.max_group_rows = max_group_rows
+        self.group_contribution = group_contribution
+        self.noise_seed = noise_seed
+        self.budget = budget
+        self.distributed = distributed
+
+    def __sklearn_is_fitted__(self) -> bool:  # skorch 1.3 lacks it and would count as not fitted
+        return hasattr(self, "privacy_")
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> DPNeuralNet:
+        """Train on private records, from new weights unless ``warm_start`` is set.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, ...)
+            One record per row, of comparable and publicly bounded scale. May be memory-mapped.
+        y : array or tensor of shape (n_samples, ...)
+            Targets, as the loss takes them. Integers stay; others become single precision.
+        %(groups)s
+        **fit_params : dict
+            Must be empty.
+
+        Returns
+        -------
+        DPNeuralNet
+            The fitted net.
+
+        Raises
+        ------
+        ValueError
+            If a setting is invalid or would break the guarantee. Nothing has been released.
+        BudgetExceededError
+            If ``budget`` cannot afford the fit.
+        """
+        return self._fit(X, y, groups, fit_params, anew=not self.warm_start)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: Any = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> DPNeuralNet:
+        """Train for another ``max_epochs``, at another ``epsilon``.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, ...)
+            Private records.
+        y : array or tensor of shape (n_samples, ...)
+            Targets, as the loss takes them.
+        classes : object, default=None
+            Not used.
+        groups : array-like of shape (n_samples,), default=None
+            As in ``fit``. All calls must protect the same unit: records, or groups of one name.
+        **fit_params : dict
+            Must be empty.
+
+        Returns
+        -------
+        DPNeuralNet
+            Its ``privacy_`` covers all calls since the last ``fit``, for a record (or a group) that
+            is in all of them.
+        """
+        return self._fit(X, y, groups, fit_params, anew=False)
+
+    def _fit(
+        self, X: Any, y: Any, groups: Any, fit_params: dict[str, Any], anew: bool
+    ) -> DPNeuralNet:
+        if fit_params:
+            raise ValueError(f"fit takes X, y and groups only, got {sorted(fit_params)} as well.")
+        refuse_nonprivate_settings(self, DPNeuralNet)
+        with self._private_fit() as fit, self._peers() as peers:
+            first = anew or not hasattr(self, "privacy_")
+            at_random = False  # weights may have been loaded since an earlier initialize()
+            if anew or not self.initialized_:
+                self.initialize()
+                made = not isinstance(self.module, nn.Module)
+                at_random = made and has_random_start(self.module_, self._made_again())
+            fit.assume("the module treats each record by itself (tried on random numbers)")
+            if first and not at_random:
+                fit.assume("the weights that training starts from are public")
+            refuse_several_modules(self)
+            validate_parameter_constraints(
+                self._parameter_constraints, self.get_params(deep=False), fit.who
+            )
+            check_unmasked(X)
+            check_unmasked(y, "y")
+            check_order(groups, X)
+            rows = as_rows(X)
+            targets = as_targets(y, len(rows))
+            self._check_module(rows, targets)
+            whose, per_group = self._groups(groups, rows)
+            data = single_precision(rows), torch.from_numpy(targets), whose
+            config = self._config(peers.count(*data), per_group)
+            views = 1 if config.views is None else config.views.count
+            probe = _probe(rows, targets, usable_device(self.device), views)
+            loss = self.criterion_
+            if type(loss) is not nn.CrossEntropyLoss or targets.dtype.kind == "f":
+                loss = PerExample(loss)
+            start = self._synchronize_start(peers, self.module_, config, first)
+            training = Training(config, start, loss, probe, SecureRandom(self.noise_seed))
+            self._run(fit, peers, self, training, data, first)
+        return self
+
+    def _made_again(self) -> nn.Module:
+        """Return the module that ``initialize`` makes under another seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.seed()
+            return clone(self).initialize().module_
+
+    def _config(self, n: int, per_group: PerGroup | None) -> TrainingConfig:
+        params = self.get_params_for("optimizer")
+        planned = TrainingConfig.planned(
+            n,
+            n_records=self.n_records,
+            batch_size=self.batch_size,
+            noise=self.noise,
+            epochs=int(self.max_epochs),
+            max_grad_norm=self.max_grad_norm,
+            clipping=self.clipping,
+            target_quantile=self.target_quantile,
+            optimizer=self.optimizer,
+            optimizer_params=params,
+            learning_rate=self.lr,
+            schedule=self.schedule,
+            averaging=self.averaging,
+            averaging_decay=self.averaging_decay,
+            views=Views.of(self.augment, self.augmentations),
+            device=self.device,
+            per_group=per_group,
+        )
+        config = planned.with_noise_for(self.epsilon, self.delta, self.noise_multiplier)
+        if self.lr != "auto" or not issubclass(self.optimizer, torch.optim.SGD):
+            return config
+        n_weights = sum(p.numel() for p in self.module_.parameters() if p.requires_grad)
+        # step_size_for_noise is fitted to a momentum of 0.9: rescale to the same effective step.
+        for_momentum = (1.0 - float(params.get("momentum", 0.0))) / (1.0 - 0.9)
+        return replace(config, learning_rate=config.step_size_for_noise(n_weights) * for_momentum)
+
+    def _check_module(self, rows: Tensor | MappedRows, targets: NDArray) -> None:
+        """Refuse a module that cannot be trained, or labels that it has no output for."""
+        kind = type(self.module_).__name__
+        if not any(p.requires_grad for p in self.module_.parameters()):
+            raise ValueError(f"module={kind} has no parameters to train.")
+        if not isinstance(self.criterion_, _CLASS_LOSSES) or targets.dtype.kind not in "iu":
+            return
+        probe = _probe(rows, targets, self.device, 1)
+        try:
+            with torch.no_grad():
+                n_outputs = copy.deepcopy(self.module_).float()(probe.inputs).shape[1]
+        except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
+            raise ValueError(
+                f"module={kind} cannot take the records of X, each of shape "
+                f"{tuple(probe.inputs.shape[1:])}: {error}"
+            ) from error
+        ignored = getattr(self.criterion_, "ignore_index", -1)
+        if ((targets != ignored) & ((targets < 0) | (targets >= n_outputs))).any():
+            raise ValueError(
+                f"y holds a class without an output: module={kind} has {n_outputs} outputs, for "
+                f"the classes 0 to {n_outputs - 1} (labels are private, so the class is not "
+                "named). Number the classes from 0, or give the module more outputs."
+            )
+
+    def forward_iter(self, X: Any, training: bool = False, device: str = "cpu") -> Iterator[Tensor]:
+        """Yield the outputs of the module for X, in chunks.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, ...)
+            Records.
+        training : bool, default=False
+            Whether the module behaves as in training.
+        device : str, default="cpu"
+            Where the outputs go.
+
+        Yields
+        ------
+        torch.Tensor
+        """
+        rows = as_rows(X)
+        size = max(1, _PREDICT_NUMBERS // max(1, rows.shape[1:].numel()))
+        for start in range(0, len(rows), size):
+            part = rows.index_select(0, torch.arange(start, min(start + size, len(rows))))
+            try:
+                outputs = self.evaluation_step((part, None), training=training)
+            except (IndexError, RuntimeError) as error:  # torch's messages name shapes only
+                raise ValueError(
+                    f"module={type(self.module_).__name__} cannot take the records of X, each of "
+                    f"shape {tuple(rows.shape[1:])}: {error}"
+                ) from error
+            yield to_device(outputs, device)
+
+
+def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:
+    """Return public random numbers of the shape and the dtype of the data."""
+    generator = torch.Generator().manual_seed(0)
+    dtype = rows.index_select(0, torch.zeros(0).int()).dtype
+    X = torch.randn(PROBES * views, *rows.shape[1:], generator=generator)
+    X = X.to(dtype) if dtype.is_floating_point else (X > 0).to(dtype)
+    y = torch.rand(PROBES, *targets.shape[1:], generator=generator)
+    # Class 0 exists for any number of outputs.
+    y = torch.zeros_like(y).long() if targets.dtype.kind in "iu" else y
+    return Probe(X.to(device), y.to(device), None, views)

@@ -1,0 +1,186 @@
+"""One safetensors file: arrays, and a JSON header."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from .._output import as_path, write_file
+from .._untrusted_files import MAX_MODEL_BYTES, MAX_TEXT_BYTES, open_file, parse_json
+
+__all__ = ["Arrays", "header_of", "opened", "write"]
+
+_KEY = "skprivacy"  # of the header, among the metadata of the file
+_AGAIN = "Copy it again, or save the model again with save_model."
+_INFINITE = ("inf", "-inf")  # JSON has no word for them: {"float": "inf"}
+
+
+class Arrays:
+    """The arrays of a file, each read when it is asked for.
+
+    Parameters
+    ----------
+    file : safetensors.safe_open
+    prefix : str, default=""
+        What the names begin with, such as ``"scaler."``.
+    read : set of str, default=None
+        Filled with the names of what was read.
+    """
+
+    def __init__(self, file: Any, prefix: str = "", read: set[str] | None = None) -> None:
+        self._file, self._prefix = file, prefix
+        self._names = frozenset(file.keys())
+        self._read: set[str] = set() if read is None else read
+
+    def below(self, step: str) -> Arrays:
+        """Return the arrays of a step."""
+        return Arrays(self._file, f"{self._prefix}{step}.", self._read)
+
+    def take(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return an array of finite float64 numbers, which is read if it has this shape.
+
+        Raises
+        ------
+        ValueError
+            If it is missing, or of another shape or type.
+        """
+        whole = self._prefix + name
+        if whole not in self._names:
+            raise ValueError(f"the array {whole!r} is missing")
+        found = tuple(self._file.get_slice(whole).get_shape())
+        if found != shape:
+            raise ValueError(f"the array {whole!r} has the shape {found}, not {shape}")
+        array: NDArray[np.float64] = self._get(whole)
+        if array.dtype != np.float64:
+            raise ValueError(f"the array {whole!r} holds {array.dtype}, not float64")
+        return array
+
+    def all(self) -> dict[str, NDArray]:
+        """Return every array below the prefix, under the rest of its name."""
+        cut = len(self._prefix)
+        return {n[cut:]: self._get(n) for n in sorted(self._names) if n.startswith(self._prefix)}
+
+    def unread(self) -> list[str]:
+        """Return the names of what the file holds and nobody has asked for."""
+        return sorted(self._names - self._read)
+
+    def _get(self, name: str) -> NDArray:
+        array = np.array(self._file.get_tensor(name))  # a copy, which can be written to
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"the array {name!r} holds {array.dtype}, which are no numbers")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"the numbers of the array {name!r} are not all finite")
+        self._read.add(name)
+        return array
+
+
+def write(
+    path: str | PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray]
+) -> None:
+    """Write a file; what is there is replaced by the whole of it, unless it is a ledger.
+
+    Raises
+    ------
+    TypeError
+        If the header holds what is not JSON.
+    ValueError
+        If an array holds what no file may: other than numbers, or numbers that are not finite.
+    """
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{name} of the model is not finite, so that it predicts nothing.")
+    text = json.dumps(_encoded(header), allow_nan=False)
+    contiguous = {name: np.array(array, order="C") for name, array in arrays.items()}
+    write_file(path, save(contiguous, metadata={_KEY: text}))
+
+
+@contextmanager
+def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
+    """Open a file; yield its header, empty if it was written by others, and its arrays.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, too large, not regular, or no safetensors file.
+    FileNotFoundError
+        If there is none.
+    """
+    name = as_path("path", path)
+    _check_header(name)
+    try:
+        with safe_open(name, framework="np") as file:
+            text = (file.metadata() or {}).get(_KEY)
+            yield _parsed(text, name), Arrays(file)
+    except OSError as error:  # it does not know its file name
+        raise OSError(error.errno or errno.EIO, f"cannot be read: {error}", name) from error
+    except (SafetensorError, RecursionError) as error:
+        raise _damaged(name, error) from error
+
+
+def header_of(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the header of a file, without its arrays; raises as :func:`opened` does."""
+    with opened(path) as (header, _):
+        return header
+
+
+def _check_header(name: str) -> None:
+    """Raise ValueError if a file is not regular, or its outer JSON repeats a key.
+
+    safetensors reads the last of two entries, and other readers the first.
+    """
+    with open_file(name, MAX_MODEL_BYTES) as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > MAX_TEXT_BYTES:
+            raise _damaged(name, f"its header has {length:,} bytes; {MAX_TEXT_BYTES:,} are read")
+        text = file.read(length)
+    try:
+        parse_json(text)
+    except ValueError as error:
+        raise _damaged(name, error) from error
+
+
+def _parsed(text: str | None, name: str) -> dict[str, Any]:
+    """Return the header in a file's metadata, empty if it is no JSON object."""
+    try:
+        header = _decoded(parse_json(text)) if text else {}
+    except ValueError as error:
+        raise _damaged(name, error) from error
+    return header if isinstance(header, dict) else {}
+
+
+def _damaged(name: str, error: Exception | str) -> ValueError:
+    return ValueError(f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}")
+
+
+def _encoded(value: Any) -> Any:
+    """Return JSON values alone: numpy's as Python's, and infinities by name."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _encoded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encoded(inner) for inner in value]
+    if isinstance(value, float) and math.isinf(value):
+        return {"float": str(value)}
+    return value
+
+
+def _decoded(value: Any) -> Any:
+    """Return what :func:`_encoded` was given."""
+    if isinstance(value, list):
+        return [_decoded(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if list(value) == ["float"] and value["float"] in _INFINITE:
+        return float(value["float"])
+    return {key: _decoded(inner) for key, inner in value.items()}

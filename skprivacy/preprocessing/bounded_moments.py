@@ -1,0 +1,189 @@
+"""Bounded columns and the private release of their moments.
+
+The release of a private statistic: its mechanism, its value and its guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from .._groups import check_order, protected
+from .._input_data import any_has_length, check_array, check_cells, check_numbers
+from .._validation import as_array, check_unmasked, is_number
+from ..accounting import PrivacyGuarantee
+from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
+from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slices
+
+__all__ = [
+    "RELATIONS",
+    "Columns",
+    "Release",
+    "additive",
+    "check_target",
+    "one_column",
+]
+
+_SHARE_STEP = 2.0**-24  # of what records of groups add: sums of up to 2**29 groups are exact
+
+
+def one_column(x: ArrayLike) -> NDArray:
+    """Return a dense column of real values."""
+    if sparse.issparse(x):
+        raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
+    check_unmasked(x, "x")
+    values = as_array("x", x)
+    if values.dtype.kind == "O" and any_has_length(values):
+        raise ValueError("x holds sequences; expected one column, (n_samples,).")
+    check_cells(values, "x")
+    if values.ndim != 1:
+        raise ValueError(
+            f"x has shape {values.shape}; expected one column, (n_samples,): with several columns, "
+            "a record would count several times. Release each column separately, at its own cost."
+        )
+    if values.dtype.kind == "c":
+        raise ValueError(
+            "x holds complex numbers; expected real ones. Pass real and imaginary part separately."
+        )
+    return values
+
+
+class Columns:
+    """Columns scaled to [-1, 1], whose moments are released together.
+
+    Notes
+    -----
+    **Guarantees.** Each of the m records of a group adds 1 / m of its numbers, rounded towards 0,
+    and the group 1 to the count: no number of a sum changes more by a group than by a record.
+    """
+
+    def __init__(self, X: ArrayLike, bounds: Any, groups: Any = None) -> None:
+        check_numbers(X)
+        check_order(groups, X)
+        given: Any = X if sparse.issparse(X) else np.asarray(X)  # sparse is refused below
+        self.flat = given.ndim == 1
+        rows = np.asarray(check_array(
+            given[:, None] if self.flat else given, dtype=np.float64, ensure_all_finite=False,
+            input_name="X",
+        ))  # fmt: skip
+        who = protected(groups, rows)
+        self.n, self.unit, self.d = who.n, who.unit, rows.shape[1]
+        self._shares = None if groups is None else who.exact_shares()
+        self.lower, self.upper = check_bounds("bounds", bounds, self.d)
+        self.half = (self.upper - self.lower) / 2
+        self.middle = (self.upper + self.lower) / 2
+        self._rows = rows
+
+    def _unit(self, middle: Any, half: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """Yield the columns scaled to [-1, 1], on a grid on which sums are exact, by some rows."""
+        for part in row_slices(len(self._rows)):
+            rows = self._rows[part]
+            clipped = np.where(np.isnan(rows), self.middle, np.clip(rows, self.lower, self.upper))
+            scaled = (clipped - middle) / np.where(half > 0, half, 1.0)
+            yield quantize(np.clip(scaled, -1.0, 1.0))
+
+    def mechanism(
+        self, degree: int, epsilon: float, delta: float, relation: str
+    ) -> Laplace | Gaussian:
+        """Return the mechanism that :meth:`release` needs to spend (epsilon, delta)."""
+        size = float(degree * self.d + (relation == "add_remove"))
+        factor = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, factor * size, factor * math.sqrt(size))
+
+    def release(
+        self, degree: int, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
+    ) -> NDArray[np.float64]:
+        """Return the mean of z, and that of 2 z**2 - 1 if ``degree`` is 2: (degree, n_features).
+
+        Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
+        """
+        sums = np.zeros((degree, self.d))
+        for part, z in zip(
+            row_slices(len(self._rows)), self._unit(self.middle, self.half), strict=True
+        ):
+            for total, powers in zip(sums, (z, quantize(2.0 * z**2 - 1.0)), strict=False):
+                total += self._sums(powers, part)
+        counted = [float(self.n)] if relation == "add_remove" else []
+        noisy = mechanism.release(np.concatenate([sums.ravel(), counted]), random)
+        count = self.n if relation != "add_remove" else max(1.0, noisy[-1], mechanism.std)
+        means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
+        return means.reshape(degree, self.d)
+
+    def sums_mechanism(self, epsilon: float, delta: float, relation: str) -> Laplace | Gaussian:
+        """Return the mechanism that :meth:`sums` needs to spend (epsilon, delta)."""
+        factor = 2.0 if relation == "replace_one" else 1.0
+        return additive(epsilon, delta, factor * self.d, factor * math.sqrt(self.d))
+
+    def sums(
+        self, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
+    ) -> NDArray[np.float64]:
+        """Return the sum of each column, (n_features,); of groups, that of their means.
+
+        Adding or removing a record changes the sum by its value; replacing a record changes it by
+        at most the width of the bounds. Columns are scaled so that the largest change is 1 or 2,
+        respectively.
+        """
+        middle, half = np.zeros(self.d), np.maximum(np.abs(self.lower), np.abs(self.upper))
+        if relation == "replace_one":
+            middle, half = self.middle, self.half
+        sums = np.zeros(self.d)
+        for part, z in zip(row_slices(len(self._rows)), self._unit(middle, half), strict=True):
+            sums += self._sums(z, part)
+        noisy = mechanism.release(sums, random)
+        return (middle * self.n if relation == "replace_one" else 0.0) + half * noisy
+
+    def _sums(self, numbers: NDArray[np.float64], part: slice) -> NDArray[np.float64]:
+        """Return the sums over some records of numbers on the grid, exact in any order."""
+        if self._shares is not None:
+            shared = numbers * self._shares[part, None]
+            return (np.trunc(shared / _SHARE_STEP) * _SHARE_STEP).sum(axis=0)
+        return exact_product(numbers, np.ones((len(numbers), 1)))[:, 0]
+
+    def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.middle + self.half * moments[0]
+
+    def variances(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.half**2 * np.clip((moments[1] + 1.0) / 2.0 - moments[0] ** 2, 0.0, 1.0)
+
+    def shaped(self, values: NDArray[np.float64]) -> Any:
+        return float(values[0]) if self.flat else values
+
+
+RELATIONS = ("add_remove", "zero_out", "replace_one")
+
+
+class Release(NamedTuple):
+    """A private number or array of numbers, and its guarantee."""
+
+    value: Any
+    privacy: PrivacyGuarantee
+
+
+def additive(epsilon: float, delta: float, l1: float, l2: float) -> Laplace | Gaussian:
+    """Return the mechanism that spends (epsilon, delta) on sums of the given sensitivities.
+
+    **Edge cases.** If epsilon is infinite, there is no noise and no guarantee.
+    """
+    if math.isinf(epsilon):
+        return Laplace(0.0, l1) if delta == 0 else Gaussian(0.0, l2)
+    if delta == 0:
+        return Laplace.calibrated(float(epsilon), l1)
+    return Gaussian(analytic_noise_multiplier(float(epsilon), float(delta)), l2)
+
+
+def check_target(epsilon: float, delta: float, relation: str) -> None:
+    if not (is_number(epsilon) and 1e-6 <= epsilon < math.inf):
+        raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 1e-6, for example 1.0.")
+    if not (is_number(delta) and 0 <= delta < 1):
+        raise ValueError(f"delta={delta!r} must be a number in [0, 1); 0 means Laplace noise.")
+    if not isinstance(relation, str) or relation not in RELATIONS:
+        raise ValueError(
+            f"relation={relation!r} must be one of {RELATIONS}. Statistics are of whole records: "
+            "'label' would take all other columns for public, and another label for half of the "
+            "change that it is."
+        )

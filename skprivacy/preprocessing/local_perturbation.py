@@ -1,0 +1,266 @@
+"""Local differential privacy: records are perturbed before anything is learned from them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..accounting import Composed, Event, weakest_arithmetic
+from ..base import PrivateEstimatorMixin
+from ..mechanisms import (
+    Gaussian,
+    Laplace,
+    Mechanism,
+    RandomizedResponse,
+    SecureRandom,
+    analytic_noise_multiplier,
+)
+from .columns import Bounded, Categories
+from .schema import Schema
+from .transformer import SchemaTransformer
+
+__all__ = ["LocalPerturbation"]
+
+
+class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
+    """Encode records by a public schema, and perturb each of them independently.
+
+    It takes the place of a :class:`SchemaTransformer`. Whatever follows, private or not, sees only
+    perturbed records, so that any estimator can be used. The cost in accuracy is high: noise is
+    added to every record, and useful models need large ``epsilon`` and many records.
+
+    Parameters
+    ----------
+    schema : Schema, default=None
+        Public facts about each column. ``None`` infers them from the data passed to ``fit``, which
+        must then be numeric, and leaks them: a PrivacyLeakWarning, or an error if strict.
+    epsilon : float, default=1.0
+        Privacy loss of one record in one call, shared equally by its columns.
+    delta : float, default=0.0
+        Above 0, numeric columns get Gaussian instead of Laplace noise, which is less if there are
+        many such columns.
+    feature_range : tuple of two floats, default=(-1.0, 1.0)
+        The range of the scaled numeric columns. Perturbed numbers are clipped to it.
+    perturb : {"always", "fit"}, default="always"
+        "fit" perturbs only in ``fit_transform`` and leaves the rows passed to ``transform``
+        unperturbed, for predictions on rows whose owner sees the prediction.
+    dtype : dtype, default=numpy.float64
+        The type of the output, ``numpy.float64`` or ``numpy.float32``.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        The schema used; ``schema_.inferred`` is True if facts were read off data.
+    privacy_ : PrivacyGuarantee
+        The guarantee for a record in each call that perturbs it.
+    privacy_event_ : Event
+        The release about a record in each call.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, if ``fit`` got a DataFrame.
+
+    Notes
+    -----
+    **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: the distribution of a
+    perturbed record changes by no more than that if the whole record is replaced, whatever is known
+    of all others. For a data set in which each person has one record, the same holds under
+    replace-one. A number changes by at most the width of its range; a category is reported by
+    randomised response, where missing or unknown counts as one additional category. The noise is
+    exact on a grid. Each call is a new release: perturbing the same records twice costs twice.
+
+    **Edge cases.** A missing number is treated as the middle of its range. An unknown category
+    becomes zeros, or any category.
+
+    References
+    ----------
+    J. C. Duchi, M. I. Jordan and M. J. Wainwright, "Local privacy and statistical minimax
+    rates", FOCS 2013.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skprivacy.preprocessing import Bounded, Categories, Schema
+    >>> from skprivacy.preprocessing.local_perturbation import LocalPerturbation
+    >>> schema = Schema({"age": Bounded(0, 100), "sex": Categories(["Female", "Male"])})
+    >>> X = pd.DataFrame({"age": [25, 52], "sex": ["Male", "Female"]})
+    >>> local = LocalPerturbation(schema, epsilon=4.0)
+    >>> local.fit_transform(X).shape
+    (2, 3)
+    >>> local.privacy_
+    4.00-DP, replace-one, exact noise, proved assuming one record per person, perturbed once; the
+    number of records is public
+    """
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        feature_range: tuple[float, float] = (-1.0, 1.0),
+        perturb: str = "always",
+        dtype: Any = np.float64,
+        noise_seed: int | None = None,
+    ) -> None:
+        super().__init__(schema, feature_range=feature_range, dtype=dtype)
+        self.epsilon = epsilon
+        self.delta = delta
+        self.perturb = perturb
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: Any = None) -> LocalPerturbation:
+        """Check the columns of ``X`` against the schema, and state the guarantee.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Data with the schema's columns.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        LocalPerturbation
+            Itself, fitted.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing or unknown, or a parameter is wrong.
+        """
+        with self._private_fit() as fit:
+            super().fit(X, y)
+            self._restate()
+            fit.assume("one record per person, perturbed once")
+            fit.assume(*self.schema_.assumptions)
+            with fit.charged(
+                self._event(), relation="replace_one", at_delta=self.delta,
+                arithmetic=weakest_arithmetic(m.arithmetic for m in self._mechanisms()),
+            ):  # fmt: skip
+                pass  # the records are released by transform, in every call
+            # The sum of the columns' shares; tight composition would give slightly less.
+            self.epsilon_ = float(self.epsilon)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return encoded records, perturbed unless ``perturb="fit"``.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Data with the schema's columns.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+            Or in the container chosen by ``set_output``.
+        """
+        encoded = super().transform(X)
+        self._check_as_stated()
+        return encoded if self.perturb == "fit" else self._perturbed(encoded)
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
+        """Fit to ``X`` and return its records, encoded and perturbed.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Data with the schema's columns.
+        y : None
+            Ignored.
+        **fit_params : dict
+            There are none.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+            Or in the container chosen by ``set_output``.
+        """
+        return self._perturbed(super(LocalPerturbation, self.fit(X, y, **fit_params)).transform(X))
+
+    def _perturbed(self, encoded: Any) -> np.ndarray:
+        check_is_fitted(self, "privacy_event_")
+        self._check_as_stated()
+        out = np.array(encoded, dtype=np.float64)
+        random = SecureRandom(self.noise_seed)
+        low, high = self.feature_range
+        numbers, at = {}, 0
+        for fact in self.schema_.values():
+            if isinstance(fact, Bounded):
+                numbers[at] = fact
+                at += fact.n_features_out
+                continue
+            assert isinstance(fact, Categories)  # there are no other kinds, see _restate
+            k = fact.n_features_out
+            block = out[:, at : at + k]
+            codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
+            reported = self._response(fact).release(codes, random)
+            block[:] = reported[:, None] == np.arange(k)
+            at += k
+        if numbers:
+            unit = (out[:, list(numbers)] - low) / (high - low)
+            noisy = self._number_noise().release(np.clip(unit, 0.0, 1.0), random)
+            for (at, fact), share in zip(numbers.items(), np.clip(noisy, 0.0, 1.0).T, strict=True):
+                out[:, at] = self._scaled(share)
+                # Of the noisy number: the bits of the true one were never released.
+                out[:, at + 1 : at + fact.bins] = fact.thermometer(share)
+        return out.astype(self.dtype, copy=False)
+
+    def _restate(self) -> None:
+        """Keep what the guarantee is about to describe, or, in a loaded model, describes."""
+        self.schema_.check_kinds(type(self).__name__, missing=False)
+        self._numeric = sum(isinstance(fact, Bounded) for fact in self.schema_.values())
+        self._stated = self._settings()
+
+    def _event(self) -> Event:
+        """Return the release about a record in each call."""
+        return Composed(tuple(mechanism.event for mechanism in self._mechanisms()))
+
+    def _mechanisms(self) -> list[Mechanism]:
+        numbers: list[Mechanism] = [self._number_noise()] if self._numeric else []
+        facts = self.schema_.values()
+        return numbers + [self._response(f) for f in facts if isinstance(f, Categories)]
+
+    def _settings(self) -> tuple[Any, ...]:
+        return self.epsilon, self.delta, self.perturb
+
+    def _check_as_stated(self) -> None:
+        """Refuse to release if the parameters no longer agree with ``privacy_``."""
+        seeded = self.noise_seed is not None and self.privacy_.kind == "proved"
+        if seeded or self._settings() != self._stated:
+            raise ValueError(
+                "epsilon, delta, perturb or noise_seed was changed after fit, so privacy_ does not "
+                "describe what transform would release. Call fit again."
+            )
+
+    def _number_noise(self) -> Laplace | Gaussian:
+        """Return the noise of all numbers of a record, each scaled to [0, 1]."""
+        share = float(self.epsilon) * self._numeric / len(self.schema_)
+        if self.delta == 0:
+            return Laplace(1.0 / share, float(self._numeric))
+        z = analytic_noise_multiplier(share, float(self.delta))
+        return Gaussian(z, math.sqrt(self._numeric))
+
+    def _response(self, fact: Categories) -> RandomizedResponse:
+        return RandomizedResponse(float(self.epsilon) / len(self.schema_), len(fact.values) + 1)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not (isinstance(self.epsilon, (int, float)) and 1e-4 <= self.epsilon < 700):
+            raise ValueError(
+                f"epsilon={self.epsilon!r} must be a number from 1e-4 to 700, for example 1.0."
+            )
+        if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
+            raise ValueError(
+                f"delta={self.delta!r} must be a number in [0, 1); 0 means Laplace noise."
+            )
+        if self.perturb not in ("always", "fit"):
+            raise ValueError(f"perturb={self.perturb!r} must be 'always' or 'fit'.")

@@ -1,0 +1,262 @@
+"""One scan of Parquet files by DuckDB: sums of what each row contributes, as whole numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cell_values import category_key
+from .columns import Bounded, Categories
+
+__all__ = ["Scan"]
+
+STEPS = 1 << 16  # of a number in [-1, 1], rounded towards 0 so that it stays within
+_WHOLE = 1 << 53  # to which sums are clipped: float64 holds whole numbers up to here
+ROWS_AT_A_TIME = 3_000_000  # of some persons, all of whose rows are looked at together
+ROWS_BEFORE_A_WRITE = 20_000
+_NUMBERS = (
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN",
+)  # fmt: skip
+_PLACES = ("file_index", "file_row_number")  # DuckDB's; a column of the file goes before these
+_NAMES = ("VARCHAR", "BOOLEAN", *(kind for kind in _NUMBERS if kind.endswith("INT")), "INTEGER")
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is asked of the files.
+
+    Parameters
+    ----------
+    files : sequence of str
+    facts : mapping of str to Bounded or Categories
+    marginals : sequence of tuple of str
+        Columns that are counted together.
+    means : sequence of str
+        Bounded columns that are summed.
+    person : str or None
+        The column by which rows belong together.
+    max_rows : int
+        How many rows of a person count: the first ones, in the order of the files.
+
+    Notes
+    -----
+    **Guarantees.** A row's contribution is a function of that row alone: 1 to the count, whole
+    steps of at most ``STEPS`` to each sum, and 1 to at most one cell of each marginal. Which rows
+    of a person count depends on that person's rows alone. Sums are of whole numbers, so exact.
+    """
+
+    files: Sequence[str]
+    facts: Mapping[str, Bounded | Categories]
+    marginals: Sequence[tuple[str, ...]]
+    means: Sequence[str]
+    person: str | None
+    max_rows: int
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Number of cells of each marginal, by its columns."""
+        return [tuple(_n_cells(self.facts[name]) for name in names) for names in self.marginals]
+
+    def checked_types(self, connection: Any) -> None:
+        """Refuse columns that are missing or of another type; only the files' headers are read."""
+        described = connection.execute(f"DESCRIBE SELECT * FROM {self._source()}").fetchall()
+        kinds = {name: kind.split("(")[0] for name, kind, *_ in described}
+        used = [*self.means, *(name for names in self.marginals for name in names)]
+        for name in [*used, *([self.person] if self.person else [])]:
+            if name not in kinds:
+                raise ValueError(
+                    f"path has no column {name!r}; it has {sorted(kinds)}. Correct the names."
+                )
+        for name in used:
+            expected = _NUMBERS if isinstance(self.facts[name], Bounded) else _NAMES
+            if kinds[name] not in expected:
+                raise ValueError(
+                    f"The column {name!r} is of type {kinds[name]}, and its facts are "
+                    f"{self.facts[name]!r}. Bounded columns hold numbers, and categories text, "
+                    "whole numbers or booleans. Convert the column, or correct the schema."
+                )
+        if self.person and (own := [name for name in kinds if name.lower() in _PLACES]):
+            raise ValueError(
+                f"path has a column {own[0]!r}, and by DuckDB's column of this name the first rows "
+                "of a person are found. Rename or drop it."
+            )
+        self._check_alike(connection, [*used, *([self.person] if self.person else [])])
+
+    def _check_alike(self, connection: Any, used: list[str]) -> None:
+        """Refuse files of which one is read twice, or as another type than its own.
+
+        A conversion may fail, which tells of a value, or make one person of two.
+        """
+        listed = f"[{', '.join(map(_text, self.files))}]"
+        found = connection.execute(f"SELECT file_name FROM parquet_file_metadata({listed})")
+        files = sorted(name for (name,) in found.fetchall())  # DuckDB gives them in any order
+        if len({os.path.realpath(name) for name in files}) < len(files):
+            raise ValueError(
+                f"path={list(self.files)!r} names a file twice, so that its rows would count "
+                "twice. Name each once."
+            )
+        long = connection.execute(
+            f"SELECT name FROM parquet_schema({listed}) WHERE precision > 38"
+        ).fetchall()
+        if (self.person,) in long:
+            raise ValueError(
+                f"The column {self.person!r} holds decimals of more than 38 digits, which DuckDB "
+                "rounds: two persons could become one. Convert them to text."
+            )
+        first: dict[str, str] = {}
+        for file in files:
+            source = f"read_parquet({_text(file)}, hive_partitioning = false)"
+            described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+            kinds = {name: kind for name, kind, *_ in described}
+            first = first or kinds
+            for name in used:
+                if kinds.get(name) != first.get(name):
+                    raise ValueError(
+                        f"The column {name!r} is of type {first.get(name)} in {files[0]!r} and "
+                        f"{kinds.get(name)} in {file!r}. Convert it to one type in all files."
+                    )
+
+    def run(self, connection: Any, folder: str) -> tuple[int, list[int], list[NDArray[np.float64]]]:
+        """Return the number of rows that count, the sums in steps, and the cells of marginals.
+
+        Rows of persons are written to ``folder``, in parts that fit into memory.
+        """
+        counts = [np.zeros(math.prod(shape)) for shape in self.shapes]
+        n, sums = 0, [0] * len(self.means)
+        at = 1 + len(counts)
+        level = (1 << len(counts)) - 1  # of the grand total: every marginal is summed over
+        for row in self._totals(connection, folder):
+            which, cells, (total, *parts) = row[0], row[1:at], row[at:]
+            if which == level:
+                n += int(total)
+                sums = [x + int(part or 0) for x, part in zip(sums, parts, strict=True)]
+                continue
+            (i,) = (i for i in range(len(counts)) if not which >> (len(counts) - 1 - i) & 1)
+            if cells[i] is not None:
+                counts[i][cells[i]] += _clipped(total)
+        tables = [c.reshape(shape) for c, shape in zip(counts, self.shapes, strict=True)]
+        return _clipped(n), [_clipped(x) for x in sums], tables
+
+    def _totals(self, connection: Any, folder: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the level, the cell of each marginal, the number of rows and the sums."""
+        cells = [
+            f"CAST({self._cell(names)} AS INTEGER) AS m{i}"
+            for i, names in enumerate(self.marginals)
+        ]
+        steps = [f"CAST({self._steps(n)} AS INTEGER) AS z{i}" for i, n in enumerate(self.means)]
+        values = ", ".join(["CAST(1 AS TINYINT) AS one", *cells, *steps])
+        if self.person is None:
+            query = self._added(f"SELECT {values} FROM {self._source()}")
+            yield from connection.execute(query).fetchall()
+            return
+        ((rows,),) = connection.execute(f"SELECT count(*) FROM {self._source()}").fetchall()
+        parts, who = 1 + rows // ROWS_AT_A_TIME, _name(self.person)
+        connection.execute(f"SET partitioned_write_flush_threshold = {ROWS_BEFORE_A_WRITE}")
+        connection.execute(
+            f"COPY (SELECT hash({who}) % {parts} AS part, {who} AS who, file_index, "
+            f"file_row_number, {values} FROM {self._source()} WHERE {who} IS NOT NULL) "
+            f"TO {_text(folder)} (FORMAT parquet, PARTITION_BY (part), OVERWRITE_OR_IGNORE)"
+        )
+        for part in Path(folder).glob("part=*"):
+            source = f"read_parquet({_text(str(part / '*.parquet'))}, hive_partitioning = false)"
+            kept = (
+                f"SELECT * FROM {source} QUALIFY row_number() OVER (PARTITION BY who "
+                f"ORDER BY file_index, file_row_number) <= {self.max_rows}"
+            )
+            yield from connection.execute(self._added(kept)).fetchall()
+
+    def _source(self) -> str:
+        return f"read_parquet([{', '.join(map(_text, self.files))}])"
+
+    def _added(self, rows: str) -> str:
+        """Return the query that adds rows up, all of them and by the cells of each marginal."""
+        marks = [f"m{i}" for i in range(len(self.marginals))]
+        sums = [f"sum(z{i})" for i in range(len(self.means))]
+        level = f"grouping({', '.join(marks)})" if marks else "0"
+        sets = ", ".join(["()", *(f"({mark})" for mark in marks)])
+        return (
+            f"SELECT {', '.join([level, *marks, 'count(*)', *sums])} FROM ({rows}) "
+            f"GROUP BY GROUPING SETS ({sets})"
+        )
+
+    def _cell(self, names: tuple[str, ...]) -> str:
+        """Return the number of a row's cell, NULL if one of its values is in no cell."""
+        found = "0::BIGINT"
+        for name in names:
+            fact = self.facts[name]
+            place = _bin(name, fact) if isinstance(fact, Bounded) else _place(name, fact)
+            found = f"({found}) * {_n_cells(fact)} + ({place})"
+        return found
+
+    def _steps(self, name: str) -> str:
+        """Return a number's distance from the middle of its bounds, in whole steps."""
+        fact = self.facts[name]
+        assert isinstance(fact, Bounded)
+        half = (fact.upper - fact.lower) / 2
+        middle = (fact.upper + fact.lower) / 2
+        if half == 0:
+            return "0::BIGINT"
+        share = f"({_clip(name, fact)} - {_exact(middle)}) / {_exact(half)}"
+        whole = f"trunc(greatest(-1.0::DOUBLE, least(1.0::DOUBLE, {share})) * {STEPS})"
+        return f"CASE WHEN {_number(name)} IS NULL THEN 0 ELSE CAST({whole} AS BIGINT) END"
+
+
+def _n_cells(fact: Bounded | Categories) -> int:
+    return fact.bins if isinstance(fact, Bounded) else len(fact.values)
+
+
+def _number(name: str) -> str:
+    """Return a column in double precision; NULL for NaN, which DuckDB takes for the largest."""
+    value = f"CAST({_name(name)} AS DOUBLE)"
+    return f"(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)"
+
+
+def _clip(name: str, fact: Bounded) -> str:
+    """Return a number within its bounds; what it is for NULL, which least ignores, is not used."""
+    return f"greatest({_exact(fact.lower)}, least({_exact(fact.upper)}, {_number(name)}))"
+
+
+def _bin(name: str, fact: Bounded) -> str:
+    span = fact.upper - fact.lower
+    if span == 0:
+        return f"CASE WHEN {_number(name)} IS NOT NULL THEN 0 END"
+    unit = f"({_clip(name, fact)} - {_exact(fact.lower)})"
+    if fact.scale == "log":
+        unit = f"ln(1 + {unit} / {_exact(fact.knee)}) / {_exact(math.log1p(span / fact.knee))}"
+    else:
+        unit = f"{unit} / {_exact(span)}"
+    place = f"CAST(least({fact.bins - 1}, floor({unit} * {fact.bins})) AS BIGINT)"
+    return f"CASE WHEN {_number(name)} IS NOT NULL THEN {place} END"
+
+
+def _place(name: str, fact: Categories) -> str:
+    keys = ", ".join(_text(category_key(value)) for value in fact.values)
+    column = _name(name)
+    truth = f"CAST(CAST({column} AS TINYINT) AS VARCHAR)"  # of a boolean, which is 1 or 0
+    words = f"trim(CAST({column} AS VARCHAR), E' \\t\\n\\r\\f\\v')"
+    text = f"(CASE typeof({column}) WHEN 'BOOLEAN' THEN {truth} ELSE {words} END)"
+    return f"CAST(enum_code(TRY_CAST({text} AS ENUM({keys}))) AS BIGINT)"
+
+
+def _clipped(total: int) -> int:
+    return max(-_WHOLE, min(int(total), _WHOLE))
+
+
+def _exact(number: float) -> str:
+    return f"CAST({number!r} AS DOUBLE)"
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,284 @@
+"""Private count, means and marginals of Parquet files of any size, in one scan."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._output import as_path
+from .._validation import as_paths, is_whole, sequence
+from ..accounting import PrivacyBudget
+from ..base import private_release
+from ..mechanisms import SecureRandom
+from .bounded_moments import Release, additive, check_target
+from .columns import Bounded
+from .parquet_scan import STEPS, Scan
+from .schema import Schema
+
+__all__ = ["Summary", "private_summary"]
+
+Path = str | PathLike[str]
+_MOST_CELLS = 10_000_000  # of all marginals together; each gets noise of its own
+_MOST_MARGINALS = 60
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What :func:`private_summary` releases.
+
+    Parameters
+    ----------
+    count : float
+        Number of rows that count; it can be fractional or negative.
+    means : mapping of str to float
+        The mean of each column, within its bounds.
+    marginals : mapping of tuple of str to ndarray
+        For each set of columns an array with an axis for each: the number of rows in each cell,
+        which can be fractional or negative.
+    """
+
+    count: float
+    means: Mapping[str, float]
+    marginals: Mapping[tuple[str, ...], NDArray[np.float64]]
+
+
+def private_summary(
+    path: Path | Sequence[Path],
+    schema: Schema,
+    *,
+    marginals: Iterable[str | Sequence[str]] = (),
+    means: Iterable[str] = (),
+    person: str | None = None,
+    max_rows: int = 1,
+    epsilon: float,
+    delta: float = 0.0,
+    relation: str = "add_remove",
+    budget: PrivacyBudget | None = None,
+    noise_seed: int | None = None,
+    memory: str = "512MB",
+    directory: Path | None = None,
+) -> Release:
+    """Return the number of rows, means and marginals of Parquet files of any size.
+
+    DuckDB scans the files once. With ``person`` it writes the columns that are needed to
+    ``directory`` on the way, and then looks at the rows of some persons at a time. Everything is
+    one release with one charge.
+
+    Parameters
+    ----------
+    path : str, path-like or sequence of these
+        The file, or files with the same columns, of the same types.
+    schema : Schema
+        Public facts of the columns that are used. Values outside of bounds are clipped.
+    marginals : iterable of str or sequence of str, default=()
+        Columns, or sets of columns, whose values are counted together. Bounded columns are counted
+        in their bins: ``schema.with_bins(16)``.
+    means : iterable of str, default=()
+        Bounded columns. A missing value counts as the middle of the bounds.
+    person : str, default=None
+        A column that says whom a row belongs to. The guarantee is then for a person with all of
+        their rows; rows that belong to nobody are left out. None: for a row.
+    max_rows : int, default=1
+        How many rows of a person count: the first ones, in the order of the files. Noise is
+        proportional to it.
+    epsilon : float
+        Privacy loss, in nats, of all numbers together.
+    delta : float, default=0.0
+        0 for Laplace noise, above 0 for Gaussian noise, which is less if much is asked.
+    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+        Neighbouring relation, of rows or persons.
+    budget : PrivacyBudget, default=None
+        Charged before the data is touched; refuses a release that it cannot afford. A scan that
+        fails or is interrupted stays charged, once, and has released nothing.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+    memory : str, default="512MB"
+        What DuckDB's buffers may take; the process takes some 200 MB more.
+    directory : str or path-like, default=None
+        Folder for what does not fit into memory, by default the system's temporary folder.
+
+    Returns
+    -------
+    Release
+        ``value``, a :class:`Summary`, and ``privacy``.
+
+    Raises
+    ------
+    ImportError
+        If DuckDB is not installed.
+    ValueError
+        If a column or a parameter is not as described. Nothing has been charged then, except where
+        a file turns out to be damaged when its rows are read.
+
+    Notes
+    -----
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row, or a person, as the
+    unit. A row adds 1 to the count, a multiple of 2**-16 in [-1, 1] to the sum of each column, and
+    1 to at most one cell of each marginal; a person adds ``max_rows`` times that. Values are
+    rounded to the grid before they are summed, as whole numbers and so exactly. Which rows of a
+    person count depends on that person's rows alone. The noise is exact.
+
+    **Edge cases.** A value that is missing or none of the categories is in no cell of a marginal.
+    Infinity is clipped. What is written to ``directory`` holds private rows, unencrypted, until the
+    function returns; a process that is killed leaves it behind.
+
+    Examples
+    --------
+    >>> from skprivacy.preprocessing import Bounded, Categories, Schema, private_summary
+    >>> schema = Schema({"age": Bounded(0, 120, bins=12), "sex": Categories(["f", "m"])})
+    >>> summary, privacy = private_summary(  # doctest: +SKIP
+    ...     "visits.parquet", schema, marginals=["sex", ("age", "sex")], means=["age"],
+    ...     person="patient", max_rows=5, epsilon=1.0,
+    ... )
+    >>> privacy  # doctest: +SKIP
+    1.00-DP per patient, add-remove, exact noise, proved
+    """
+    check_target(epsilon, delta, relation)
+    scan = _checked(path, schema, marginals, means, person, max_rows)
+    schema.warn_if_unconfirmed()
+    size = 1 + len(scan.means) + len(scan.marginals)
+    most = scan.max_rows * (2.0 if relation == "replace_one" else 1.0)
+    mechanism = additive(epsilon, delta, most * size, most * math.sqrt(size))
+    with _connection(memory, directory) as (connection, folder):
+        scan.checked_types(connection)
+        with private_release(
+            mechanism.event, relation=relation, at_delta=delta, who="private_summary",
+            budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
+            unit=person or "record",
+            arithmetic=mechanism.arithmetic,
+        ) as privacy:  # fmt: skip
+            n, sums, cells = scan.run(connection, folder)
+            numbers = np.array([n, *(part / STEPS for part in sums)], dtype=np.float64)
+            exact = np.concatenate([numbers, *(table.ravel() for table in cells)])
+            noisy = mechanism.release(exact, SecureRandom(noise_seed))
+    return Release(_read(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
+
+
+def _read(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
+    """Return what the noisy numbers say, without another look at the data."""
+    means, at = {}, 1
+    for name in scan.means:
+        fact = scan.facts[name]
+        assert isinstance(fact, Bounded)
+        middle, half = (fact.upper + fact.lower) / 2, (fact.upper - fact.lower) / 2
+        means[name] = float(middle + half * np.clip(noisy[at] / count, -1.0, 1.0))
+        at += 1
+    tables = {}
+    for names, shape in zip(scan.marginals, scan.shapes, strict=True):
+        tables[names] = noisy[at : at + math.prod(shape)].reshape(shape)
+        at += math.prod(shape)
+    return Summary(float(noisy[0]), means, tables)
+
+
+def _checked(
+    path: Path | Sequence[Path],
+    schema: Schema,
+    marginals: Iterable[str | Sequence[str]],
+    means: Iterable[str],
+    person: str | None,
+    max_rows: int,
+) -> Scan:
+    if not isinstance(schema, Schema):
+        raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
+    if isinstance(marginals, str):
+        raise TypeError(
+            f"marginals={marginals!r} must be a list of columns or sets of columns, such as "
+            f"[{marginals!r}]."
+        )
+    files = as_paths("path", path)
+    if not files:
+        raise ValueError("path=[] must name at least one file.")
+    sets = [
+        (names,) if isinstance(names, str) else sequence("marginals", names)
+        for names in sequence("marginals", marginals)
+    ]
+    if isinstance(means, str):
+        raise TypeError(f"means={means!r} must be a list of columns, such as [{means!r}].")
+    summed = list(sequence("means", means))
+    for what, names in [("means", summed), *(("marginals", names) for names in sets)]:
+        if unknown := [n for n in names if not isinstance(n, str) or n not in schema]:
+            raise ValueError(
+                f"{what} holds {unknown[0]!r}, which the schema does not describe; expected some "
+                f"of {list(schema)}."
+            )
+        if len(set(names)) < len(names):
+            raise ValueError(f"{what} holds a column twice: {names!r}. Name each once.")
+    if len(set(sets)) < len(sets) or not all(sets) or len(sets) > _MOST_MARGINALS:
+        raise ValueError(
+            f"marginals={sets!r} must be at most {_MOST_MARGINALS} different sets of at least one "
+            "column."
+        )
+    counted = [*summed, *(name for names in sets for name in names)]
+    facts = schema.check_kinds("private_summary", counted, missing=True)
+    for name in summed:
+        if not isinstance(facts[name], Bounded):
+            raise ValueError(f"means holds {name!r}, which has categories. Pass it in marginals.")
+    for name in {name for names in sets for name in names}:
+        fact = facts[name]
+        if isinstance(fact, Bounded) and fact.bins == 1:
+            raise ValueError(
+                f"marginals holds {name!r}, which has one bin. Say how finely it is counted, for "
+                "example schema.with_bins(16)."
+            )
+    if not (is_whole(max_rows) and max_rows >= 1):
+        raise ValueError(f"max_rows={max_rows!r} must be an integer >= 1.")
+    if person is None and max_rows != 1:
+        raise ValueError(
+            f"max_rows={max_rows!r} is of a person, and person=None: a row is protected. Name the "
+            "column that says whom a row belongs to."
+        )
+    if person == "record" or not (person is None or (isinstance(person, str) and person)):
+        raise ValueError(f"person={person!r} must be the name of a column, other than 'record'.")
+    scan = Scan(files, facts, sets, summed, person, int(max_rows))
+    if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MOST_CELLS:
+        raise ValueError(
+            f"marginals={sets!r} have {cells:,} cells; expected at most {_MOST_CELLS:,}. Use fewer "
+            "columns or bins."
+        )
+    return scan
+
+
+@contextmanager
+def _connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
+    """Open an empty database that spills into a folder which is removed with it."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ImportError(
+            "private_summary needs DuckDB. Run pip install 'skprivacy[duckdb]', or pip install "
+            "duckdb."
+        ) from error
+    parent = None if directory is None else as_path("directory", directory)
+    if parent is not None and not os.path.isdir(parent):
+        raise ValueError(f"directory={parent!r} must be a folder that exists.")
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        settings: dict[str, Any] = {
+            "memory_limit": memory,
+            "temp_directory": f"{folder}/spilled",
+            "preserve_insertion_order": "false",
+            "autoinstall_known_extensions": "false",
+        }
+        try:
+            connection = duckdb.connect(config=settings)
+        except duckdb.Error as error:
+            raise ValueError(
+                f"memory={memory!r} must be a size such as '512MB' ({error})."
+            ) from error
+        try:
+            yield connection, f"{folder}/rows"
+        except duckdb.Error as error:
+            raise ValueError(
+                f"path could not be read by DuckDB ({type(error).__name__}). Check that the files "
+                f"exist and are whole, or try more memory than {memory!r} or a roomier directory."
+            ) from None
+        finally:
+            connection.close()

@@ -1,0 +1,379 @@
+"""How a table fits to its schema: what would be clipped, or unknown, for whoever holds the data."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._groups import check_groups, identifiers
+from .._output import displayable
+from .cell_values import category_codes, category_key, column_numbers
+from .columns import Bounded, Categories, Column
+from .dates import Dates
+from .inferred_facts import identifier_evidence
+
+__all__ = ["ColumnCheck", "RowsPerPerson", "SchemaCheck", "check_table"]
+
+TOLERANCE = 0.01  # share of values that may be lost before a column is pointed out
+_FEW = 3  # values that are named
+_NARROW = 0.02  # of the range: where nearly all values lie closer, a model cannot tell them apart
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """How the values of one column fit to what the schema says of it.
+
+    Attributes
+    ----------
+    name : str
+    n_rows : int
+    n_missing : int
+        Empty values.
+    n_clipped : int
+        Numbers and dates beyond their bounds, which become the nearer end.
+    n_unknown : int
+        Values that are no number, no date or none of the categories, which are lost.
+    hints : tuple of str
+        What is likely to be wrong, in words.
+    """
+
+    name: str
+    n_rows: int
+    n_missing: int = 0
+    n_clipped: int = 0
+    n_unknown: int = 0
+    hints: tuple[str, ...] = ()
+
+    @property
+    def share_lost(self) -> float:
+        """Share of the values that are clipped or unknown."""
+        return (self.n_clipped + self.n_unknown) / self.n_rows
+
+    @property
+    def fits(self) -> bool:
+        """Whether at most 1 % of the values are lost."""
+        return self.share_lost <= TOLERANCE
+
+    def __str__(self) -> str:
+        shares = [
+            f"{count / self.n_rows:.2%} {word}"
+            for count, word in (
+                (self.n_clipped, "clipped"),
+                (self.n_unknown, "unknown"),
+                (self.n_missing, "missing"),
+            )
+            if count
+        ]
+        return "; ".join([f"{self.name}: {', '.join(shares) or 'fits'}", *self.hints])
+
+
+@dataclass(frozen=True)
+class RowsPerPerson:
+    """How many rows each value of a column has that identifies people, or seems to.
+
+    Attributes
+    ----------
+    name : str
+    reason : str
+        Why the column is taken for an identifier.
+    n_people : int
+        Number of different values.
+    n_several : int
+        Number of values with more than one row.
+    n_most : int
+        Largest number of rows of a value.
+    n_rows : int
+        Number of rows that have a value.
+    n_missing : int
+        Number of rows without one.
+    """
+
+    name: str
+    reason: str
+    n_people: int
+    n_several: int
+    n_most: int
+    n_rows: int
+    n_missing: int = 0
+
+    def __str__(self) -> str:
+        missing = f" {self.n_missing} rows have no value." if self.n_missing else ""
+        if not self.n_several:
+            told = f"each of {self.n_people} people has one row."
+            return f"{self.name} ({self.reason}): {told}{missing}"
+        return (
+            f"{self.name} ({self.reason}): {self.n_people} people have "
+            f"{self.n_rows / self.n_people:.1f} rows each on average, {self.n_most} at most; "
+            f"{self.n_several / self.n_people:.0%} have several. To protect people with all of "
+            f"their rows, pass it as groups (--groups).{missing}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class SchemaCheck:
+    """How a table fits to a schema; returned by :meth:`Schema.check`.
+
+    **It is about private data**: for whoever may see the records, and for no one else.
+
+    Attributes
+    ----------
+    columns : tuple of ColumnCheck
+        One for each column of the schema that the table has; the last is the target's.
+    absent : tuple of str
+        Columns of the schema that the table lacks.
+    undescribed : tuple of str
+        Columns of the table that the schema does not describe.
+    people : tuple of RowsPerPerson
+        One for the groups that were given, or else for each column that seems to identify people.
+    """
+
+    columns: tuple[ColumnCheck, ...]
+    absent: tuple[str, ...] = ()
+    undescribed: tuple[str, ...] = ()
+    people: tuple[RowsPerPerson, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether no column is absent, and none loses more than 1 % of its values."""
+        return not self.absent and all(column.fits for column in self.columns)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each column.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``column``, ``clipped``, ``unknown``, ``missing``, ``share_lost`` and ``hints``.
+        """
+        return pd.DataFrame(
+            {
+                "column": [column.name for column in self.columns],
+                "clipped": [column.n_clipped for column in self.columns],
+                "unknown": [column.n_unknown for column in self.columns],
+                "missing": [column.n_missing for column in self.columns],
+                "share_lost": [column.share_lost for column in self.columns],
+                "hints": ["; ".join(column.hints) for column in self.columns],
+            }
+        )
+
+    def __repr__(self) -> str:
+        told = [column for column in self.columns if not column.fits or column.hints]
+        lines = [
+            "This is about private data: do not publish it, and take bounds and categories from a "
+            "codebook, not from here."
+        ]
+        lines += [f"  {column}" for column in told]
+        lines += [f"  {name}: the table has no such column" for name in self.absent]
+        if self.undescribed:
+            lines.append(f"  not described, so not used: {', '.join(self.undescribed)}")
+        lines += [f"  {found}" for found in self.people]
+        lost = sum(not column.fits for column in self.columns) + len(self.absent)
+        lines.append(
+            f"{lost} of {len(self.columns) + len(self.absent)} columns lose more than "
+            f"{TOLERANCE:.0%} of their values."
+        )
+        return displayable("\n".join(lines))
+
+
+def check_table(
+    table: pd.DataFrame,
+    columns: Mapping[str, Column],
+    target: str | None,
+    label: Column | None,
+    y: Any = None,
+    groups: Any = None,
+) -> SchemaCheck:
+    """Return how a table fits to the columns of a schema and to its target.
+
+    Parameters
+    ----------
+    table : DataFrame of shape (n_samples, n_columns)
+    columns : mapping of str to Column
+    target : str or None
+    label : Column or None
+        What is known of the target.
+    y : array-like of shape (n_samples,), default=None
+        The target, if it is not a column of ``table``.
+    groups : array-like of shape (n_samples,), default=None
+        The group of each row. None: columns that seem to identify people are looked for.
+    """
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"table is a {type(table).__name__}; expected a DataFrame, whose columns have names."
+        )
+    if not len(table):
+        raise ValueError("table has no rows. Pass the records that are to be checked.")
+    if y is not None:
+        target = target or "target"
+        if np.ndim(y) != 1 or len(y) != len(table):
+            raise ValueError(
+                f"y has shape {np.shape(y)}; expected a value for each of the {len(table)} rows of "
+                "table."
+            )
+        table = table.assign(**{target: np.asarray(y)})
+    described = dict(columns)
+    if target is not None and target in table and label is not None:
+        described = {**described, target: label}
+    return SchemaCheck(
+        tuple(
+            _checked(name, table[name], fact, name == target)
+            for name, fact in described.items()
+            if name in table
+        ),
+        tuple(name for name in described if name not in table),
+        tuple(str(name) for name in table if name not in described and name != target),
+        _people(table, described, target) if groups is None else (_given_people(groups, table),),
+    )
+
+
+def _given_people(groups: Any, table: pd.DataFrame) -> RowsPerPerson:
+    found = check_groups(groups, table)
+    return _rows_per_person(pd.Series(found.codes, name=found.unit), "as given")
+
+
+def _people(
+    table: pd.DataFrame, described: Mapping[str, Column], target: str | None
+) -> tuple[RowsPerPerson, ...]:
+    """Return the rows per value of each column that seems to identify people."""
+    found = []
+    for name in table:
+        if name == target or isinstance(described.get(str(name)), Dates):
+            continue
+        if identifiers([name]):
+            found.append(_rows_per_person(table[name], "an identifier by its name"))
+        elif (evidence := identifier_evidence(table[name])) and evidence.has_several_rows:
+            found.append(_rows_per_person(table[name], "perhaps an identifier, by its values"))
+    return tuple(found)
+
+
+def _rows_per_person(column: pd.Series, reason: str) -> RowsPerPerson:
+    missing = _is_missing(column)
+    counts = column[~missing].astype(str).value_counts().to_numpy()
+    return RowsPerPerson(
+        str(column.name), reason, len(counts), int((counts > 1).sum()),
+        int(counts.max(initial=0)), int(counts.sum()), int(missing.sum()),
+    )  # fmt: skip
+
+
+def _checked(name: str, column: pd.Series, fact: Column, is_target: bool) -> ColumnCheck:
+    n, missing = len(column), _is_missing(column)
+    if isinstance(fact, Categories):
+        unknown = (category_codes(column, fact.values) < 0) & ~missing
+        values, hints = np.empty(0), _spellings(column[unknown], fact.values)
+    elif isinstance(fact, Bounded):
+        values = column_numbers(column)
+        unknown = np.isnan(values) & ~missing
+        hints = _no_numbers(column[unknown])
+    elif isinstance(fact, Dates):
+        values = fact.days(column)
+        unknown = np.isnan(values) & ~missing
+        hints = _no_dates(column[unknown], fact)
+    else:  # a bucket takes any value
+        values, unknown, hints = np.empty(0), np.zeros(n, dtype=bool), ()
+    clipped = 0
+    if len(values):
+        lower, upper = fact.ends()  # type: ignore[attr-defined]  # of numbers and dates alone
+        clipped = int(((values < lower) | (values > upper)).sum())
+        finite = values[np.isfinite(values)]
+        hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)
+        hints += _equal_extremes(finite, lower, upper, int(isinstance(fact, Dates)))
+    if not isinstance(fact, Dates) and not is_target:
+        hints += _identifier_hint(name, column)
+    return ColumnCheck(name, n, int(missing.sum()), clipped, int(unknown.sum()), hints)
+
+
+def _is_missing(column: pd.Series) -> np.ndarray:
+    empty = column.map(lambda value: isinstance(value, str) and not value.strip())
+    return (column.isna() | empty.fillna(False).astype(bool)).to_numpy(dtype=bool)
+
+
+def _spellings(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...]:
+    known = [category_key(value) for value in values]
+    folded = {text.casefold(): text for text in known}
+    hints = []
+    for value, count in _most_frequent(unknown):
+        text = str(value).strip()
+        close = folded.get(text.casefold()) or next(
+            iter(difflib.get_close_matches(text, known, 1, 0.75)), None
+        )
+        meant = f", the schema has {close!r}" if close else ", which is in no category"
+        hints.append(f"{count} times {value!r}{meant}")
+    return tuple(hints)
+
+
+def _no_numbers(unknown: pd.Series) -> tuple[str, ...]:
+    found = _most_frequent(unknown)
+    comma = any(_with_point(value) for value, _ in found)
+    told = tuple(f"{count} times {value!r}, which is no number" for value, count in found)
+    return (*told, "decimal commas? read the table with --decimal ','") if comma else told
+
+
+def _no_dates(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
+    form = "ISO 8601, such as 2020-01-31" if fact.format is None else repr(fact.format)
+    return tuple(
+        f"{count} times {value!r}, which is no date in the format {form}"
+        for value, count in _most_frequent(unknown)
+    )
+
+
+def _with_point(value: Any) -> bool:
+    try:
+        float(str(value).replace(",", "."))
+    except ValueError:
+        return False
+    return "," in str(value)
+
+
+def _most_frequent(unknown: pd.Series) -> list[tuple[Any, int]]:
+    return Counter(map(str, unknown)).most_common(_FEW)
+
+
+def _range_hints(
+    values: np.ndarray, lower: float, upper: float, clipped: int, fact: Column
+) -> tuple[str, ...]:
+    if not len(values):
+        return ()
+    if clipped > TOLERANCE * len(values):
+        if isinstance(fact, Dates):
+            return ("dates lie before first or after last",)
+        return (
+            f"values reach from {values.min():g} to {values.max():g}, the bounds are {lower:g} and "
+            f"{upper:g}: are they in the same unit?",
+        )
+    if isinstance(fact, Bounded) and upper > lower:
+        low, high = fact.to_unit(np.quantile(values, [0.01, 0.99]))
+        if 0 < high - low < _NARROW:
+            return (
+                f"nearly all values lie within {high - low:.2%} of the range, where a model can "
+                'hardly tell them apart: narrower bounds, or "scale": "log"?',
+            )
+    return ()
+
+
+def _equal_extremes(values: np.ndarray, lower: float, upper: float, step: int) -> tuple[str, ...]:
+    """Return which bounds are the smallest and the largest value, of dates the same day or next."""
+    if not len(values):
+        return ()
+    low, high = float(values.min()), float(values.max())
+    equal = []
+    if 0 <= low - lower < step or low == lower:
+        equal.append("the lower bound is the smallest value")
+    if 0 <= upper - high <= step:
+        equal.append("the upper bound is the largest value")
+    return (f"{' and '.join(equal)}: read off the data?",) if equal else ()
+
+
+def _identifier_hint(name: str, column: pd.Series) -> tuple[str, ...]:
+    """Return the question whether a feature identifies people."""
+    if identifiers([name]):
+        return ("its name says that it identifies people: leave it out of the features",)
+    evidence = identifier_evidence(column)
+    if evidence is None:
+        return ()
+    return (f"does it identify people ({evidence.words})? Then leave it out of the features",)

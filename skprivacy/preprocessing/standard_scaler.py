@@ -1,0 +1,178 @@
+"""A standard scaler that uses private means and variances."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._groups import check_order
+from .._input_data import validate_data
+from .._sklearn import StrOptions
+from .._validation import Interval
+from ..accounting import PrivacyBudget
+from ..base import PrivateEstimatorMixin, public_bounds
+from ..mechanisms import SecureRandom
+from .bounded_moments import RELATIONS, Columns
+
+__all__ = ["PrivateStandardScaler"]
+
+
+class PrivateStandardScaler(
+    PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+):
+    """Centre and scale columns by private means and variances.
+
+    If public bounds alone give features of a good scale, a
+    :class:`~skprivacy.preprocessing.SchemaTransformer` is the better choice: it costs no privacy.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy loss of the fit, in nats, of all columns together. At least 1e-6; ``numpy.inf``
+        fits without noise **and without any guarantee**, for comparison.
+    delta : float, default=0.0
+        0 for Laplace noise, above 0 for Gaussian noise.
+    bounds : tuple (lower, upper), default=None
+        Public bounds: two numbers, or two sequences of length n_features. With two features,
+        pass a tuple of two arrays if they could also be one pair per feature. Values outside are
+        clipped, by ``transform`` too.
+    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
+        it is part of the cost; otherwise it is public.
+    budget : PrivacyBudget, default=None
+        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
+    noise_seed : int, default=None
+        Makes the noise reproducible **and the guarantee void**. For tests only.
+
+    Attributes
+    ----------
+    mean_, var_, scale_ : ndarray of shape (n_features,)
+        Private means, variances, and their roots, which are at least 1% of the bounds' width.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds used.
+    privacy_ : PrivacyGuarantee
+        The guarantee, with its neighbouring relation and its assumptions.
+    privacy_event_ : Event
+        What was released, for composition with other releases.
+    epsilon_, delta_ : float
+        The guarantee in two numbers.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features, if all of them are strings.
+
+    Notes
+    -----
+    **Guarantees.** ``mean_``, ``var_`` and ``scale_`` are (``epsilon``, ``delta``)-differentially
+    private with a row as the unit, or a group. A private model trained on the scaled data spends
+    its own budget **in addition**.
+
+    **Edge cases.** NaN counts as the middle of the bounds in ``fit`` and stays NaN in
+    ``transform``. Infinity is clipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.preprocessing.standard_scaler import PrivateStandardScaler
+    >>> X = np.random.default_rng(0).normal([40, 70], [10, 15], size=(10_000, 2))
+    >>> scaler = PrivateStandardScaler(bounds=([0, 0], [120, 200])).fit(X)
+    >>> bool(abs(scaler.transform(X).std() - 1) < 0.3)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 1e-6, None, closed="both")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "bounds": ["array-like", None],
+        "relation": [StrOptions(set(RELATIONS))],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        bounds: Any = None,
+        relation: str = "add_remove",
+        budget: PrivacyBudget | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.relation = relation
+        self.budget = budget
+        self.noise_seed = noise_seed
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(
+        self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None
+    ) -> PrivateStandardScaler:
+        """Release means and variances.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private records.
+        y : None
+            Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Whom each record belongs to. The guarantee is then a group's, with all of its records,
+            and has the name of the groups if they are a Series. Each of the m records of a group
+            counts 1 / m.
+
+        Returns
+        -------
+        PrivateStandardScaler
+            Itself, fitted.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a shape is not as described. Nothing is released then.
+        """
+        with self._private_fit() as fit:
+            self._validate_params()
+            check_order(groups, X)
+            rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+            columns = Columns(rows, public_bounds(fit, rows, self.bounds), groups)
+            mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
+            with fit.charged(
+                mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit,
+                arithmetic=mechanism.arithmetic,
+            ):  # fmt: skip
+                random = SecureRandom(self.noise_seed)
+                moments = columns.release(2, mechanism, self.relation, random)
+            self.bounds_ = columns.lower, columns.upper
+            self.mean_, self.var_ = columns.means(moments), columns.variances(moments)
+            floor = np.where(columns.half > 0, 0.02 * columns.half, 1.0)
+            self.scale_ = np.maximum(np.sqrt(self.var_), floor)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return columns clipped to their bounds, centred and scaled.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            In double precision.
+        """
+        check_is_fitted(self, "mean_")
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)
+        return (np.clip(X, *self.bounds_) - self.mean_) / self.scale_

@@ -1,0 +1,320 @@
+"""What synthesizers of all kinds have in common: how a table comes in, and how records come out.
+
+What is public of a table: its columns, their ranges and categories, types, and the label.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .._input_data import (
+    as_frame,
+    check_consistent_length,
+    check_numbers,
+    check_readable,
+    column_or_1d,
+    type_of_target,
+    validate_data,
+)
+from .._validation import check_random_state, flag, is_whole, sequence
+from ..base import PrivateEstimatorMixin, PrivateFit
+from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing.transformer import check_columns, described_columns
+from .domain import Domain, Grid
+
+__all__ = [
+    "Facts",
+    "Synthesizer",
+]
+
+
+class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
+    """Draws records that resemble private ones; how, is for subclasses.
+
+    **Guarantees.** Records are drawn from what a fit has released, and from public facts.
+    """
+
+    schema: Schema | None
+    label: str | None
+    missing: Any
+    schema_: Schema
+    label_: str | None
+    target_: str | None
+    n_records_: int
+    domain_: Domain
+    _order: list[str]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        given = self.schema is not None
+        tags.input_tags.allow_nan = given
+        tags.input_tags.string = given
+        tags.input_tags.categorical = given
+        return tags
+
+    @abstractmethod
+    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+        """Return ``n`` records, with the columns of ``domain_`` in any order."""
+
+    def sample(
+        self,
+        n: int | None = None,
+        *,
+        return_X_y: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> Any:
+        """Draw synthetic records. That costs no privacy, however many are drawn.
+
+        Parameters
+        ----------
+        n : int, default=None
+            How many. ``None``: ``n_records_``.
+        return_X_y : bool, default=False
+            Whether the target is returned by itself: the ``y`` that ``fit`` got, or else the label.
+        random_state : int, RandomState instance or None, default=None
+            Of the records; nothing private hangs on it.
+
+        Returns
+        -------
+        DataFrame of shape (n, n_columns)
+            With the columns and types that ``fit`` got, ``y`` last; or this without the target,
+            and the target as a Series.
+        """
+        check_is_fitted(self)
+        n = self.n_records_ if n is None else n
+        if not is_whole(n) or n < 1:
+            raise ValueError(f"n={n!r} must be an integer of at least 1, or None.")
+        flag("return_X_y", return_X_y)
+        if return_X_y and self.target_ is None:
+            raise ValueError(
+                "return_X_y=True needs a target, and there is none. Fit with label=, or with y."
+            )
+        frame = self._drawn(int(n), check_random_state(random_state))[self._order]
+        if return_X_y:
+            return frame.drop(columns=self.target_), frame[self.target_]
+        return frame
+
+    def _keep(self, facts: Facts, domain: Domain) -> None:
+        """Keep what is public of the table."""
+        self.schema_, self.domain_ = facts.schema, domain
+        self.label_, self.target_ = facts.label, facts.target
+        self._order = facts.order
+
+    def _checked(self, X: Any) -> Any:
+        X = as_frame(X)
+        if self.schema is None:
+            if isinstance(X, pd.DataFrame):
+                validate_data(self, X, skip_check_array=True)
+                return X
+            return validate_data(self, X, dtype=np.float64)
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, skip_check_array=True)
+            if not len(X):
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            return X
+        return validate_data(self, X, dtype=None, ensure_all_finite=False)
+
+    def _public(self, X: Any, y: Any) -> tuple[Facts, Domain]:
+        """Return what is public of a table. What a fit would warn of is left to the fit."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            facts = Facts.of(PrivateFit(self), self._checked(X), y, self.schema, self.label)
+            grids: Mapping[str, Any] = getattr(self, "grids", None) or {}
+            return facts, facts.domain(grids, self.missing)
+
+
+_TYPES = "the types of the columns are public"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The columns of a table, the target among them, and what is public of each.
+
+    Attributes
+    ----------
+    schema : Schema
+        As given or inferred, without the target among its columns.
+    columns : dict of str to Bounded or Categories
+        With the target.
+    series : list of Series
+        The private values of each column.
+    types : dict of str to dtype
+        Of columns that come with one.
+    order : list of str
+        Names of the columns as they were given.
+    label : str or None
+        The column that is part of every count.
+    target : str or None
+        The column that was given as ``y``, or else the label.
+    """
+
+    schema: Schema
+    columns: dict[str, Bounded | Categories]
+    series: list[pd.Series]
+    types: dict[str, Any]
+    order: list[str]
+    label: str | None
+    target: str | None
+
+    @classmethod
+    def of(cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None) -> Facts:
+        """Check a table against the schema; read the schema off it if there is none."""
+        if y is not None:
+            check_readable(y, "y")
+            if not np.ndim(y):
+                raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
+            check_consistent_length(X, y)
+            y = _column(y)
+        if schema is None:
+            schema = Schema.infer(X, _discrete(y))
+            if isinstance(X, pd.DataFrame):  # whose columns may have numbers for names
+                X = X.set_axis(list(schema), axis=1)
+        else:
+            schema.warn_if_unconfirmed()
+        fit.assume(*schema.assumptions)
+        check_columns(schema, X)
+        columns = schema.check_kinds("PrivateSynthesizer", missing=True)
+        series = [column for column, _ in described_columns(schema, X)]
+        types: dict[str, Any] = {}
+        order, target = list(columns), label
+        if isinstance(X, pd.DataFrame):
+            types, order = dict(X.dtypes), list(X.columns)
+        elif X.dtype.kind in "iu":
+            types = {name: X.dtype for name, fact in columns.items() if isinstance(fact, Bounded)}
+        if y is not None:
+            target = name = _target_name(schema, y)
+            columns[name] = _target(fit, schema, y)
+            series.append(y if isinstance(y, pd.Series) else _series(y))
+            order = [*order, name]
+            if isinstance(y, pd.Series) or (
+                isinstance(columns[name], Bounded) and y.dtype.kind in "iu"
+            ):
+                types[name] = y.dtype
+            if label is None and isinstance(columns[name], Categories):
+                label = name
+        types = {name: _public(dtype, columns[name]) for name, dtype in types.items()}
+        if types:
+            fit.assume(_TYPES)
+        if label is not None:
+            _check_label(label, columns)
+        if len(columns) == 1:
+            label = target = None
+        return cls(schema, columns, series, types, order, label, target)
+
+    @property
+    def tie(self) -> tuple[int, ...]:
+        """The place of the label, or nothing."""
+        return () if self.label is None else (list(self.columns).index(self.label),)
+
+    def domain(self, grids: Mapping[str, Any], missing: Any) -> Domain:
+        """Return the public cells of each column."""
+        for name, grid in grids.items():
+            if not isinstance(self.columns.get(name), Bounded) or not isinstance(grid, Grid):
+                numeric = [n for n, fact in self.columns.items() if isinstance(fact, Bounded)]
+                raise ValueError(
+                    f"grids: {name!r} is given {grid!r}; expected a Grid for a numeric column, "
+                    f"one of {numeric}."
+                )
+        named = [missing] if isinstance(missing, str) else list(sequence("missing", missing))
+        known = list(self.columns)  # some of what is no name has no hash
+        if unknown := [n for n in named if not isinstance(n, str) or n not in known]:
+            raise ValueError(
+                f"missing={missing!r} names {unknown[0]!r}, which is no column; expected some of "
+                f"{known}."
+            )
+        named += [name for name, fact in self.columns.items() if fact.missing]
+        return Domain.of(self.columns, grids, named, self.types)
+
+    def workload(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
+        """Return the weight of each pair of columns without the label, in [0, 1]."""
+        names = list(self.columns)
+        free = [c for c in range(len(names)) if c not in self.tie]
+        if given is None:
+            return dict.fromkeys(combinations(free, 2), 1.0)
+        weights: dict[tuple[int, int], float] = {}
+        for pair, weight in given.items():
+            if not isinstance(pair, tuple) or len(pair) != 2 or len({*pair} & {*names}) != 2:
+                raise ValueError(
+                    f"workload: {pair!r} is no pair of two columns; expected two of {names}."
+                )
+            if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
+                raise ValueError(f"workload: {pair!r} weighs {weight!r}; expected a number >= 0.")
+            places = sorted(names.index(name) for name in pair)
+            if not {*places} & {*self.tie}:  # with the label every column is counted anyway
+                weights[places[0], places[1]] = float(weight)
+        largest = max(weights.values(), default=0.0) or 1.0
+        return {pair: weight / largest for pair, weight in weights.items()}
+
+
+def _series(y: NDArray[Any]) -> pd.Series[Any]:
+    """Return an array as a Series, of its own type where pandas has it."""
+    return pd.Series(y, dtype=None if y.dtype.kind in "mM" else y.dtype)
+
+
+def _column(y: Any) -> Any:
+    """Return a target as a Series, if it is one, or as an array of one dimension."""
+    if isinstance(y, pd.Series):
+        return y
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        return y.iloc[:, 0]
+    return column_or_1d(y)
+
+
+def _public(dtype: Any, fact: Bounded | Categories) -> Any:
+    """Return a type without what pandas keeps in it of the data: the categories."""
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return dtype
+    if isinstance(fact, Bounded):
+        return None
+    return pd.CategoricalDtype(list(fact.values), dtype.ordered)
+
+
+def _discrete(y: Any) -> Any:
+    """Return a target that has classes, or None."""
+    return y if y is not None and type_of_target(y) in ("binary", "multiclass") else None
+
+
+def _target_name(schema: Schema, y: Any) -> str:
+    name = schema.target or getattr(y, "name", None) or "target"
+    if name in schema:
+        raise ValueError(
+            f"y is named {name!r}, as a column of X is. Rename it, or name the schema's target."
+        )
+    return str(name)
+
+
+def _target(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
+    if schema.classes is not None:
+        return Categories(schema.classes)
+    if schema.target_bounds is not None:
+        return Bounded(*schema.target_bounds)
+    fit.read_off_data(
+        "The schema says neither classes nor target_bounds: they are read off y, which reveals "
+        "them. Pass Schema(..., classes=[...]) or Schema(..., target_bounds=(lower, upper)).",
+        "the classes or bounds of the target are public (they were read off y)",
+    )
+    if _discrete(y) is not None:
+        return Categories(tuple(np.unique(np.asarray(y))))
+    check_numbers(y, "y")
+    numbers = np.asarray(y, dtype=np.float64)
+    return Bounded(float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+
+
+def _check_label(label: str, columns: Mapping[str, Bounded | Categories]) -> None:
+    if not isinstance(columns.get(label), Categories):
+        categorical = [name for name, fact in columns.items() if isinstance(fact, Categories)]
+        raise ValueError(
+            f"label={label!r} must be a column with categories, one of {categorical}: every count "
+            "is made by its values."
+        )

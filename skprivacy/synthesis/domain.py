@@ -1,0 +1,342 @@
+"""The public cells of a table: records as codes, and codes as records.
+
+Cells of a single column: which cell a value is in, and which value a cell may stand for.
+
+The public fine grid of a numeric column: into which cells its values are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .._validation import is_number
+from ..accounting.event import numbers
+from ..preprocessing import Bounded, Categories
+from ..preprocessing.cell_values import category_codes, column_numbers, plain
+
+__all__ = [
+    "Cells",
+    "Column",
+    "Domain",
+    "Grid",
+    "NumberCells",
+    "ValueCells",
+    "number_cells",
+]
+
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class ValueCells:
+    """A cell for each category.
+
+    Notes
+    -----
+    **Guarantees.** The cell of a value depends on that value alone.
+
+    **Edge cases.** What is missing or no category has the code -1.
+    """
+
+    fact: Categories
+
+    @property
+    def size(self) -> int:
+        return len(self.fact.values)
+
+    def codes(self, column: pd.Series) -> NDArray[np.int64]:
+        return category_codes(plain(column), self.fact.values).astype(np.int64)
+
+    def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
+        return np.array(self.fact.values, dtype=object)[codes]
+
+
+@dataclass(frozen=True)
+class NumberCells:
+    """Cells between increasing left edges; an atom is a cell of one value.
+
+    Notes
+    -----
+    **Guarantees.** The cell of a value depends on that value alone.
+
+    **Edge cases.** Values beyond the range count as its ends, infinite ones too. What is missing or
+    no number has the code -1.
+    """
+
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]  # of integers, one above the largest
+    whole: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.left)
+
+    def codes(self, column: pd.Series) -> NDArray[np.int64]:
+        numbers = column_numbers(plain(column))
+        codes = np.searchsorted(self.left, numbers, side="right") - 1
+        return np.where(np.isnan(numbers), _UNKNOWN, np.clip(codes, 0, self.size - 1))
+
+    def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
+        left, right = self.left[codes], self.right[codes]
+        numbers = left + shares * (right - left)
+        if self.whole:
+            return np.minimum(np.floor(numbers), right - 1)
+        return np.minimum(numbers, np.nextafter(right, left))  # the right edge is the next cell's
+
+
+Cells = NumberCells | ValueCells
+
+
+def number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
+    """Return the cells of a numeric column, by public facts alone.
+
+    Parameters
+    ----------
+    fact : Bounded
+    grid : Grid
+    whole : bool
+        Whether its values are integers.
+    """
+    atoms = np.array([a for a in grid.atoms if fact.lower <= a <= fact.upper])
+    first, last = math.ceil(fact.lower), math.floor(fact.upper)
+    if whole and first <= last:
+        starts = np.ceil(grid.edges(fact)[:-1])
+        if grid.step is None and last - first < grid.cells:
+            starts = np.arange(first, last + 1, dtype=float)
+        atoms = atoms[atoms == np.floor(atoms)]
+        left = np.unique(np.concatenate([[first], starts, atoms, atoms + 1]))
+        left = left[left <= last]
+        return NumberCells(left, np.append(left[1:], last + 1.0), True)
+    starts = grid.edges(fact)[:-1]
+    left = np.unique(np.concatenate([[fact.lower], starts, atoms, np.nextafter(atoms, np.inf)]))
+    left = left[left <= fact.upper]
+    right = np.append(left[1:], fact.upper)
+    return NumberCells(left, np.where(np.isin(left, atoms), left, right), False)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its cells, its type, and whether values may be missing."""
+
+    name: str
+    cells: Cells
+    dtype: Any  # None: of no special type
+    may_be_missing: bool
+
+    @property
+    def size(self) -> int:
+        """Number of cells; the last is that of missing values, where there may be such."""
+        return self.cells.size + self.may_be_missing
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring cells are neighbouring values, but for that of missing ones."""
+        return isinstance(self.cells, NumberCells)
+
+    def decoded(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.Series:
+        """Return a value of each cell, of the column's type."""
+        missing = codes == self.cells.size
+        known = np.minimum(codes, self.cells.size - 1)
+        values = self.cells.values(known, random.uniform(size=len(codes)))
+        if isinstance(self.dtype, pd.CategoricalDtype) and isinstance(self.cells, ValueCells):
+            codes = np.where(missing, -1, codes)
+            return pd.Series(pd.Categorical.from_codes(codes, dtype=self.dtype), name=self.name)
+        if missing.any():
+            values = np.where(missing, np.nan, values)
+        column = pd.Series(values, name=self.name)
+        return _cast(column.infer_objects() if self.dtype is None else column, self.dtype)
+
+
+def _cast(column: pd.Series, dtype: Any) -> pd.Series:
+    """Return a column of the given type, or as it is if its values are of no such type."""
+    if dtype is None:
+        return column
+    if pd.api.types.is_integer_dtype(dtype):  # numpy would turn larger ones round in silence
+        ends = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
+        column = column.clip(ends.min, ends.max)
+    try:
+        return column.astype(dtype)
+    except (TypeError, ValueError, NotImplementedError):  # a missing value among integers, a date
+        return column.infer_objects()
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The cells of every column, from public facts alone.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+
+    Notes
+    -----
+    **Guarantees.** Whether a record is kept, and its cells, depend on that record alone.
+
+    **Edge cases.** A record is left out in which a value is missing that may not be, or all are.
+    """
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(
+        cls,
+        facts: Mapping[str, Bounded | Categories],
+        grids: Mapping[str, Grid],
+        missing: Collection[str],
+        types: Mapping[str, Any],
+    ) -> Domain:
+        """Return the domain of a table.
+
+        Parameters
+        ----------
+        facts : mapping of str to Bounded or Categories
+            In the order of the columns.
+        grids : mapping of str to Grid
+            Of columns that are not to have the default one.
+        missing : collection of str
+            Columns in which values may be missing.
+        types : mapping of str to dtype
+            Of columns whose type is to be kept.
+        """
+        return cls(
+            tuple(
+                Column(name, _cells(fact, grids.get(name), dtype), dtype, name in missing)
+                for name, fact, dtype in ((n, f, types.get(n)) for n, f in facts.items())
+            )
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [column.size for column in self.columns]
+
+    def encoded(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Return codes of the records that are kept, and which these are.
+
+        Returns
+        -------
+        codes : ndarray of shape (n_kept, n_columns)
+        kept : ndarray of shape (n_samples,)
+        """
+        n = len(series[0])
+        codes = np.empty((n, len(self.columns)), np.int32)  # half as much as X, at most
+        lacking, known = np.zeros(n, bool), np.zeros(n, bool)
+        for j, (column, values) in enumerate(zip(self.columns, series, strict=True)):
+            found = column.cells.codes(values)
+            unknown = found < 0
+            known |= ~unknown
+            if not column.may_be_missing:
+                lacking |= unknown
+            codes[:, j] = np.where(unknown, column.cells.size, found)
+        kept = known & ~lacking
+        return codes if kept.all() else codes[kept], kept
+
+    def decoded(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
+        """Return a record for each row of codes."""
+        series = [c.decoded(codes[:, j], random) for j, c in enumerate(self.columns)]
+        return pd.concat(series, axis=1)
+
+
+def _cells(fact: Bounded | Categories, grid: Grid | None, dtype: Any) -> Cells:
+    if isinstance(fact, Categories):
+        return ValueCells(fact)
+    whole = dtype is not None and pd.api.types.is_integer_dtype(dtype)
+    return number_cells(fact, Grid() if grid is None else grid, whole)
+
+
+_CELLS = 100
+_MOST_CELLS = 10_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How finely a synthesizer counts the values of a numeric column: a public choice.
+
+    It is chosen by what a codebook says, never by the data. A fine grid costs little: bins are
+    joined from it by noisy counts.
+
+    Parameters
+    ----------
+    step : float, default=None
+        Width of a cell, in the units of the column. ``None`` makes ``cells`` cells that are equally
+        wide on the column's scale.
+    cells : int, default=100
+        Number of cells, where there is no ``step``. A column of integers that has fewer values has
+        a cell for each.
+    atoms : sequence of float, default=()
+        Values that mean something special, each of which is a cell of its own: 0 where most people
+        have exactly none, or the number that stands for "this much or more".
+
+    See Also
+    --------
+    skprivacy.synthesis.PrivateSynthesizer : Takes grids by the names of columns.
+
+    Examples
+    --------
+    >>> from skprivacy.preprocessing import Bounded
+    >>> from skprivacy.synthesis import Grid
+    >>> Grid(step=10, atoms=[0]).edges(Bounded(0, 30))
+    array([ 0., 10., 20., 30.])
+    """
+
+    step: float | None = None
+    cells: int = _CELLS
+    atoms: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        step = self.step
+        if step is not None:
+            if not is_number(step):
+                raise TypeError(f"Grid: step={step!r} must be a number or None.")
+            if not 0 < step < math.inf:
+                raise ValueError(f"Grid: step={step!r} must be finite and above 0.")
+        cells = self.cells
+        if not is_number(cells) or not isinstance(cells, Integral):
+            raise TypeError(f"Grid: cells={cells!r} must be an integer, for example 100.")
+        if not 1 <= cells <= _MOST_CELLS:
+            raise ValueError(f"Grid: cells={cells!r} must be from 1 to {_MOST_CELLS}.")
+        atoms = numbers("atoms", self.atoms)
+        if not all(map(math.isfinite, atoms)):
+            raise ValueError(f"Grid: atoms={self.atoms!r} must be finite numbers.")
+        object.__setattr__(self, "atoms", tuple(sorted(set(atoms))))
+
+    def edges(self, fact: Bounded) -> NDArray[np.float64]:
+        """Return the edges of the cells of a column, without those of the atoms.
+
+        Parameters
+        ----------
+        fact : Bounded
+            The column's public range.
+
+        Returns
+        -------
+        ndarray of shape (n_cells + 1,)
+            Increasing, from ``fact.lower`` to ``fact.upper``; both ends alone if these are equal.
+
+        Raises
+        ------
+        ValueError
+            If there would be too many cells.
+        """
+        if self.step is None:
+            return np.unique(fact.from_unit(np.linspace(0.0, 1.0, self.cells + 1)))
+        count = (fact.upper - fact.lower) / self.step
+        if count > _MOST_CELLS:
+            raise ValueError(
+                f"Grid: step={self.step!r} makes {count:.0f} cells of the range from "
+                f"{fact.lower!r} to {fact.upper!r}; expected at most {_MOST_CELLS}. Use a larger "
+                "step, or narrower bounds."
+            )
+        starts = fact.lower + self.step * np.arange(math.ceil(count - 1e-9))
+        return np.unique(np.append(starts, fact.upper))
