@@ -13,9 +13,9 @@ JOBS ?= logical
 PARALLEL = --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 
 # What asks a GPU, where there is one, and what shows the rest without.
-GPU_TESTS = tests/mechanisms/test_chacha.py tests/neural_network/test_gpu.py \
-	tests/neural_network/test_fixed_step.py tests/neural_network/test_fixed_step_contracts.py \
-	tests/neural_network/test_trial_on_device.py tests/attacks/test_stacked_device.py \
+GPU_TESTS = tests/mechanisms/test_chacha.py tests/neural_network/_training/test_gpu.py \
+	tests/neural_network/_training/test_graph_step.py tests/neural_network/_training/test_graph_step_contracts.py \
+	tests/neural_network/_gradients/test_trial.py tests/attacks/test_stacked_device.py \
 	tests/ensemble/test_teachers_device.py
 
 .PHONY: help demo quick test test-slow test-gpu test-clusters verification durations lint bench bench-pate doc dist clean
@@ -74,13 +74,13 @@ test-gpu: $(VENV)/.installed-test
 
 test-clusters: $(VENV)/.installed-test
 	$(PIP) distributed ray
-	$(BIN)/python -m pytest -q -m slow tests/model_selection/test_clusters.py
+	$(BIN)/python -m pytest -q -m slow tests/nightly/test_clusters.py
 
 verification: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/verification.py
 
 durations: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -p tests.cpu_durations --cpu-durations=costs.tsv
+	$(BIN)/python -m pytest -q -p tests.tools.cpu_durations --cpu-durations=costs.tsv
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/bench.py
@@ -132,13 +132,13 @@ test-without-torch:
 	.venv-without-torch/bin/python -m pip uninstall --quiet --yes torch skorch opacus
 	.venv-without-torch/bin/python -m pytest -q $(PARALLEL) tests $(TESTS)
 
-# The tests under the kernels of several processors (tests/blas_settings.py). SETTINGS narrows what is
+# The tests under the kernels of several processors (tests/tools/blas_settings.py). SETTINGS narrows what is
 # set, such as SETTINGS="--settings Prescott Haswell --threads 1"; the logs are in build/blas.
 SETTINGS ?=
 
 .PHONY: test-blas
 test-blas: $(VENV)/.installed-test
-	$(BIN)/python -m tests.blas_settings $(SETTINGS) $(PARALLEL) $(TESTS)
+	$(BIN)/python -m tests.tools.blas_settings $(SETTINGS) $(PARALLEL) $(TESTS)
 
 # Input that nobody expects, into every public entry: tests/fuzz draws anew in each run.
 .PHONY: fuzz

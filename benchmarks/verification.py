@@ -18,8 +18,8 @@ from collections import Counter
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 from skprivacy.audit import verify_privacy
-from tests.audit.planted import BUGS, epsilon_of_bug, planted, runs_for, why_not
-from tests.audit.verified import FIT_PARAMS, VERIFIED
+from tests.planted_bugs.shown_by_audits import BUGS, epsilon_of_bug, planted, runs_for, why_not
+from tests.planted_bugs.verified import FIT_PARAMS, VERIFIED
 
 
 def tried(bug: str, name: str, n_runs: int | None) -> bool:

@@ -1,4 +1,20 @@
-"""Privacy accounting: events, accountants, guarantees, budgets and calibration."""
+"""Privacy accounting: events, accountants, guarantees, budgets and calibration.
+
+Files, in reading order:
+
+- ``event``: Event: fields, tag, bounds; relations
+- ``renyi``: closed forms of Renyi divergences, also of Poisson samples
+- ``accountants``: event -> epsilon or delta: RDP, PLD, zCDP, GDP, the best proved,
+  compare_accountants
+- ``guarantee``: PrivacyGuarantee, group privacy, trade-off bounds
+- ``calibration``: least noise for a target; analytic and classic Gaussian multiplier
+- ``smooth_sensitivity``: local and smooth sensitivity of data-dependent costs
+- ``noise_arithmetic``: Arithmetic of noise: exact, floating point or unspecified
+- ``work_limit``: Limit on the computing work of an event's bounds, checked before they are computed
+- ``budget/``: Privacy budgets: a cap on the releases about a data set, and the ledger of their char
+- ``events/``: Privacy events by family: frozen descriptions of releases with the known bounds on th
+- ``pld/``: Privacy loss distributions (PLD): tight numerical accounting of composed events
+"""
 
 from . import events
 from .accountants import (

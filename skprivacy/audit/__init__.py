@@ -1,6 +1,17 @@
 """Audits of trained models: the privacy they claim against what attacks measure.
 
 ``skprivacy.audit(...)`` calls :func:`audit`: the function and this subpackage share one name.
+
+Files, in reading order:
+
+- ``runner``: `audit`: check, attack, compare with the claim
+- ``predictions``: `audit_predictions`: tables of probabilities alone
+- ``synthetic_records``: `audit_synthetic`: generated records
+- ``label_audit``: `LabelAuditReport`, label audits by canaries
+- ``canaries/``: Audits by canaries: records, tables, gradients and labels inserted by fair coins
+- ``inspection/``: Inspection of a fitted model: its claim, its guarantees and its stored records
+- ``report/``: Reports of audits: findings, facts, text and page
+- ``verification/``: Verification of a claim by fits to neighbouring data sets
 """
 
 import sys

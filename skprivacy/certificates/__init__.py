@@ -3,6 +3,13 @@
 ``issuing`` writes certificates, ``signing`` signs them, ``verification`` checks them,
 ``recomputing`` recomputes each epsilon from the events, and ``files`` reads the guarantee that a
 model file states.
+
+Files, in reading order:
+
+- ``issuing``: `certificate`; digest and guarantee of a model file
+- ``checking``: `verify_certificate`, `Verification`, `Check`
+- ``recomputing``: Epsilon again by two accountants
+- ``signing``: `create_key`, Ed25519 over section digests
 """
 
 from .checking import Check, Verification, verify_certificate

@@ -1,4 +1,16 @@
-"""Data sets with public schemas: published files, checked by checksum, and synthetic ones."""
+"""Data sets with public schemas: published files, checked by checksum, and synthetic ones.
+
+Files, in reading order:
+
+- ``files``: Locate, download, verify; `Bunch` with a schema
+- ``catalogue``: Data sets by name
+- ``adult``: `fetch_adult`
+- ``mnist``: `fetch_mnist`, and `load_demo` (digits)
+- ``membership_benchmarks``: Location-30, Purchase-100, Texas-100
+- ``lookalikes``: `make_*_like`
+- ``grouped``: `make_people`
+- ``parquet``: `open_parquet`
+"""
 
 from .adult import fetch_adult
 from .grouped import make_people

@@ -1,4 +1,10 @@
-"""Display objects as in scikit-learn: ``from_...`` computes and draws, ``plot`` draws again."""
+"""Display objects as in scikit-learn: ``from_...`` computes and draws, ``plot`` draws again.
+
+Files, in reading order:
+
+- ``membership_roc``: `MembershipRocDisplay`
+- ``privacy_utility``: `PrivacyUtilityDisplay`
+"""
 
 from .membership_roc import MembershipRocDisplay
 from .privacy_utility import PrivacyUtilityDisplay

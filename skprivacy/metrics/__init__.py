@@ -2,6 +2,18 @@
 
 For attacks, ``scores_in`` are scores of members and ``scores_out`` scores of non-members. HIGHER
 means MEMBER: a record is called a member if its score is at least the threshold.
+
+Files, in reading order:
+
+- ``rates``: Clopper-Pearson, ROC, TPR at FPR, advantage, `OperatingPoint`; checks of scores, delta
+  and alpha
+- ``epsilon``: Epsilon from counts and from scores
+- ``evidence``: Simultaneous bounds of rates and area; mean bound
+- ``resampling``: Many splits, bootstrap
+- ``coin_guesses``: Bounds from guessed coins in one run; trade-off curves and bisection
+- ``repeated_runs``: Threshold counts of independent runs against a curve
+- ``utility``: `utility_loss`
+- ``roc_area``: Area under the ROC curve (AUC), with its confidence interval and p-value
 """
 
 from .coin_guesses import GuessBound, bound_from_guesses

@@ -1,4 +1,24 @@
-"""Choosing a privacy level, and hyper-parameters: what it costs and what it brings."""
+"""Choosing a privacy level, and hyper-parameters: what it costs and what it brings.
+
+Files, in reading order:
+
+- ``sweep``: `PrivacySweepCV`: parameters, and fit = plan, run, collect
+- ``sweep_plan``: Checked parameters, splits, routing, groups, budgets: one frozen plan
+- ``sweep_records``: Records, splits, the shared stateless first step
+- ``sweep_runner``: Fit, score and attack every candidate and baseline on every split, in parallel,
+  resumed
+- ``sweep_store``: Results on disk, keyed by digest
+- ``sweep_results``: cv_results_, plots and pages of a fitted sweep
+- ``sweep_curve``: `EpsilonInterval`: smallest epsilon and knee with intervals over splits
+- ``sweep_groups``: Cost and exposure by subgroup
+- ``sweep_report``: Table, text and page
+- ``search``: `PrivateSearchCV`
+- ``search_plan``: `SearchPlan`, law of the number of trials, event, calibration, run
+- ``search_candidates``: Settings and what a fit of each would claim
+- ``search_scores``: Held-out records and bounded record scores
+- ``delegation``: predict, score, classes_ of the chosen model (search and sweep)
+- ``leakage``: `make_leakage_scorer`
+"""
 
 from .leakage import loss_auc, make_leakage_scorer
 from .search import PrivateSearchCV

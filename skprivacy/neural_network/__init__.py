@@ -1,4 +1,25 @@
-"""Private neural networks; they need ``skprivacy[torch]``, which is imported on first use."""
+"""Private neural networks; they need ``skprivacy[torch]``, which is imported on first use.
+
+Files, in reading order:
+
+- ``dpsgd_classifier``: DPSGDClassifier
+- ``dpsgd_regressor``: DPSGDRegressor
+- ``network``: what both share: checks, plan, training, prediction; make_module
+- ``auto_settings``: what "auto" stands for, from public facts
+- ``skorch_net``: DPNeuralNet and skorch settings that privacy forbids
+- ``semi_supervised``: ConsistencyStudent (FixMatch), VATStudent, their loop
+- ``augmentation``: random views of images
+- ``contrastive``: loss and loop of contrastive encoders
+- ``scarf``: SCARFEncoder
+- ``simclr``: SimCLREncoder
+- ``scattering``: ScatteringTransformer
+- ``batch_norm``: freeze_batch_norm
+- ``each_record``: map_each_record: torch functions whose rounding is independent of other records
+- ``network_state``: Saving and loading of trained networks: their weights, and the facts that
+  describe them
+- ``_gradients/``: Clipped sums of per-example gradients
+- ``_training/``: Private training runs
+"""
 
 from __future__ import annotations
 

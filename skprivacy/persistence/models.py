@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from .._version import __version__
 from ..accounting import PrivacyGuarantee
-from ..audit import claim_of
+from ..audit.inspection.claims import claim_of
 from . import file_format as files
 from .state import Given, restored, told
 

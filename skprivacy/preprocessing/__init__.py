@@ -1,4 +1,24 @@
-"""Preprocessing that costs no privacy, or states its privacy cost."""
+"""Preprocessing that costs no privacy, or states its privacy cost.
+
+Files, in reading order:
+
+- ``cell_values``: single values as numbers or category keys
+- ``columns``: Column, Bounded, Categories, Hashed
+- ``dates``: Dates
+- ``schema``: Schema and its JSON
+- ``schema_draft``: guesses read off data, marked
+- ``schema_check``: what a table loses under a schema
+- ``transformer``: SchemaTransformer, make_private_pipeline
+- ``local_perturbation``: LocalPerturbation
+- ``bounded_moments``: scaled columns, exact sums, additive noise
+- ``statistics``: private sum, mean, variance, quantile, count, histogram, group size
+- ``standard_scaler``: PrivateStandardScaler
+- ``parquet_summary``: private_summary
+- ``parquet_scan``: its SQL
+- ``confirmation``: The record that a person compared facts that were read off data with a codebook
+- ``inferred_facts``: Signs in the values of a column that they identify people: for the holder of
+  the data alone
+"""
 
 from ..defences.randomized_smoothing import SmoothedClassifier
 from .columns import Bounded, Categories, Hashed

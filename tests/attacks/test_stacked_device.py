@@ -33,7 +33,7 @@ from skprivacy.attacks import ShadowPool
 from skprivacy.mechanisms import FloatGaussian
 from skprivacy.neural_network import DPSGDClassifier
 
-from .test_stacked_private import EstimatorsDraws
+from .test_stacked_dpsgd import EstimatorsDraws
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
@@ -224,7 +224,7 @@ def test_private_networks_of_a_gpu_are_stacked(device):
 
 def test_no_step_waits_for_the_device():
     """Rows, orders and noise come in advance; a loss is looked at after an epoch."""
-    from tests.neural_network.simulated_gpu import NoWaits
+    from ..neural_network._training.simulated_gpu import NoWaits
 
     X, y = problem()
     private = DPSGDClassifier(epsilon=5.0, delta=1e-3, classes=range(3), epochs=2, optimizer="adam")

@@ -29,7 +29,7 @@ from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import private_key, sign
 from skprivacy.preprocessing import Bounded, LocalPerturbation, Schema
 
-from ..private_estimators import CASES, LABELS, PUBLIC, Case, three_classes
+from ..contracts.cases import CASES, LABELS, PUBLIC, Case, three_classes
 
 LOCAL = Case(
     lambda **params: LocalPerturbation(

@@ -13,8 +13,8 @@ from skprivacy.accounting import GaussianEvent, PoissonSampled, PrivacyBudget, R
 from skprivacy.ensemble import PrivateKNNClassifier, knn
 from skprivacy.mechanisms import PoissonSampler
 
-from .. import contracts
-from ..private_estimators import CASES
+from ..contracts import records as contracts
+from ..contracts.cases import CASES
 
 X, Y = make_blobs(2000, centers=[[-3, 0], [3, 0], [0, 5]], random_state=0)
 PUBLIC = make_blobs(500, centers=[[-3, 0], [3, 0], [0, 5]], random_state=1)[0]

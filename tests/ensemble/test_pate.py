@@ -56,8 +56,9 @@ from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning, Privac
 from skprivacy.mechanisms import Gaussian
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
-from .. import contracts, contracts_once
-from ..private_estimators import CASES
+from ..contracts import records as contracts
+from ..contracts import single_release as contracts_once
+from ..contracts.cases import CASES
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3000, 3))

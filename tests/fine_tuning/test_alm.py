@@ -47,8 +47,8 @@ from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
-from ..replay import fingerprint
-from ..tape import Tape, recording, replaying
+from ..contracts.replay import fingerprint
+from ..contracts.tape import Tape, recording, replaying
 
 LINEAR = sorted(set(HEADS) - {"dpsgd"})
 DIGITS, LABELS = load_digits(return_X_y=True)

@@ -1,265 +1,146 @@
-"""Declared sensitivities of heads: worst pairs are searched by optimisation, and none exceeds."""
+"""The least noise for one vector: which mechanism, which account, and how much it is."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from unittest import mock
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize as optimise
+from scipy import stats
 
-from skprivacy._groups import check_groups
-from skprivacy.fine_tuning import (
-    GradientHead,
-    LeastSquaresHead,
-    PrototypeHead,
-    Sensitivity,
-    SoftmaxHead,
-)
-from skprivacy.fine_tuning import (
-    heads as softmax,
-)
-from skprivacy.fine_tuning.features import FEATURE_NORM, with_constant
-from skprivacy.fine_tuning.head import HeadInput, Task
-from skprivacy.mechanisms import Mechanism, SecureRandom
+from skprivacy.accounting import Composed, LogisticEvent, epsilon_of, zcdp
+from skprivacy.fine_tuning import Sensitivity
+from skprivacy.fine_tuning.sensitivity import MECHANISMS, least_noise_mechanism, noise_std
+from skprivacy.mechanisms import Gaussian, KNorm, Laplace, Logistic, SecureRandom
 
-RELATIONS = ["add_remove", "replace_one"]
+HEAD = 65 * 9  # contrasts of ten classes on 64 features and a constant
 
 
-def task(n_classes=3, size=2, relation="add_remove", **facts):
-    given = {"epsilon": 1.0, "delta": 1e-5, "relation": relation, "n_records": 0, **facts}
-    return Task(size, n_classes, **given)
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_what_is_released_costs_no_more_than_epsilon_and_hardly_less(name, delta, epsilon):
+    if name == "gaussian" and delta == 0:
+        return
+    mechanism = least_noise_mechanism(name, epsilon, delta, Sensitivity(0.3), HEAD)
+    cost = epsilon_of(mechanism.event, delta)
+    assert 0.995 * epsilon < cost <= epsilon * (1 + 1e-9)
 
 
-def records(rows, labels, n_classes):
-    """Rows cut to the unit ball; a label of -1 is that of a record that is not there."""
-    rows, labels = np.array(rows, float), np.array(labels)
-    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None] * (1 + 1e-12)
-    counts = (labels >= 0).astype(float)
-    return HeadInput(rows * counts[:, None], counts, np.maximum(labels, 0), n_classes)
+@pytest.mark.parametrize("size", [1, 2, 5, 40, HEAD])
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.05])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("l1", [None, 0.31])
+def test_auto_has_the_least_noise(size, delta, epsilon, l1):
+    moved = Sensitivity(0.3, l1)
+    least = noise_std(least_noise_mechanism("auto", epsilon, delta, moved, size), size)
+    for name in set(MECHANISMS) - ({"gaussian"} if delta == 0 else set()):
+        other = noise_std(least_noise_mechanism(name, epsilon, delta, moved, size), size)
+        assert least <= other * (1 + 1e-9), name
 
 
-# ---------------------------------------------------------------- softmax
+def test_auto_takes_each_where_it_is_best():
+    def kind(size, delta, l1=None):
+        return type(least_noise_mechanism("auto", 1.0, delta, Sensitivity(1.0, l1), size))
 
-LEANS, TURNS = [0.002, 0.005, 0.01], [0.3, np.pi / 4]
-
-
-def minima(angles, n_classes, relation="add_remove", n=4000, ridge=2.0):
-    """Return the released contrasts with and without a record that all others oppose.
-
-    The others are of class 1 and lean a little to one side: their minimiser is sure of that side,
-    and the loss is flat there, since each has a margin of its own near 0.
-    """
-    lean, turn = angles
-    along = np.array([np.cos(turn), np.sin(turn)])
-    across = np.array([-along[1], along[0]])
-    rows = [np.sin(lean) * along + s * np.cos(lean) * across for s in (1, -1)]
-    rows = np.vstack([np.repeat(rows, n // 2, axis=0), along])
-    head, facts = SoftmaxHead(ridge), task(n_classes, relation=relation)
-    odd = (0, -1) if relation == "add_remove" else (0, 1)
-    labels = [np.append(np.ones(n, int), label) for label in odd]
-    return head, facts, [head.statistic(facts, records(rows, y, n_classes)) for y in labels]
+    assert kind(HEAD, 1e-5) is Gaussian
+    assert kind(HEAD, 0.0) is KNorm
+    assert kind(1, 1e-5) in (KNorm, Laplace)
+    assert kind(HEAD, 0.0, l1=1.0) is Laplace
 
 
-def reached(angles, n_classes, order, relation="add_remove"):
-    head, facts, (found, other) = minima(angles, n_classes, relation)
-    moved = head.sensitivity(facts)
-    bound = moved.l2 if order == 2 else moved.in_l1(head.length(facts))
-    return np.linalg.norm(found - other, order) / bound
+def test_the_account_of_logistic_noise_that_needs_less_is_taken():
+    """Moments from L2 for a whole head at a delta; pure from L1 without, and for few numbers."""
+    many = least_noise_mechanism("logistic", 1.0, 1e-5, Sensitivity(1.0), HEAD)
+    assert (many.norm, many.event) == ("l2", LogisticEvent(many.noise_multiplier, 2))
+    assert least_noise_mechanism("logistic", 1.0, 0.0, Sensitivity(1.0), HEAD).norm == "l1"
+    assert least_noise_mechanism("logistic", 1.0, 1e-5, Sensitivity(1.0), 4).norm == "l1"
 
 
-def worst(n_classes, order, relation="add_remove"):
-    """Return the angles that move the weights most, and how much of the bound that is."""
-    grid = np.array(list(itertools.product(LEANS, TURNS)))
-    start = max(grid, key=lambda angles: reached(angles, n_classes, order, relation))
-    simplex = start + np.array([[0, 0], [0.001, 0], [0, 0.1]])
-    found = optimise(
-        lambda angles: -reached(angles, n_classes, order, relation), start, method="Nelder-Mead",
-        options={"maxfev": 40, "initial_simplex": simplex},
-    )  # fmt: skip
-    return found.x, -found.fun
+@pytest.mark.parametrize("size", [HEAD, 640])
+def test_the_account_of_moments_needs_ten_times_less_noise_for_a_whole_head(size):
+    """Ten classes on 64 features: contrasts with a constant, and the plain weights."""
+    moments, pure = (
+        least_noise_mechanism("logistic", 1.0, d, Sensitivity(1.0), size).std for d in (1e-5, 0.0)
+    )
+    assert 10 < pure / moments < 12
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_softmax_weights_near_their_bound(n_classes, order):
-    assert (0.95 if order == 2 else 0.75) < worst(n_classes, order)[1] <= 1.0
+def check_that_noise_is_for_its_own_norm():
+    for l1, in_l1 in ((None, 0.3 * math.sqrt(HEAD)), (0.5, 0.5)):
+        for name, delta, expected in (
+            ("laplace", 0.0, in_l1),
+            ("laplace", 1e-5, in_l1),
+            ("logistic", 0.0, in_l1),
+            ("logistic", 1e-5, 0.3 if l1 is None else 0.5),  # whichever needs less
+            ("gaussian", 1e-5, 0.3),
+            ("k_norm", 0.0, 0.3),
+        ):
+            found = least_noise_mechanism(name, 1.0, delta, Sensitivity(0.3, l1), HEAD)
+            assert found.sensitivity == pytest.approx(expected), name
+            by_moments = isinstance(found, Logistic) and found.norm == "l2"
+            assert by_moments == (name == "logistic" and expected == 0.3)
 
 
-def test_softmax_weights_of_a_replaced_record():
-    """Its own opposite, whose gradient is as large, would be the record that all expect."""
-    assert 0.45 < worst(3, 2, "replace_one")[1] <= 1.0
+def test_noise_is_for_the_sensitivity_in_its_own_norm():
+    check_that_noise_is_for_its_own_norm()
 
 
-@pytest.mark.parametrize("n_classes", [3, 5])
-def test_a_norm_that_is_too_small_is_caught(n_classes, monkeypatch):
-    """L2 where L1 is due, and the largest L1 norm of a column where that of the vector is."""
-    columns = n_classes - 1
-    for wrong in (
-        lambda self, size: self.l2,
-        lambda self, size: self.l2 * math.sqrt(size / columns),
-    ):
-        monkeypatch.setattr(Sensitivity, "in_l1", wrong)
-        assert worst(n_classes, 1)[1] > 1.0
+@pytest.mark.parametrize("kind", [Laplace, Logistic])
+def test_noise_for_l2_where_l1_is_due_is_caught(kind, monkeypatch):
+    def wrong(epsilon, delta, moved, size):
+        return kind(1 / epsilon, moved.l2)
+
+    name = kind.__name__.lower()
+    monkeypatch.setitem(MECHANISMS, name, (wrong,))
+    with pytest.raises(AssertionError, match=name):
+        check_that_noise_is_for_its_own_norm()
 
 
-def test_the_correction_for_an_approximate_minimum_is_due(monkeypatch):
-    """Minimisers that stop as far off as they may, on opposite sides, still keep to the bound."""
-    angles, tolerance = worst(3, 2)[0], 0.05
-    _, _, (found, other) = minima(angles, 3)
-    apart = (found - other).reshape(2, 2) @ softmax._contrasts(3).T
-    apart /= np.linalg.norm(apart)
-    exact, sign = softmax.minimize, itertools.cycle([1.0, -1.0])
-
-    def sloppy(loss, allowed):
-        minimum = exact(loss, 1e-9) + next(sign) * 0.9 * allowed / loss.ridge * apart
-        assert np.linalg.norm(loss.gradient(minimum, loss.probabilities(minimum))) <= allowed
-        return minimum
-
-    monkeypatch.setattr(softmax, "TOLERANCE", tolerance)
-    monkeypatch.setattr(softmax, "minimize", sloppy)
-    assert 0.98 < reached(angles, 3, 2) <= 1.0
-    whole = SoftmaxHead.sensitivity
-    monkeypatch.setattr(
-        SoftmaxHead, "sensitivity",
-        lambda self, facts: Sensitivity(whole(self, facts).l2 - 2 * tolerance / self.ridge),
-    )  # fmt: skip
-    assert reached(angles, 3, 2) > 1.0
+def test_logistic_noise_costs_little_more_than_gaussian_noise():
+    logistic = least_noise_mechanism("logistic", 1.0, 1e-5, Sensitivity(1.0), HEAD)
+    rho = zcdp(logistic.event)
+    gaussian = Gaussian(math.sqrt(1 / (2 * rho)), 1.0)
+    assert zcdp(gaussian.event) == pytest.approx(rho)
+    assert 1.0 < (logistic.std / gaussian.std) ** 2 < 1.10
 
 
-# ---------------------------------------------------------------- sums
+def test_many_releases_compose_by_their_moments():
+    """What the paper leaves as future work: a hundred copies cost ten times one, not a hundred."""
+    event = least_noise_mechanism("logistic", 0.1, 1e-5, Sensitivity(1.0), HEAD).event
+    assert event.norm == 2
+    together = epsilon_of(Composed((event,) * 100), 1e-5)
+    assert together < 1.25  # a hundred added up are 10
 
 
-def moved_by(head, facts, rows, labels):
-    """Return the distance of a statistic with one record and with the other, over its bound."""
-    if isinstance(head, PrototypeHead):  # the constant that a row has takes no part
-        rows = with_constant(np.array(rows, float)[:, :-1])[0]
-    values = [
-        head.statistic(facts, records([row], [label], facts.n_classes))
-        for row, label in zip(rows, labels, strict=True)
-    ]
-    return np.linalg.norm(values[0] - values[1]) / head.sensitivity(facts).l2
+@pytest.mark.parametrize("name", ["gaussian", "k_norm", "laplace", "logistic"])
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_measured_noise_has_the_predicted_variance_and_law(name, delta):
+    if name == "gaussian" and delta == 0:
+        return
+    mechanism, size = least_noise_mechanism(name, 1.0, delta, Sensitivity(0.7), 300), 300
+    random = SecureRandom(seed=1)
+    noise = np.array([mechanism.release(np.full(size, 5.0), random) for _ in range(200)]) - 5.0
+    assert noise.var() == pytest.approx(noise_std(mechanism, size) ** 2, rel=0.02)
+    unit = noise / mechanism.scale
+    laws = {Gaussian: stats.norm, Laplace: stats.laplace, Logistic: stats.logistic}
+    if type(mechanism) in laws:
+        assert stats.kstest(unit.ravel(), laws[type(mechanism)].cdf).pvalue > 1e-4
+    else:
+        norms = np.linalg.norm(unit, axis=1)
+        assert stats.kstest(norms, stats.gamma(size).cdf).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(
-    "head", [PrototypeHead(), LeastSquaresHead()], ids=lambda h: type(h).__name__
-)
-def test_sums_reach_their_bound(head, relation):
-    facts = task(relation=relation, size=3)
-    found = []
-    for labels in [(0, -1)] if relation == "add_remove" else [(0, 0), (0, 1)]:
-        for seed in range(3):
-            start = np.random.default_rng(seed).normal(size=6)
-            search = optimise(
-                lambda x, labels=labels: -moved_by(head, facts, x.reshape(2, 3), labels),
-                start, method="Nelder-Mead", options={"maxfev": 1500},
-            )  # fmt: skip
-            found.append(-search.fun)
-    assert 0.999 < max(found) <= 1.0 + 1e-9
+def test_no_noise_and_no_guarantee():
+    for name in MECHANISMS:
+        assert (
+            least_noise_mechanism(name, math.inf, 1e-5, Sensitivity(1.0), 3).noise_multiplier == 0
+        )
 
 
-@pytest.mark.parametrize(
-    ("head", "wrong"),
-    [(PrototypeHead(), FEATURE_NORM), (LeastSquaresHead(), math.sqrt(3.0))],
-    ids=lambda v: type(v).__name__,
-)
-def test_the_bound_of_a_removal_is_too_small_for_a_replacement(head, wrong):
-    facts = task(relation="replace_one", size=3)
-    with mock.patch.object(type(head), "sensitivity", return_value=Sensitivity(wrong)):
-        assert moved_by(head, facts, [[1, 0, 0], [-1, 0, 0]], (0, 0)) > 1.0
-
-
-# ---------------------------------------------------------------- gradients
-
-
-def gradients(head, facts, data, outputs):
-    """Return what every step gives to its mechanism, when it is answered ``outputs``."""
-    inputs = []
-
-    def release(self, value, random):
-        inputs.append((self.sensitivity, np.array(value)))
-        return outputs[len(inputs) - 1].copy()
-
-    with mock.patch.object(Mechanism, "release", release):
-        head.release(facts, data, SecureRandom(0))
-    return inputs
-
-
-def largest_step(head, relation, seed):
-    """Answer at random, so that weights are anywhere, and return the largest distance / bound."""
-    rng, facts = np.random.default_rng(seed), task(4, 3, relation)
-    outputs = rng.normal(size=(head.steps, 3, 4)) * 10.0 ** rng.uniform(-2, 3)
-    rows, labels = rng.normal(size=(6, 3)) * 10.0 ** rng.uniform(-2, 1), rng.integers(4, size=6)
-    other_rows, other_labels = rows.copy(), labels.copy()
-    other_rows[-1], other_labels[-1] = -rows[-1], (-1 if relation == "add_remove" else labels[-1])
-    steps = [
-        gradients(head, facts, records(r, y, 4), outputs)
-        for r, y in ((rows, labels), (other_rows, other_labels))
-    ]
-    return max(np.linalg.norm(a - b) / bound for (bound, a), (_, b) in zip(*steps, strict=True))
-
-
-@pytest.mark.parametrize("clip", [0.1, 2.0])
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_gradients_stay_within_their_bound(relation, clip):
-    found = [largest_step(GradientHead(steps=4, clip=clip), relation, seed) for seed in range(60)]
-    near = 0.99 if clip < 1 and relation == "add_remove" else 0.5
-    assert near < max(found) <= 1.0
-
-
-def test_gradients_that_are_not_clipped_are_caught(monkeypatch):
-    monkeypatch.setattr(
-        GradientHead, "_residuals",
-        lambda self, data, targets, weights: (0.5 - targets) * data.counts[:, None],
-    )  # fmt: skip
-    assert max(largest_step(GradientHead(steps=2), "add_remove", seed) for seed in range(9)) > 1.0
-
-
-# ---------------------------------------------------------------- people
-
-
-@pytest.mark.parametrize("head", [PrototypeHead(), LeastSquaresHead()])
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_people_move_sums_by_no_more_than_a_record(head, relation):
-    """Any two people of 1 to 5 records; each record counts by its share."""
-    rng = np.random.default_rng(0)
-    this, moved = task(relation=relation, size=3), []
-    for _ in range(400):
-        statistics = []
-        for size in rng.integers(1, 6, size=2):
-            rows = rng.choice([-1.0, 0.0, 1.0], size=(size, 2)) + rng.normal(size=(size, 2)) / 9
-            rows = with_constant(rows)[0]
-            shares = check_groups(np.zeros(size), rows).exact_shares()
-            of_person = HeadInput(rows, shares, rng.integers(3, size=size), 3)
-            assert (of_person.roots**2).sum() <= 1
-            assert (np.linalg.norm(of_person.weighted, axis=1) <= of_person.roots).all()
-            statistics.append(head.statistic(this, of_person))
-        other = statistics[1] if relation == "replace_one" else 0.0
-        moved.append(np.linalg.norm(statistics[0] - other))
-    sensitivity = head.sensitivity(this).l2
-    assert 0.6 * sensitivity < max(moved) <= sensitivity
-
-
-def test_people_move_a_minimiser_by_no_more_than_a_record():
-    """Any person of 1 to 5 records, beside a few others."""
-    rng = np.random.default_rng(1)
-    head, this = SoftmaxHead(ridge=0.5), task(size=3)
-    others = with_constant(rng.normal(size=(3, 2)))[0]
-    moved = []
-    for _ in range(60):
-        size = rng.integers(1, 6)
-        own = with_constant(np.repeat(rng.normal(size=(1, 2)), size, axis=0))[0]
-        labels = np.append(rng.integers(3, size=3), np.repeat(rng.integers(3), size))
-        rows, codes = np.vstack([others, own]), np.append([0, 1, 1], [2] * size)
-        shares = check_groups(codes, rows).exact_shares()
-        gone = np.where(codes == 2, 0.0, shares)
-        pair = [
-            head.statistic(this, HeadInput(rows * (count > 0)[:, None], count, labels, 3))
-            for count in (shares, gone)
-        ]
-        moved.append(np.linalg.norm(pair[0] - pair[1]))
-    sensitivity = head.sensitivity(this).l2
-    assert 0.3 * sensitivity < max(moved) <= sensitivity
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match=r"mechanism='gaussian' has no pure.*delta=0"):
+        least_noise_mechanism("gaussian", 1.0, 0.0, Sensitivity(1.0), 3)
+    for wrong in ({"l2": 0.0}, {"l2": math.nan}, {"l2": 1.0, "l1": -1.0}):
+        with pytest.raises(ValueError, match="must be a finite number above 0"):
+            Sensitivity(**wrong)

@@ -7,8 +7,8 @@ import pytest
 
 from skprivacy.accounting import PrivacyBudget
 
-from ..contracts_refused import _state as state_of
-from ..private_estimators import CASES, LABELS
+from ..contracts.cases import CASES, LABELS
+from ..contracts.refusals import _state as state_of
 from . import containers
 from .oracle import Refused, attempt
 

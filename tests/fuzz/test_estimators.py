@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from skprivacy import defences, preprocessing
 from skprivacy.accounting import PrivacyBudget
 
-from ..contracts_refused import _state as state_of
-from ..private_estimators import CASES, LABELS
+from ..contracts.cases import CASES, LABELS
+from ..contracts.refusals import _state as state_of
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_arrays, records
 

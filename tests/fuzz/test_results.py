@@ -19,7 +19,7 @@ from skprivacy.accounting import GaussianEvent, PrivacyBudget, PrivacyGuarantee,
 from skprivacy.federated import FederatedPlan
 from skprivacy.linear_model import FunctionalMechanismRegressor, OutputPerturbationClassifier
 
-from ..contracts_refused import _state as state_of
+from ..contracts.refusals import _state as state_of
 from .oracle import attempt, few
 from .test_estimators import PRIVATE
 from .values import arguments, odd_arrays, odd_values

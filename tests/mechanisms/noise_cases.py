@@ -60,8 +60,8 @@ from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup
 from skprivacy.preprocessing.bounded_moments import Columns
 
-from ..noise_laws import choice_as_normal, claim_of, noise_of
-from ..tape import Tape, recording
+from ..contracts.noise_laws import choice_as_normal, claim_of, noise_of
+from ..contracts.tape import Tape, recording
 
 Observed = Iterator[tuple[Event, NDArray[Any]]]  # noise has shape (times, size)
 

@@ -28,7 +28,7 @@ from skprivacy.mechanisms import (
     classic_noise_multiplier,
 )
 
-from .stochastic import check_claim
+from .chance import check_claim
 
 LAWS = {Laplace: stats.laplace, Gaussian: stats.norm, Logistic: stats.logistic}
 KINDS = [Laplace, Gaussian, Logistic]

@@ -37,7 +37,7 @@ from skprivacy.mechanisms import (
 )
 from skprivacy.preprocessing import PrivateStandardScaler
 
-from .stochastic import check_claim
+from .chance import check_claim
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from skprivacy.accounting import ApproxDP, NonPrivate
 from skprivacy.mechanisms import KNorm, Laplace, SecureRandom
 from skprivacy.mechanisms import integer_samplers as discrete
 
-from .stochastic import check_claim
+from .chance import check_claim
 
 SIZES = [1, 2, 3, 8, 65]  # both parities of size + 1
 

@@ -14,7 +14,7 @@ import pytest
 import skprivacy
 from skprivacy.base import PrivateEstimatorMixin
 
-from ..noise_laws import (
+from ..contracts.noise_laws import (
     check_independent,
     check_not_repeated,
     check_standard_normal,
@@ -70,7 +70,7 @@ def is_interface(found: type) -> bool:
 def test_every_class_that_releases_has_a_case():
     classes = set(releasing_classes())
     assert len(classes) > 25, "the walk through the package has found too little"
-    # Estimators are cases of tests/private_estimators.py.
+    # Estimators are cases of tests/contracts/cases.py.
     missing = {c for c in classes if not issubclass(c, PrivateEstimatorMixin)}
     missing -= {case.covers for case in CASES.values()}
     assert not missing, "add a NoiseCase to tests/mechanisms/noise_cases.py"

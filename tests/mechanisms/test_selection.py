@@ -14,7 +14,7 @@ from scipy import stats
 from skprivacy import accounting
 from skprivacy.mechanisms import Exponential, ReportNoisyMax, SecureRandom
 
-from .stochastic import check_claim
+from .chance import check_claim
 
 SCORES = [3.0, 1.0, 0.0, 2.5]
 N = 4000

@@ -52,10 +52,10 @@ from skprivacy.model_selection.search_scores import HeldOut, RecordScore, record
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import PrivateStandardScaler
 
-from ..neighbours import N
-from ..private_estimators import SEARCH
-from ..replay import Pair, compare
-from ..tape import Tape, recording
+from ..contracts.cases import SEARCH
+from ..contracts.neighbors import N
+from ..contracts.replay import Pair, compare
+from ..contracts.tape import Tape, recording
 
 SEEDED = "ignore:noise_seed:skprivacy.exceptions.PrivacyWarning"
 X, y = make_classification(3000, n_features=5, random_state=0)

@@ -23,7 +23,7 @@ from skprivacy.neural_network._gradients.trial import (
 )
 from skprivacy.neural_network.augmentation import Views
 
-from .test_layers import ALL, BOOK_KEEPING, FUNCTIONAL, LOSS, batch
+from ._gradients.test_contributions import ALL, BOOK_KEEPING, FUNCTIONAL, LOSS, batch
 
 VIEWS = 3
 MODULES = {

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from skprivacy.preprocessing import Schema, SchemaTransformer
 from skprivacy.synthesis import DPGANSynthesizer, PrivateSynthesizer, SyntheticDataClassifier
 
-from ..replay import Pair, compare
+from ..contracts.replay import Pair, compare
 from .tables import SCHEMA, people
 
 TABLE = Schema(

@@ -2,6 +2,16 @@
 
 A file holds the event classes of one family and all their bounds. A new event changes only that
 file; a new family also adds its name here. See "How to add an event" in the documentation.
+
+Files, in reading order:
+
+- ``noise``: ApproxDP, NonPrivate, Gaussian, Laplace, logistic (discrete too), smooth Gaussian
+- ``composition``: Repeated, Composed, PoissonSampled, SampledGroup
+- ``choice``: randomised response, exponential mechanism, report noisy max
+- ``mixtures``: Mixture (public random choice) and PrivateSelection (best of K runs)
+- ``matrix_factorization``: streams with correlated noise; sensitivity and error of C
+- ``votes``: GNMax, LNMax, threshold test, blocks of votes
+- ``gnmax``: data-dependent cost of GNMax and its local sensitivity
 """
 
 from ..._validation import positive as positive

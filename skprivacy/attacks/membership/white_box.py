@@ -136,7 +136,8 @@ class WhiteBoxAttack(MembershipAttack):
             if len(np.unique(member[others])) < 2:
                 raise ValueError(
                     f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                    f"non-members, too few to hold out one fold of {WHITE_BOX_FOLDS}. Pass more records."
+                    f"non-members, too few to hold out one fold of {WHITE_BOX_FOLDS}. "
+                    "Pass more records."
                 )
             self._models.append(
                 train_labelled(view.take(others), member[others], self.epochs, int(seeds[k]))
@@ -254,7 +255,8 @@ class GradientNormAttack(MembershipAttack):
             if len(np.unique(member[others])) < 2:
                 raise ValueError(
                     f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                    f"non-members, too few to hold out one fold of {GRADIENT_NORM_FOLDS}. Pass more records."
+                    f"non-members, too few to hold out one fold of {GRADIENT_NORM_FOLDS}. "
+                    "Pass more records."
                 )
             with one_blas_thread():
                 self._models.append(clone(base).fit(features[others], member[others]))

@@ -297,11 +297,11 @@ def _norms_and_sum(
     norms = torch.stack([c.squared_norms() for c in contributions]).sum(0)
     factors = torch.linspace(0.5, 1.5, len(norms), device=norms.device, dtype=norms.dtype)
     grads = [p.grad for p in module.parameters() if p.requires_grad and p.grad is not None]
-    for grad in grads:
-        grad.zero_()
+    for gradient in grads:
+        gradient.zero_()
     for c in contributions:
         c.add_sum(factors)
-    return norms, torch.cat([grad.flatten() for grad in grads])
+    return norms, torch.cat([gradient.flatten() for gradient in grads])
 
 
 def _results_agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:

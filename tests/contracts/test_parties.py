@@ -1,0 +1,45 @@
+"""A federation keeps what it owes to its parties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from . import parties as contracts
+from .tape import Tape, recording
+
+
+@pytest.mark.parametrize("params", [{}, {"local_steps": 3, "local_learning_rate": 0.3}])
+def test_a_party_is_hidden(params):
+    contracts.check_party_replay(**params)
+
+
+def test_a_record_is_hidden():
+    contracts.check_record_replay()
+
+
+def test_noise_does_not_depend_on_who_is_missing():
+    contracts.check_shares()
+
+
+def test_sums_do_not_overflow():
+    contracts.check_sums()
+
+
+def test_the_server_sees_the_sum_alone():
+    contracts.check_secrecy()
+
+
+@pytest.mark.parametrize("unit", ["party", "record"])
+def test_a_run_has_the_noise_that_was_accounted_for(unit):
+    """Without records a round releases noise alone: of all parties, and of those counted on."""
+    X, y, parties = contracts.records()
+    tape = Tape()
+    with recording(tape):
+        model = contracts.federation(unit, n_rounds=200, n_untrusted=2).fit(X * np.nan, y, parties)
+    assert not np.any(tape.inputs)
+    event = model.privacy_event_
+    assert event.count == len(tape.outputs) == model.n_rounds_
+    unit_noise = np.array(tape.outputs) / (event.event.event.noise_multiplier * contracts.STEPS)
+    spread = (unit_noise**2).sum() / 2  # four add noise, and two are counted on
+    assert 1e-9 < contracts.stats.chi2(unit_noise.size).cdf(spread) < 1 - 1e-9

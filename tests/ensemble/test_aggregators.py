@@ -1,0 +1,325 @@
+"""Interactive-GNMax: what is answered, kept and dropped, what it costs, and who knows what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+
+import skprivacy.ensemble.pate as pate
+from skprivacy.accounting import Composed, PrivacyBudget, VoteBlock
+from skprivacy.ensemble import ConfidentGNMax, InteractiveGNMax, PATEClassifier
+from skprivacy.ensemble.aggregators import InteractiveGNMax as Owner
+from skprivacy.mechanisms import SecureRandom
+
+from ..contracts import records as contracts
+from ..contracts import single_release as contracts_once
+from ..contracts.cases import CASES, PUBLIC, Case, _pate, three_classes
+
+RNG = np.random.default_rng(0)
+SILENT = {"threshold_noise": 0.0, "noise": 0.0}  # without chance
+
+
+def ask(votes, student, **params):
+    aggregator = InteractiveGNMax(**{"max_answers": 99, "n_rounds": 2, **SILENT, **params})
+    return aggregator.release(np.array(votes), 1, SecureRandom(0), student)
+
+
+# --------------------------------------------------------------------------------------- its rule
+
+
+def test_what_contradicts_the_student_is_answered_what_it_is_sure_of_is_kept_the_rest_dropped():
+    votes = [[9, 1], [9, 1], [9, 1], [2, 8], [6, 4], [9, 1]]
+    expected = np.array([[0, 0]] * 3 + [[10, 0], [5, 5], [9.4, 0.6]], float)
+
+    def student(labels):
+        return expected
+
+    labels = ask(votes, student, threshold=5, reinforce=0.9)
+    #            answered as by Confident, then: contradicted, unsure, agreed
+    assert labels.tolist() == [0, 0, 0, 1, -1, 0]
+    assert ask(votes, student, threshold=5, reinforce=0.95).tolist() == [0, 0, 0, 1, -1, -1]
+    assert ask(votes, student, threshold=9, reinforce=0.9).tolist() == [0, 0, 0, 0, -1, 0]
+    few = ask(votes, student, threshold=5, max_answers=2)
+    assert few.tolist() == [0, 0, -1, -1, -1, 0]  # what is contradicted is not kept either
+
+
+def test_expected_votes_are_taken_off_as_whole_ones():
+    """So that what is tested is exact, and moves by no more than votes do."""
+    seen = []
+
+    def noted(self, largest, moved, random):
+        seen.append(largest)
+        return largest > 99
+
+    with mock.patch.object(InteractiveGNMax, "_pass_threshold", noted):
+        ask([[5, 4], [3, 6]], lambda labels: np.array([[4.4, 1.6], [0.2, 8.7]]), threshold=0)
+    assert [x.tolist() for x in seen] == [[2], [3]]
+    assert all(x.dtype == np.int64 for x in seen)
+
+
+@pytest.mark.parametrize("moved", [1, 2])
+def test_the_excess_over_any_expected_votes_moves_by_no_more_than_the_votes(moved):
+    for _ in range(2000):
+        n_classes = RNG.integers(2, 6)
+        votes = RNG.integers(0, 9, n_classes)
+        neighbour = votes.copy()
+        for _ in range(moved):
+            a, b = RNG.choice(n_classes, 2, replace=False)
+            neighbour[a] -= 1
+            neighbour[b] += 1
+        expected = RNG.integers(-9, 9, n_classes)
+        assert abs((votes - expected).max() - (neighbour - expected).max()) <= moved
+
+
+def test_without_labels_it_asks_as_confident_does():
+    votes = RNG.multinomial(50, [0.5, 0.3, 0.2], size=40)
+    nothing = np.zeros((40, 3))
+    common = {"threshold": 26.0, "max_answers": 12, "threshold_noise": 0.0, "noise": 0.0}
+    plain = ConfidentGNMax(**common).release(votes, 1, SecureRandom(0))
+    rounds = InteractiveGNMax(**common).release(votes, 1, SecureRandom(0), lambda labels: nothing)
+    np.testing.assert_array_equal(plain, rounds)
+    assert 0 < (plain >= 0).sum() <= 12
+
+
+def test_the_student_is_shown_the_labels_of_earlier_rounds_and_nothing_else():
+    votes = RNG.multinomial(50, [0.5, 0.3, 0.2], size=20)
+    shown = []
+
+    def student(labels):
+        shown.append(labels.copy())
+        labels[:] = 7  # what it is shown is its own
+        return np.zeros((20, 3))
+
+    found = ask(votes, student, threshold=20, n_rounds=4)
+    for i, labels in enumerate(shown):
+        assert labels.tolist() == [*found[: 5 * i], *[-1] * (20 - 5 * i)]
+    with pytest.raises(ValueError, match="student=None"):
+        InteractiveGNMax(3.0, 2, **SILENT).release(votes, 1, SecureRandom(0))
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"reinforce": 0.0}, "reinforce=0.0"),
+        ({"reinforce": 1.1}, "reinforce=1.1"),
+        ({"n_rounds": 0}, "n_rounds=0"),
+        ({"n_rounds": 1.5}, "n_rounds=1.5"),
+        ({"threshold": np.nan}, "threshold=nan"),
+        ({"max_answers": 0}, "max_answers=0"),
+        ({"noise": -1.0}, "noise=-1.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(params, named):
+    with pytest.raises(ValueError, match=named):
+        InteractiveGNMax(**{"threshold": 3.0, "max_answers": 2, **params})
+
+
+# ------------------------------------------------------------------------------- in an estimator
+
+X = RNG.normal(size=(3000, 3))
+Y = np.where(X[:, 0] > 0, "well", "ill")
+RECORDS = RNG.normal(size=(600, 3))
+
+
+def model(aggregator, **params):
+    defaults = {"n_teachers": 60, "n_queries": 40, "classes": ["ill", "well"], "epsilon": 8.0}
+    return PATEClassifier(
+        GaussianNB(), GaussianNB(), aggregator=aggregator, random_state=0, **{**defaults, **params}
+    )
+
+
+def test_tests_and_answers_are_charged_whatever_happens():
+    aggregator = InteractiveGNMax(20.0, max_answers=15)
+    fitted = model(aggregator, keep_labels=True).fit(X, Y, X_public=RECORDS)
+    ready = fitted.aggregator_
+    assert fitted.privacy_event_ == Composed(
+        (VoteBlock("threshold", ready.threshold_noise, 40), VoteBlock("gnmax", ready.noise, 15))
+    )
+    assert replace(ready, noise=None, threshold_noise=None) == aggregator
+    assert 7.9 < fitted.epsilon_ <= 8.0
+    assert fitted.score(X, Y) > 0.6  # 0.94 +- 0.03
+
+
+def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
+    """Without noise: fewer are answered than by Confident, and more have a label."""
+    common = {"threshold": 35.0, "max_answers": 40, "threshold_noise": 0.0, "noise": 0.0}
+    fits = [
+        model(kind(**common), epsilon=np.inf, keep_labels=True).fit(X, Y, X_public=RECORDS)
+        for kind in (ConfidentGNMax, InteractiveGNMax)
+    ]
+    answered = []
+    winners = InteractiveGNMax._release_winners
+
+    def counted(self, votes, chosen, *rest):
+        answered.append(len(chosen))
+        return winners(self, votes, chosen, *rest)
+
+    with mock.patch.object(InteractiveGNMax, "_release_winners", counted):
+        clone(fits[1]).fit(X, Y, X_public=RECORDS)
+    plain, rounds = ((fit.labels_ >= 0).sum() for fit in fits)
+    assert sum(answered) < 0.6 * plain
+    assert answered[0] > sum(answered[1:])
+    assert rounds > sum(answered)
+    assert fits[1].score(X, Y) > 0.85
+
+
+def test_a_student_without_probabilities_is_refused_before_anything_is_charged():
+    budget = PrivacyBudget(100.0, 1e-3)
+    asked = model(InteractiveGNMax(20.0, 15), budget=budget).set_params(student=LinearSVC())
+    with pytest.raises(ValueError, match="no predict_proba"):
+        asked.fit(X, Y, X_public=RECORDS)
+    assert budget.entries().empty
+
+
+def test_probabilities_that_are_no_numbers_expect_nothing():
+    class Lost(LogisticRegression):
+        def predict_proba(self, X):
+            return np.full((len(X), 2), np.nan)
+
+    aggregator = InteractiveGNMax(20.0, 40, **SILENT)
+    lost = model(aggregator, epsilon=np.inf, keep_labels=True).set_params(student=Lost())
+    plain = model(ConfidentGNMax(20.0, 40, **SILENT), epsilon=np.inf, keep_labels=True)
+    np.testing.assert_array_equal(
+        lost.fit(X, Y, X_public=RECORDS).labels_, plain.fit(X, Y, X_public=RECORDS).labels_
+    )
+
+
+# ---------------------------------------------------------------------------------- planted bugs
+
+# Some tests pass, some labels are kept, some queries are dropped.
+MIXED = Case(
+    _pate(
+        aggregator=InteractiveGNMax(
+            threshold=2.0, max_answers=8, n_rounds=3, reinforce=0.6, threshold_noise=1.5
+        ),
+        epsilon=60.0,
+    ),
+    three_classes,
+    null_label=None,
+    once=True,
+)
+REPLAY, ACCOUNTING = contracts.check_replay, contracts_once.check_accounting
+
+
+def test_no_private_record_reaches_a_student_but_through_a_release():
+    passed, own = [], []
+
+    def noted(name, into):
+        original = getattr(Owner, name)
+
+        def call(self, *args):
+            into.append(original(self, *args))
+            return into[-1]
+
+        return mock.patch.object(Owner, name, call)
+
+    with noted("_pass_threshold", passed), noted("_own_labels", own):
+        REPLAY(MIXED)
+    tests, labels = np.concatenate(passed), np.concatenate(own)
+    for outcome in (tests, ~tests & (labels >= 0), ~tests & (labels < 0)):
+        assert outcome.any()  # about a fifth of 144 and more
+
+
+def free_tests(original):
+    return lambda self, n_queries, moved: original(self, n_queries, moved).events[1]
+
+
+def first_round_charged(original):
+    return lambda self, n_queries, moved: original(self, -(-n_queries // 3), moved)
+
+
+def student_of_true_labels(original):
+    """Teach the student what the votes say, before any noise."""
+
+    def release(self, votes, moved, random, student):
+        return original(self, votes, moved, random, lambda labels: student(votes.argmax(axis=1)))
+
+    return release
+
+
+def expects_what_was_voted(original):
+    """Take off a private number: the mean of the votes."""
+
+    def release(self, votes, moved, random, student):
+        mean = np.broadcast_to(votes.mean(axis=0), votes.shape)
+        return original(self, votes, moved, random, lambda labels: student(labels) - 3 * mean)
+
+    return release
+
+
+def more_answers(original):
+    """Forget that there were answers in earlier rounds."""
+
+    def release(self, votes, moved, random, student):
+        return original(replace(self, max_answers=99), votes, moved, random, student)
+
+    return release
+
+
+def sure_where_teachers_agree(original):
+    """Keep a label where the true votes agree with it, which is not tested with noise."""
+
+    def release(self, votes, moved, random, student):
+        labels = original(self, votes, moved, random, student)
+        return np.where(votes.argmax(axis=1) == labels, labels, -1)
+
+    return release
+
+
+def often(check, case):
+    """One time in fifteen the noise hides that a student saw private records; hardly ever eight."""
+    for _ in range(8):
+        check(case)
+
+
+MUTANTS = {
+    "tests not charged": (Owner, "event", free_tests, ACCOUNTING, "case"),
+    "tests of one round charged": (Owner, "event", first_round_charged, ACCOUNTING, "case"),
+    "more answers than declared": (Owner, "release", more_answers, ACCOUNTING, "case"),
+    "a student of labels without noise": (
+        Owner, "release", student_of_true_labels, REPLAY, "mixed",
+    ),
+    "private expectations": (Owner, "release", expects_what_was_voted, REPLAY, "mixed"),
+    "labels kept by true votes": (Owner, "release", sure_where_teachers_agree, REPLAY, "mixed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_planted_bug_is_caught(name):
+    owner, attribute, make, check, case = MUTANTS[name]
+    case = CASES["PATEClassifier-interactive"] if case == "case" else MIXED
+    with (
+        mock.patch.object(owner, attribute, make(getattr(owner, attribute))),
+        pytest.raises(AssertionError),
+    ):
+        often(check, case)
+
+
+def test_a_student_of_private_records_is_caught():
+    """One that is taught by the private records themselves."""
+    original = pate.PATEClassifier._make_vote_predictor
+
+    def expecting(self, public, queries, n_votes):
+        labels = VOTED[-1].argmax(axis=1)
+        told = original(self, public, queries, n_votes)
+        return lambda answers: told(np.where(answers >= 0, labels, answers))
+
+    def counted(*args):
+        VOTED.append(count_votes(*args))
+        return VOTED[-1]
+
+    VOTED, count_votes = [], pate.count_votes
+    with (
+        mock.patch.object(pate, "count_votes", counted),
+        mock.patch.object(pate.PATEClassifier, "_make_vote_predictor", expecting),
+        pytest.raises(AssertionError),
+    ):
+        often(REPLAY, MIXED)
+    assert len(VOTED[0]) == 12 < len(PUBLIC)

@@ -1,0 +1,194 @@
+"""Noise of streams: it is C^-1 z, number by number, and C turns it back into independent noise."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.linalg import toeplitz
+
+from skprivacy.accounting import (
+    BandedFactorization,
+    GaussianEvent,
+    TreeAggregation,
+    pld,
+    square_root_band,
+)
+from skprivacy.accounting.events.matrix_factorization import last_step_deviation
+from skprivacy.mechanisms import MatrixGaussian, SecureRandom
+from skprivacy.mechanisms import matrix_gaussian as module
+
+from .chance import measured_delta
+
+BAND = square_root_band(1000, 1, most=4)
+
+
+def banded_matrix(coefficients, n):
+    column = np.r_[coefficients, np.zeros(max(0, n - len(coefficients)))][:n]
+    return toeplitz(column, np.zeros(n))
+
+
+def noise(event, size, sensitivity=1.0, random=None):
+    """All the noise of a run, shape (steps, size)."""
+    stream, random = MatrixGaussian(event, sensitivity), random or SecureRandom(seed=1)
+    return np.array([stream.release(np.zeros(size), random) for _ in range(event.n_steps)])
+
+
+class Counted(SecureRandom):
+    """Normal numbers that are kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.drawn = []
+
+    def normal(self, size):
+        self.drawn.append(super().normal(size))
+        return self.drawn[-1].copy()
+
+
+@pytest.mark.parametrize("band", [(1.0,), (1.0, 0.5), BAND, square_root_band(500, 1)])
+@pytest.mark.parametrize("n", [1, 2, 9, 70])
+def test_banded_noise_is_solved_exactly(band, n):
+    random = Counted()
+    y = noise(BandedFactorization(2.0, n, 1, band), 5, 0.5, random)
+    z = np.array(random.drawn)
+    assert z.shape == y.shape  # fresh noise in every step
+    assert y == pytest.approx(np.linalg.solve(banded_matrix(band, n), z), abs=1e-5)
+
+
+def test_long_vectors_are_worked_in_parts(monkeypatch):
+    random = Counted()
+    monkeypatch.setattr(module, "_CHUNK", 7)
+    y = noise(BandedFactorization(1.0, 6, 1, BAND), 20, 1.0, random)
+    z = np.concatenate(random.drawn).reshape(6, 20)
+    assert y == pytest.approx(np.linalg.solve(banded_matrix(BAND, 6), z), abs=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16, 37])
+def test_tree_noise_is_that_of_the_running_sums(n):
+    """Each running sum has the noise of the dyadic sums that make it up, whole and once."""
+    random = Counted()
+    sums = noise(TreeAggregation(1.0, n, 1), 3, 1.0, random).cumsum(0)
+    for t in range(1, n + 1):
+        # The sum of steps start .. stop - 1 was drawn when its last step was released.
+        expected, start = np.zeros(3), 0
+        for level in reversed(range(t.bit_length())):
+            if t >> level & 1:
+                start += 2**level
+                expected += random.drawn[start - 1]
+        assert sums[t - 1] == pytest.approx(expected, abs=1e-5)
+
+
+def check_whitened(y, C):
+    """C times the noise is independent and normal: over steps, between steps, over numbers."""
+    z = (C @ y) / 3.0
+    steps, size = z.shape
+    assert stats.kstest(z.ravel(), "norm").pvalue > 1e-4
+    products = (z @ z.T) / np.sqrt(size)
+    spread = products[np.triu_indices(steps, 1)]
+    assert np.abs(spread).max() < 6.0
+    assert stats.kstest((np.diag(products) - np.sqrt(size)) / np.sqrt(2), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("event", [BandedFactorization(3.0, 40, 1, BAND)], ids=["banded"])
+def test_the_covariance_is_as_claimed_and_bugs_are_caught(event):
+    C, size = banded_matrix(BAND, 40), 20_000
+    check_whitened(noise(event, size), C)
+    wrong = {
+        "independent": noise(BandedFactorization(3.0, 40, 1), size),
+        "shorter band": noise(BandedFactorization(3.0, 40, 1, BAND[:3]), size),
+        "half": noise(BandedFactorization(1.5, 40, 1, BAND), size),
+    }
+    for y in wrong.values():
+        with pytest.raises(AssertionError):
+            check_whitened(y, C)
+    with (
+        mock.patch.object(module._BandedNoise, "_next", _forgets_a_step),
+        pytest.raises(AssertionError),
+    ):
+        check_whitened(noise(event, size), C)
+
+
+def _forgets_a_step(self, size, random):
+    """Begin afresh in every step."""
+    self._past = getattr(self, "_past", np.zeros((len(self._behind), size), np.float32))
+    self._past[self.step % len(self._behind)] = random.normal(size)
+    return self._past[self.step % len(self._behind)]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [BandedFactorization(2.0, 4, 1, BAND), TreeAggregation(2.0, 4, 1)],
+    ids=["banded", "tree"],
+)
+def test_a_test_of_the_whole_stream_finds_the_loss_it_is_accounted_for(event):
+    """The best test of a record that is always in step 0: the likelihood ratio of C x + z."""
+    rows = 500_000
+    y = noise(event, rows).T
+    if isinstance(event, TreeAggregation):
+        observed = np.c_[y[:, 0], y[:, :2].sum(1), y.sum(1)]  # nodes that hold step 0
+        C = np.ones(3)
+    else:
+        observed, C = y @ banded_matrix(BAND, 4).T, np.asarray(BAND)
+    statistic = observed @ C / (np.linalg.norm(C) * 2.0)
+    distance = np.linalg.norm(C) / 2.0
+    assert distance == pytest.approx(event.sensitivity / 2.0)
+    claimed = GaussianEvent(1 / distance)
+    for epsilon in (0.1, 0.3):
+        exact = pld(claimed).delta(epsilon)
+        measured = measured_delta(statistic + distance, statistic, epsilon)
+        assert 0.85 * exact < measured <= exact  # the rest is the width of the confidence bound
+
+
+def test_a_stream_ends_where_its_account_ends():
+    stream, random = MatrixGaussian(BandedFactorization(1.0, 2, 1), 1.0), SecureRandom()
+    for _ in range(2):
+        stream.release(np.zeros(3), random)
+    with pytest.raises(RuntimeError, match="All 2 steps of the stream are used"):
+        stream.release(np.zeros(3), random)
+
+
+def test_a_stream_keeps_its_length():
+    stream, random = MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0), SecureRandom()
+    stream.release(np.zeros(3), random)
+    with pytest.raises(ValueError, match="value has 4 numbers"):
+        stream.release(np.zeros(4), random)
+
+
+def test_noise_cannot_be_copied():
+    stream = MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0)
+    for copied in (copy.deepcopy, copy.copy, pickle.dumps):
+        with pytest.raises(TypeError, match="copied or pickled"):
+            copied(stream)
+
+
+def test_parameters():
+    with pytest.raises(TypeError, match="BandedFactorization or TreeAggregation"):
+        MatrixGaussian(GaussianEvent(1.0), 1.0)
+    with pytest.raises(ValueError, match="sensitivity"):
+        MatrixGaussian(TreeAggregation(1.0, 2, 1), 0.0)
+    with pytest.raises(ValueError, match="flat array"):
+        MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0).release(np.zeros((2, 2)), SecureRandom())
+    assert MatrixGaussian(TreeAggregation(1.0, 2, 1), 1.0) == MatrixGaussian(
+        TreeAggregation(1.0, 2, 1), 1.0
+    )
+
+
+@pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.5), (1.0, 0.0, 1.5), (1.0, 1e300)])
+def test_noise_that_grows_until_it_drowns_itself_is_refused(band):
+    """With (1, 2), C times the stream showed its last steps with no noise on them at all."""
+    with pytest.raises(ValueError, match="too much for single precision"):
+        MatrixGaussian(BandedFactorization(1.0, 100, 1, band), 1.0)
+
+
+@pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.0), (1.0, 0.0, 1.2)])
+def test_what_is_not_refused_keeps_its_fresh_noise(band):
+    steps = next(n for n in (1000, 50, 8) if last_step_deviation(np.array(band), n) <= 1e3)
+    y = noise(BandedFactorization(3.0, steps, 1, band), 20_000)
+    z = (banded_matrix(band, steps) @ y)[-1] / 3.0
+    assert stats.kstest(z, "norm").pvalue > 1e-7
+    assert len(np.unique(z)) > 10_000

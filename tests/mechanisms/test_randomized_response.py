@@ -1,0 +1,93 @@
+"""Randomised response."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from skprivacy import accounting
+from skprivacy.mechanisms import RandomizedResponse, RandomizedResponseAmong, SecureRandom
+
+from .chance import check_claim
+
+
+@pytest.mark.parametrize(("epsilon", "k"), [(0.1, 2), (1.0, 2), (1.0, 5), (3.0, 20)])
+def test_distribution(epsilon, k):
+    n = 100_000
+    reports = RandomizedResponse(epsilon, k).release(np.full(n, k - 1), SecureRandom(seed=k))
+    law = np.full(k, 1 / (math.exp(epsilon) + k - 1))
+    law[-1] *= math.exp(epsilon)
+    assert stats.chisquare(np.bincount(reports, minlength=k), law * n).pvalue > 1e-4
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(1e-6, 100), st.integers(2, 1000))
+def test_the_coin_is_exactly_private(epsilon, k):
+    """In exact arithmetic the likelihood ratio of a report never exceeds e^epsilon."""
+    truth = Fraction(RandomizedResponse(epsilon, k).truth_probability)
+    lie = (1 - truth) / (k - 1)
+    assert lie > 0
+    bound = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 10**14))  # of exp itself
+    assert truth / lie <= bound
+    assert lie / truth <= bound
+
+
+def test_who_holds_no_candidate_reports_any():
+    """Every row of the channel, that of outsiders included, is within e^epsilon of every other."""
+    n, k, epsilon = 100_000, 4, 1.5
+    mechanism = RandomizedResponseAmong(epsilon, k)
+    outside = mechanism.release(np.full(n, -1), SecureRandom(seed=1))
+    assert stats.chisquare(np.bincount(outside, minlength=k)).pvalue > 1e-4
+    inside = mechanism.release(np.full(n, 2), SecureRandom(seed=2))
+    law = np.full(k, 1 / (math.exp(epsilon) + k - 1))
+    law[2] *= math.exp(epsilon)
+    assert stats.chisquare(np.bincount(inside, minlength=k), law * n).pvalue > 1e-4
+    assert max((1 / k) / law.min(), law.max() / (1 / k)) < math.exp(epsilon)
+    for bad in ([4], [-2], [0.5]):
+        with pytest.raises(ValueError, match="codes outside"):
+            mechanism.release(bad, SecureRandom())
+
+
+def run(epsilon_used, claimed):
+    mechanism = RandomizedResponse(epsilon_used, 3)
+    check_claim(
+        lambda value, n: mechanism.release(np.full(n, value), SecureRandom(seed=1)).astype(float),
+        0, 2, lambda e: 1e-9, (claimed,),
+    )  # fmt: skip
+
+
+def test_privacy_and_planted_bug():
+    run(1.0, claimed=1.0)
+    with pytest.raises(AssertionError, match="claimed"):
+        run(1.1, claimed=1.0)
+
+
+def test_debias_is_unbiased():
+    truth = np.repeat([0, 1, 2], [50_000, 30_000, 20_000])
+    mechanism = RandomizedResponse(1.0, 3)
+    reports = mechanism.release(truth, SecureRandom(seed=5))
+    estimates = mechanism.debias(np.bincount(reports, minlength=3))
+    np.testing.assert_allclose(estimates, [50_000, 30_000, 20_000], atol=4 * 700)
+    assert estimates.sum() == pytest.approx(100_000)
+    with pytest.raises(ValueError, match="counts has shape"):
+        mechanism.debias([1, 2])
+
+
+def test_edge_cases():
+    mechanism, random = RandomizedResponse(1.0, 3), SecureRandom()
+    assert mechanism.release(np.empty((0, 2), int), random).shape == (0, 2)
+    assert mechanism.release([[0, 1], [2, 2]], random).shape == (2, 2)
+    assert mechanism.event == accounting.RandomizedResponseEvent(1.0, 3)
+    for bad in ([3], [-1], [0.5], ["a"], [np.nan]):
+        with pytest.raises(ValueError, match=r"codes outside|value has dtype"):
+            mechanism.release(bad, random)
+    with pytest.raises(ValueError, match="epsilon"):
+        RandomizedResponse(0.0, 3)
+    with pytest.raises(ValueError, match="n_categories"):
+        RandomizedResponse(1.0, 1)

@@ -1,0 +1,50 @@
+"""The examples of the gallery exist, import what there is, and run."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RUN = sorted(EXAMPLES.glob("*/plot_*.py"))  # by the build of the pages; others are only shown
+
+
+def named(path):
+    return f"{path.parent.name}/{path.name}"
+
+
+def test_the_gallery_has_examples_in_every_section():
+    assert len(RUN) >= 15
+    sections = {path.parent for path in EXAMPLES.glob("*/*.py")}
+    assert all((section / "GALLERY_HEADER.rst").exists() for section in sections)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.py")), ids=named)
+def test_it_begins_with_a_title_and_imports_what_there_is(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    title, line = ast.get_docstring(tree).splitlines()[:2]
+    assert line == "=" * len(title)
+    pytest.importorskip("torch")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("skprivacy"):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name), f"{node.module} has no {name.name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RUN, ids=named)
+def test_it_runs(path):
+    pytest.importorskip("torch")
+    environment = {**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(EXAMPLES.parent)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", str(path)],
+        env=environment, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,382 @@
+"""The layers of the library: who may import whom, read from the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+import skprivacy
+
+ROOT = Path(skprivacy.__file__).parent
+# The layers, from the command line down to the accounting. A file belongs to the layer of the
+# longest name that it starts with. It imports files of its own layer and of those below.
+LAYERS = [
+    {"__main__"},
+    {"cli.main"},
+    {"cli.commands"},
+    {"cli"},
+    {"certificates", "model_selection"},
+    {"audit"},
+    {"audit.canaries", "audit.verification"},
+    {"audit.report"},
+    {"persistence"},
+    {"audit.inspection"},
+    {"display"},
+    {"attacks.attributes", "attacks.reconstruction", "attacks.generators"},
+    {"attacks.membership"},
+    {"attacks"},
+    {"fine_tuning", "label_privacy"},
+    {"datasets", "ensemble", "federated", "synthesis"},
+    {"_stacked", "defences", "linear_model", "neural_network", "preprocessing"},
+    {"base", "metrics"},
+    {"_clones"},
+    {"_groups", "_input_data"},
+    {"_html", "mechanisms"},
+    {"accounting"},
+]  # fmt: skip
+ANYWHERE = {
+    "_config",
+    "_docs",
+    "_environment",
+    "_output",
+    "_sklearn",
+    "_untrusted_files",
+    "_validation",
+    "_version",
+    "exceptions",
+}
+LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+# Attacks that look into torch modules, and what trains on a device; torch is imported when it is
+# used.
+MAY_IMPORT_TORCH = {
+    "neural_network",
+    "_environment.py",
+    "_stacked/device_dpsgd.py",
+    "_stacked/device_mlp.py",
+    "_stacked/scheduling.py",
+    "_stacked/tensors.py",
+    "attacks/membership/white_box_encoder.py",
+    "attacks/model_answers.py",
+    "attacks/network_view.py",
+    "attacks/reconstruction/bayes.py",
+    "attacks/reconstruction/candidate_rows.py",
+    "attacks/reconstruction/first_layer.py",
+    "attacks/reconstruction/first_layer_rows.py",
+    "attacks/reconstruction/gradient_labels.py",
+    "attacks/reconstruction/inversion_attack.py",
+    "attacks/reconstruction/optimization.py",
+    "attacks/reconstruction/relaxed_rows.py",
+    "attacks/record_gradients.py",
+    "attacks/torch_gradients.py",
+    "mechanisms/chacha.py",
+    "mechanisms/chacha_triton.py",
+}
+
+
+def sources() -> list[Path]:
+    return sorted(p for p in ROOT.rglob("*.py") if p.parent != ROOT or p.stem != "__init__")
+
+
+def part_of(path: Path) -> str:
+    relative = path.relative_to(ROOT)
+    return relative.parts[0].removesuffix(".py")
+
+
+@cache
+def imported(path: Path) -> set[str]:
+    """Return the absolute names of the modules that a file imports, wherever in it."""
+    package = ["skprivacy", *path.relative_to(ROOT).parts[:-1]]
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names |= {f"{module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name of a file within the package."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def layer_of(module: str) -> int | None:
+    """Return the layer of the longest name in LAYER_OF that contains a module."""
+    while module and module not in LAYER_OF:
+        module = module.rpartition(".")[0]
+    return LAYER_OF.get(module)
+
+
+def test_every_file_has_a_layer():
+    without = [
+        p for p in sources() if part_of(p) not in ANYWHERE and layer_of(module_of(p)) is None
+    ]
+    assert not without
+    names = [name for names in LAYERS for name in names] + sorted(ANYWHERE)
+    assert len(names) == len(set(names))
+    parts = {part for path in sources() for part in parts_of(module_of(path))}
+    assert set(names) <= parts
+
+
+def parts_of(module: str) -> set[str]:
+    words = module.split(".")
+    return {".".join(words[: n + 1]) for n in range(len(words))}
+
+
+def imports_of_all() -> Iterator[tuple[Path, str]]:
+    return ((path, name) for path in sources() for name in imported(path))
+
+
+def imported_module(name: str) -> str:
+    """Return the module of an imported name, within the package."""
+    modules = {module_of(path) for path in sources()}
+    name = name.partition(".")[2]
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def is_of_a_layer_above(path: Path, name: str) -> bool:
+    there = layer_of(imported_module(name))
+    if part_of(path) in ANYWHERE or path.stem == "__init__" or there is None:
+        return False
+    return there < layer_of(module_of(path))
+
+
+def test_a_layer_imports_those_below_it():
+    own = ((path, name) for path, name in imports_of_all() if name.startswith("skprivacy."))
+    assert not [pair for pair in own if is_of_a_layer_above(*pair)]
+
+
+def test_no_files_import_one_another_in_a_circle():
+    """Imports inside functions and for type checkers count."""
+    graph = {}
+    for path, name in imports_of_all():
+        here, there = module_of(path), imported_module(name)
+        if name.startswith("skprivacy.") and there and there != here:
+            graph.setdefault(here, set()).add(there)
+    TopologicalSorter(graph).prepare()
+
+
+def test_a_folder_holds_at_most_20_files_and_lists_them():
+    for init in ROOT.rglob("__init__.py"):
+        files = {p.stem for p in init.parent.glob("*.py")} - {"__init__", "__main__", "_version"}
+        assert len(files) < 20, init.parent
+        if init.parent != ROOT:
+            doc = ast.get_docstring(ast.parse(init.read_text()))
+            assert set(re.findall(r"^- ``(\w+)``", doc, flags=re.MULTILINE)) == files, init
+
+
+def test_private_scikit_learn_names_live_in_one_file():
+    private = {
+        path for path, name in imports_of_all()
+        if name.startswith("sklearn") and any(p.startswith("_") for p in name.split("."))
+    }  # fmt: skip
+    assert private == {ROOT / "_sklearn.py"}
+
+
+def test_torch_is_imported_by_the_networks_alone():
+    importing = {
+        path.relative_to(ROOT) for path, name in imports_of_all()
+        if name.split(".")[0] in ("torch", "skorch")
+    }  # fmt: skip
+    elsewhere = {path for path in importing if path.parts[0] not in MAY_IMPORT_TORCH}
+    assert {str(path) for path in elsewhere} <= MAY_IMPORT_TORCH
+
+
+@pytest.mark.parametrize("part", ["accounting", "metrics"])
+def test_the_ground_floor_needs_numpy_and_scipy_only(part):
+    allowed = {"numpy", "scipy"}
+    if part == "accounting":  # a budget's entries are a frame, and its statement draws a plot
+        allowed |= {"pandas", "matplotlib"}
+    names = {n.split(".")[0] for p in sources() if part_of(p) == part for n in imported(p)}
+    assert names - {"__future__", "skprivacy"} - set(sys.stdlib_module_names) == allowed
+
+
+def test_importing_the_package_takes_no_torch():
+    code = "import skprivacy, sys; assert not {'torch', 'skorch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("package", ["skprivacy", "skprivacy.neural_network"])
+def test_editors_see_the_names_that_are_loaded_on_first_use(package):
+    module = import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    rooms = {name for name, origin in seen.items() if origin is None}
+    assert rooms == getattr(module, "_SUBPACKAGES", set()) - {"audit"}  # it is seen as a function
+    names = {name: origin for name, origin in seen.items() if origin}
+    assert {**module._PUBLIC, **({"audit": "audit"} if rooms else {})} == names
+    assert set(names) <= set(module.__all__)
+
+
+@pytest.mark.parametrize("package", ["skprivacy", "skprivacy.neural_network"])
+def test_type_checkers_see_misspelt_names(package):
+    """A module's ``__getattr__`` would tell them that every name exists."""
+    body = ast.parse(Path(import_module(package).__file__).read_text()).body
+    assert "__getattr__" not in {node.name for node in body if isinstance(node, ast.FunctionDef)}
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "skorch"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def without_torch(code):
+    """Run code in a process that has no torch; return what it printed."""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WITHOUT_TORCH + code],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return run.stdout
+
+
+def test_all_but_the_networks_works_without_torch():
+    printed = without_torch("""
+import numpy as np, skprivacy
+from importlib import import_module
+from skprivacy.audit import audit
+for part in ("accounting", "attacks", "audit", "cli", "datasets", "defences", "display", "ensemble",
+             "federated", "fine_tuning", "label_privacy", "linear_model", "mechanisms", "metrics",
+             "model_selection", "persistence", "preprocessing", "synthesis"):
+    module = import_module(f"skprivacy.{part}")
+    for name in getattr(module, "__all__", ()):
+        getattr(module, name)
+X = np.random.RandomState(0).uniform(-1, 1, size=(80, 3))
+y = (X[:, 0] > 0).astype(int)
+model = skprivacy.ObjectivePerturbationClassifier(epsilon=1, delta=1e-5, classes=[0, 1], radius=2)
+model.fit(X[:40], y[:40])
+parts = X[:40], y[:40], X[40:], y[40:]
+print(audit(model, *parts, n_shadows=4, alpha=1e-8).verdict)  # the noise is fresh
+""")
+    assert "consistent" in printed
+
+
+def test_linear_models_are_saved_and_loaded_without_torch(tmp_path):
+    file = Path(__file__).parents[1] / "persistence" / "network_v1.safetensors"
+    printed = without_torch(f"""
+import numpy as np, skprivacy
+from skprivacy.preprocessing import PrivateStandardScaler
+from sklearn.pipeline import make_pipeline
+X = np.random.RandomState(0).uniform(-1, 1, size=(80, 3))
+model = skprivacy.AdaSSPRegressor(bounds=(-3, 3), target_bounds=(-1, 1))
+model = make_pipeline(PrivateStandardScaler(bounds=(-1, 1)), model).fit(X, X[:, 0])
+skprivacy.save_model(model, {str(tmp_path / "m")!r})
+found = skprivacy.load_model({str(tmp_path / "m")!r})
+print(np.array_equal(found.predict(X), model.predict(X)))
+try:
+    skprivacy.load_model({str(file)!r})
+except ImportError as error:
+    print(error)
+""")
+    assert printed.startswith("True\n")
+    assert "pip install 'skprivacy[torch]'" in printed
+
+
+def test_networks_without_torch_say_what_to_install():
+    printed = without_torch("""
+import skprivacy
+for module, name in ((skprivacy, "DPSGDClassifier"), (skprivacy.neural_network, "VATStudent")):
+    try:
+        getattr(module, name)
+    except ImportError as error:
+        print(error)
+""")
+    assert printed.count("pip install 'skprivacy[torch]'") == 2
+
+
+def test_the_command_line_without_torch_says_what_to_install():
+    printed = without_torch("""
+from skprivacy.cli import main
+sys.stderr = sys.stdout
+try:
+    print(main(["sweep", "demo", "--epsilons", "1"]))
+except SystemExit as stop:
+    print(stop.code)
+""")
+    assert "pip install 'skprivacy[torch]'" in printed
+    assert "Traceback" not in printed
+
+
+def test_each_subpackage_can_be_the_first_to_be_imported():
+    pytest.importorskip("torch")
+    code = f"""
+import sys
+from importlib import import_module
+for part in {sorted(skprivacy._SUBPACKAGES)}:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "skprivacy"]:
+        del sys.modules[name]
+    import_module(f"skprivacy.{{part}}")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_accounting_loads_neither_attacks_nor_audits():
+    code = (
+        "import skprivacy.accounting, sys; rooms = {'attacks', 'audit', 'model_selection', 'cli'}; "
+        "assert not rooms & {name.split('.')[1] for name in sys.modules if '.' in name "
+        "and name.startswith('skprivacy')}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_accounting_loads_no_more_of_scikit_learn_than_its_base():
+    code = (
+        "import sys, sklearn.base, pandas; before = set(sys.modules); import skprivacy.accounting; "
+        "more = {n.partition('.')[2].partition('.')[0] for n in set(sys.modules) - before "
+        "if n.startswith('sklearn.')}; assert not more, more"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_audit_is_a_function_and_a_subpackage():
+    code = """
+import pickle
+import skprivacy.audit as room
+import skprivacy
+from skprivacy import audit
+from skprivacy.audit import AuditReport
+assert room is audit is skprivacy.audit
+assert room.AuditReport is AuditReport
+assert pickle.loads(pickle.dumps(audit)) is audit
+try:
+    audit()
+except TypeError as error:
+    assert "X_train" in str(error), error
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert signature(skprivacy.audit) == signature(skprivacy.audit.audit)
+
+
+def test_public_names_resolve():
+    pytest.importorskip("torch")
+    for name in skprivacy.__all__:
+        assert getattr(skprivacy, name) is not None
+    assert set(skprivacy.__all__) <= set(dir(skprivacy))
+    assert callable(skprivacy.audit)
+    assert {p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] != "_"} - {
+        "cli",
+        "templates",
+    } == (skprivacy._SUBPACKAGES)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = skprivacy.no_such_name

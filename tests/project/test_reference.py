@@ -1,0 +1,182 @@
+"""The reference describes every public name."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+DOC = Path(__file__).parents[2] / "doc"
+PARTS = [
+    "accounting", "attacks", "attacks.inversion", "attacks.scores", "attacks.synthesis", "audit",
+    "base",
+    "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "federated",
+    "fine_tuning",
+    "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
+    "persistence", "preprocessing", "public_facts", "synthesis",
+]  # fmt: skip
+
+
+CONFIGURATION = {"config_context", "get_config", "set_config"}
+
+
+def listed():
+    """Return every public class and function; constants have no page."""
+    names = set()
+    for part in PARTS:
+        module = importlib.import_module(f"skprivacy.{part}")
+        names |= {f"{part}.{n}" for n in module.__all__ if callable(getattr(module, n))}
+    return names | CONFIGURATION
+
+
+def resolved(name):
+    part, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(f"skprivacy.{part}".rstrip(".")), attribute)
+
+
+def test_the_reference_is_made_of_every_part():
+    tree = ast.parse((DOC / "conf.py").read_text())
+    shown = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and getattr(node.targets[0], "id", "") in ("REFERENCE", "CONFIGURATION")
+    }
+    assert sorted(shown["REFERENCE"].values()) == PARTS
+    assert set(shown["CONFIGURATION"]) == CONFIGURATION
+
+
+def sections(docstring):
+    """Return the sections of a numpydoc docstring by their names."""
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}$", inspect.cleandoc(docstring or ""), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def described(section):
+    """Return the names that a section of parameters describes; several may share a line."""
+    heads = re.findall(r"^([*\w][*\w, ]*)(?: :|$)", section, re.MULTILINE)
+    return {name.strip("* ") for head in heads for name in head.split(",")}
+
+
+def parameters(value):
+    try:
+        found = inspect.signature(value).parameters
+    except ValueError:  # made of C
+        return set()
+    return {name for name in found if name not in ("self", "args", "kwargs")}
+
+
+def lacks(value):
+    """Return what the docstring of a class or function lacks."""
+    found = sections(value.__doc__)
+    told = described(found.get("Parameters", ""))
+    if inspect.isclass(value):  # results are read, not made
+        told |= described(found.get("Attributes", ""))
+    problems = [f"parameter {name}" for name in sorted(parameters(value) - told)]
+    if not inspect.isclass(value):
+        returns = inspect.signature(value).return_annotation
+        if returns not in (None, "None") and not {"Returns", "Yields"} & set(found):
+            problems.append("Returns")
+    return problems
+
+
+@pytest.mark.parametrize("name", sorted(listed()))
+def test_the_reference_describes_what_is_taken_and_returned(name):
+    pytest.importorskip("torch")
+    assert not lacks(resolved(name))
+
+
+def test_private_estimators_state_guarantees_and_edge_cases():
+    pytest.importorskip("torch")
+    parts = (
+        "ensemble.", "fine_tuning.", "label_privacy.", "linear_model.", "model_selection.",
+        "neural_network.",
+        "preprocessing.", "synthesis.",
+    )  # fmt: skip
+    values = {name: resolved(name) for name in listed() if name.startswith(parts)}
+    estimators = {name: value for name, value in values.items() if hasattr(value, "fit")}
+    assert len(estimators) >= 13
+    words = ("**Guarantees.**", "**Edge cases.**")
+    missing = {n for n, value in estimators.items() if not all(w in value.__doc__ for w in words)}
+    assert not missing
+
+
+def test_a_parameter_or_a_result_that_is_not_described_is_found():
+    def gap(first, second=None) -> int:
+        """Do something.
+
+        Parameters
+        ----------
+        first : int
+        """
+
+    assert lacks(gap) == ["parameter second", "Returns"]
+
+
+def documented(part):
+    """Yield every public class, function, method and property of ours in a part, once."""
+    for name in sorted(listed()):
+        if name.rpartition(".")[0] != part:
+            continue
+        value = resolved(name)
+        yield value
+        for member in dir(value) if inspect.isclass(value) else ():
+            raw = inspect.getattr_static(value, member)
+            own = getattr(raw, "__func__", getattr(raw, "fget", raw))
+            ours = inspect.isfunction(own) and own.__module__.startswith("skprivacy.")
+            if ours and not member.startswith("_"):
+                yield own
+
+
+# Keywords of a subclass's definition, and some of skorch's parameters, which **kwargs take.
+NOT_OF_INIT = ("Event", "DPNeuralNet")
+
+
+def faults(value):
+    """Return what numpydoc finds wrong with the parameters and the results in a docstring."""
+    from numpydoc.validate import validate
+
+    found = validate(f"{value.__module__}.{value.__qualname__}")["errors"]
+    problems = {code: message for code, message in found if code.startswith(("PR", "RT"))}
+    if "PR01" in problems and inspect.isclass(value) and not lacks(value):
+        del problems["PR01"]  # results are read, not made: their fields are attributes
+    if value.__qualname__ in NOT_OF_INIT:
+        problems.pop("PR02", None)
+    return problems
+
+
+@pytest.mark.parametrize("part", ["", *PARTS])
+def test_numpydoc_finds_nothing_wrong_with_parameters_and_results(part):
+    pytest.importorskip("torch")
+    found = {
+        value.__qualname__: problems for value in documented(part) if (problems := faults(value))
+    }
+    assert not found
+
+
+class Documented:
+    """Have methods whose docstrings lack something."""
+
+    def unnamed(self, first):
+        """Do something."""
+
+    def undescribed(self, first):
+        """Do something.
+
+        Parameters
+        ----------
+        first : int
+        """
+
+    def nothing_returned(self):
+        """Return something."""
+        return 1
+
+
+def test_what_a_docstring_lacks_is_found():
+    methods = (Documented.unnamed, Documented.undescribed, Documented.nothing_returned)
+    assert [list(faults(method)) for method in methods] == [["PR01"], ["PR07"], ["RT01"]]
