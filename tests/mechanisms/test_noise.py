@@ -36,6 +36,7 @@ def check_noise(case: NoiseCase, share: float = 1.0) -> None:
         check_not_repeated(rows[0][:1])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_noise_has_the_law_that_its_event_claims(name):
     check_noise(CASES[name])
@@ -67,6 +68,7 @@ def is_interface(found: type) -> bool:
     return inspect.isabstract(found) or getattr(found, "_is_protocol", False)
 
 
+@pytest.mark.heavy
 def test_every_class_that_releases_has_a_case():
     classes = set(releasing_classes())
     assert len(classes) > 25, "the walk through the package has found too little"

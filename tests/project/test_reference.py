@@ -149,6 +149,7 @@ def faults(value):
     return problems
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("part", ["", *PARTS])
 def test_numpydoc_finds_nothing_wrong_with_parameters_and_results(part):
     pytest.importorskip("torch")

@@ -62,6 +62,7 @@ def test_parts_do_not_change_the_sum(expected, most, monkeypatch):
     torch.testing.assert_close(parts.double(), whole.double(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("before", [1e3, float("nan")])
 @pytest.mark.parametrize("rows", [0, 1, 900])
 @pytest.mark.parametrize("expected", [100, 4000])
