@@ -56,6 +56,7 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector, obj):
     marks = getattr(obj, "pytestmark", [])
+    marks = marks if isinstance(marks, list) else []  # an imported module may have a single one
     heavy = leaves_out_heavy(collector.config) and any(mark.name == "heavy" for mark in marks)
     return [] if heavy else None
 
