@@ -36,7 +36,7 @@ from skprivacy.synthesis import PrivateSynthesizer
 
 DELTA = 1e-6
 N_ROWS = choose(1000, 100)
-N_FITS = choose(20, 4)
+N_FITS = 20
 
 
 def evaluated(
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=parts, metavar="PART")
     parser.add_argument("--seeds", type=int, default=choose(3, 1))
     parser.add_argument("--only", default="", help="beginning of the generators' names")
-    parser.add_argument("--fits", type=int, default=choose(300, 4))
+    parser.add_argument("--fits", type=int, default=choose(300, 20))
     parser.add_argument("--audits", type=int, default=choose(600, 2))
     args = parser.parse_args()
     if unknown := set(args.parts) - set(parts):

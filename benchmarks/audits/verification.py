@@ -11,7 +11,7 @@ import time
 import warnings
 from collections import Counter
 
-from benchmarks.shared.quick import make_parser
+from benchmarks.shared.quick import choose, make_parser
 from skprivacy.audit import verify_privacy
 from tests.audit.planted import BUGS, epsilon_of_bug, planted, runs_for, why_not
 from tests.audit.verified import FIT_PARAMS, VERIFIED

@@ -101,8 +101,9 @@ def draw_figures(rows: list[Row], title: str, path: Path) -> None:
             at = np.geomspace(*line[1].get_xlim(), 300)
             shown = at[limit(at) < highest]
             line[1].plot(shown, limit(shown), color="black", lw=0.8, ls="-.")
-            line[1].annotate("proved limit", (shown[-1], limit(shown[-1])), (6, -8),
-                             textcoords="offset points", fontsize=8)  # fmt: skip
+            if len(shown):
+                line[1].annotate("proved limit", (shown[-1], limit(shown[-1])), (6, -8),
+                                 textcoords="offset points", fontsize=8)  # fmt: skip
     for axis in axes[0, 1:]:  # shared with the lower ones
         axis.set_ylim(lowest - (highest - 0.5) / 8, highest + (highest - 0.5) / 8)
     figure.suptitle(title)

@@ -27,7 +27,7 @@ from .bugs import scaled
 from .planted import BUGS, FAINT, epsilon_of_bug, mechanism_of, planted, runs_for, why_not
 from .verified import FIT_PARAMS, VERIFIED
 
-# Those that take longest: benchmarks/verification.py tries them. Two releases of K-norm noise on
+# The slowest cases; the benchmark audits/verification has them. Two releases of K-norm noise on
 # seven numbers take 40,000 runs, by theory.
 LEFT_OUT = {"ALMFineTuner-gradient"}
 

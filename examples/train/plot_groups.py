@@ -1,10 +1,11 @@
 """
-Protecting people who have several rows
-=======================================
+Protecting groups of rows, such as a person's
+=============================================
 
 A patient with twenty visits is twenty records. With ``groups`` a network protects the patient: a
-random batch is one of patients, and what each of them adds to it is clipped once, however many rows
-she has. The noise does not depend on how many rows a person may use, so what is the best number?
+batch is drawn from patients, and the sum of a patient's gradients is clipped once, for any number
+of rows. The noise does not depend on the number of rows that a patient may use. This example finds
+the best number.
 """
 
 import matplotlib.pyplot as plt
@@ -20,26 +21,26 @@ labels = table.target.to_numpy()
 X, y, X_new, y_new = rows[:8000], labels[:8000], rows[8000:], labels[8000:]
 
 # %%
-# 2,000 people have between one and fifty rows, most of them few. In one table a person's rows are
-# any records; in the other all of them tell nearly the same.
+# 2,000 patients have between one and fifty rows, most of them few. In one table a patient's rows
+# are any records; in the other they are nearly equal.
 rng = np.random.default_rng(0)
 sizes = np.arange(1, 51)
 own = rng.choice(sizes, size=2000, p=sizes**-1.75 / (sizes**-1.75).sum())
 patient = pd.Series(np.repeat(np.arange(2000), own), name="patient")
 anything, same = rng.integers(len(X), size=len(patient)), rng.permutation(len(X))[patient]
 tables = {
-    "rows of a person differ": (X[anything], y[anything]),
-    "rows of a person are alike": (X[same] + rng.normal(0, 0.1, (len(same), X.shape[1])), y[same]),
+    "rows of a patient differ": (X[anything], y[anything]),
+    "rows of a patient are alike": (X[same] + rng.normal(0, 0.1, (len(same), X.shape[1])), y[same]),
 }
 
 # %%
-# What is guaranteed, and to whom:
+# The guarantee names the protected group:
 model = DPSGDClassifier(epsilon=1.0, classes=table.classes)
-model.fit(*tables["rows of a person differ"], groups=patient)
+model.fit(*tables["rows of a patient differ"], groups=patient)
 print(model.privacy_)
 
 # %%
-# The same epsilon, for each number of rows that a person may use:
+# The same epsilon, for each number of rows that a patient may use:
 most = (1, 2, 5, 10, None)
 _, axes = plt.subplots(1, 2, figsize=(8, 3.8), sharey=True, layout="constrained")
 for ax, (title, records) in zip(axes, tables.items(), strict=True):
