@@ -1,7 +1,7 @@
 """What "auto" stands for in a private training: settings that follow from public facts alone.
 
-The constants were fitted by ``benchmarks/defaults.py`` (for numbers, ``defaults_regression.py``),
-which also says how well they do.
+The constants were fitted by ``benchmarks/accuracy/automatic_settings.py`` (for numbers,
+``automatic_settings_regression.py``), which also measure them.
 """
 
 from __future__ import annotations
