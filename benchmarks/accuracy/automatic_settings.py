@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -51,7 +52,7 @@ SEARCHED = [
 ]  # fmt: skip
 
 
-def accuracies(at: Split, seeds: int, epsilon: float, **settings: Any) -> float:
+def measure_accuracy(at: Split, seeds: int, epsilon: float, **settings: Any) -> float:
     """Return the mean test accuracy over seeds of weights, sampling and noise."""
     n = len(at.X)
     model = _model(n, at.n_classes, epsilon, settings)
@@ -59,7 +60,7 @@ def accuracies(at: Split, seeds: int, epsilon: float, **settings: Any) -> float:
     return float(np.mean([np.mean(m.predict(at.X_test) == at.y_test) for m in members]))
 
 
-def on_splits(name: str, splits: int, epsilon: float, **settings: Any) -> NDArray[np.float64]:
+def score_splits(name: str, splits: int, epsilon: float, **settings: Any) -> NDArray[np.float64]:
     """Return the test accuracy on each split of a table in per cent, all trained side by side."""
     X, y = table(name)
     n = len(X) * 7 // 10
@@ -79,7 +80,7 @@ def _model(n: int, n_classes: int, epsilon: float, settings: dict[str, Any]) -> 
     return DPSGDClassifier(epsilon=epsilon, delta=DELTA, classes=np.arange(n_classes), **settings)
 
 
-def over_splits(score: Callable[[Split], float], name: str, splits: int, most: int) -> float:
+def average_splits(score: Callable[[Split], float], name: str, splits: int, most: int) -> float:
     """Return the mean over several splits of a table, in per cent."""
     return 100 * float(np.mean([score(split(name, seed, most)) for seed in range(splits)]))
 
@@ -99,8 +100,8 @@ def tune(names: Iterable[str], seeds: int) -> None:
                 "hidden_layer_sizes": hidden, "schedule": "linear", "batch_size": 512,
                 "steps": steps, "learning_rate": min(time / steps, 2.0),
             }  # fmt: skip
-            found.append(over_splits(lambda s, e=epsilon, p=settings: accuracies(s, 1, e, **p),
-                                     name, seeds, 5000))  # fmt: skip
+            score = partial(measure_accuracy, seeds=1, epsilon=epsilon, **settings)
+            found.append(average_splits(score, name, seeds, 5000))
         lost[hidden].append([max(found) - x for x in found])
         weights = 64 * (at.X.shape[1] + 1 + at.n_classes) + at.n_classes
         print(f"{name:14s} {'64' if hidden else 'linear':7s} {epsilon:5g} "
@@ -113,17 +114,17 @@ def tune(names: Iterable[str], seeds: int) -> None:
 def held(names: Iterable[str], seeds: int) -> None:
     print("table          epsilon       default        before  best of 60")
     for name, epsilon in product(names or HELD_BACK, EPSILONS):
-        default = on_splits(name, seeds, epsilon)
-        rate = before_rate(split(name, 0, 10**6), epsilon)
-        before = on_splits(name, seeds, epsilon, **BEFORE, **rate)
+        default = score_splits(name, seeds, epsilon)
+        rate = former_rate(split(name, 0, 10**6), epsilon)
+        before = score_splits(name, seeds, epsilon, **BEFORE, **rate)
         best = ""
         if epsilon in (1.0, 3.0):
-            best = f"{max(on_splits(name, seeds, epsilon, **s).mean() for s in SEARCHED):10.1f}"
+            best = f"{max(score_splits(name, seeds, epsilon, **s).mean() for s in SEARCHED):10.1f}"
         shown = "  ".join(f"{x.mean():5.1f} +- {x.std():3.1f}" for x in (default, before))
         print(f"{name:14s} {epsilon:7g}  {shown}  {best}", flush=True)
 
 
-def before_rate(at: Split, epsilon: float) -> dict[str, Any]:
+def former_rate(at: Split, epsilon: float) -> dict[str, Any]:
     """Return the batch and the step size that the defaults before the rule came to."""
     batch = len(at.X) // 4
     model = DPSGDClassifier(epsilon=epsilon, delta=DELTA, classes=range(at.n_classes), **BEFORE)
@@ -138,11 +139,11 @@ def without(names: Iterable[str], seeds: int) -> None:
     for name in names or HELD_BACK:
 
         def plain(model: Any, name: str = name) -> float:
-            return over_splits(
+            return average_splits(
                 lambda s: model.fit(s.X, s.y).score(s.X_test, s.y_test), name, seeds, 10**6
             )
 
-        ours = over_splits(lambda s: accuracies(s, 1, np.inf), name, seeds, 10**6)
+        ours = average_splits(lambda s: measure_accuracy(s, 1, np.inf), name, seeds, 10**6)
         others = MLPClassifier(random_state=0), HistGradientBoostingClassifier(random_state=0)
         print(f"{name:14s} {ours:11.1f}", *(f"{plain(m):14.1f}" for m in others), flush=True)
 

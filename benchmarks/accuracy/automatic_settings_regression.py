@@ -41,7 +41,7 @@ SEARCHED = [
 ]
 
 
-def explained(at: Split, seed: int, epsilon: float, **settings: Any) -> float:
+def measure_r2(at: Split, seed: int, epsilon: float, **settings: Any) -> float:
     """Return the R2 on the test records; below -1 counts as -1."""
     n = len(at.X)
     settings = dict(settings)
@@ -69,7 +69,7 @@ def tune(names: Iterable[str], seeds: int) -> None:
                 "hidden_layer_sizes": hidden, "schedule": "linear", "steps": steps,
                 "optimizer": "sgd", "learning_rate": min(time / steps, 2.0),
             }  # fmt: skip
-            scores = [explained(at, i, epsilon, **settings) for i, at in enumerate(splits)]
+            scores = [measure_r2(at, i, epsilon, **settings) for i, at in enumerate(splits)]
             found.append(float(np.mean(scores)))
         lost[hidden].append(max(found) - np.array(found))
         print(f"{name:14s} {'64' if hidden else 'linear':7s} {epsilon:5g} "
@@ -85,7 +85,7 @@ def held(names: Iterable[str], seeds: int) -> None:
 
         def mean(epsilon: float, splits: list[Split] = splits, **settings: Any) -> float:
             return float(
-                np.mean([explained(a, i, epsilon, **settings) for i, a in enumerate(splits)])
+                np.mean([measure_r2(a, i, epsilon, **settings) for i, a in enumerate(splits)])
             )
 
         for epsilon in EPSILONS:
@@ -101,7 +101,7 @@ def without(names: Iterable[str], seeds: int) -> None:
     others = MLPRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0), Ridge()
     for name in names or HELD_BACK:
         splits = [split(name, seed, 5000) for seed in range(seeds)]
-        ours = np.mean([explained(at, i, np.inf) for i, at in enumerate(splits)])
+        ours = np.mean([measure_r2(at, i, np.inf) for i, at in enumerate(splits)])
         plain = [
             np.mean([clone(m).fit(a.X, a.y).score(a.X_test, a.y_test) for a in splits])
             for m in others

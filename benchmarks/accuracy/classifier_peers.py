@@ -30,7 +30,7 @@ PEERS = {
 }
 
 
-def boosted(name: str, epsilon: float, seed: int) -> float | None:
+def score_ebm(name: str, epsilon: float, seed: int) -> float | None:
     """Return the test accuracy of DP-EBM on the split ``seed``; None for more than two classes."""
     from interpret.privacy import DPExplainableBoostingClassifier
 
@@ -58,7 +58,7 @@ def boosted(name: str, epsilon: float, seed: int) -> float | None:
     return float(np.mean(model.predict(frame.iloc[test]) == y[test]))
 
 
-def logistic(name: str, epsilon: float, seed: int) -> float:
+def score_diffprivlib(name: str, epsilon: float, seed: int) -> float:
     from diffprivlib.models import LogisticRegression
 
     at = split(name, seed, 10**6)
@@ -67,7 +67,7 @@ def logistic(name: str, epsilon: float, seed: int) -> float:
     return float(model.fit(at.X, at.y).score(at.X_test, at.y_test))
 
 
-def trees(name: str, epsilon: float, seed: int) -> float | None:
+def score_trees(name: str, epsilon: float, seed: int) -> float | None:
     if len(table(name)[0]) < LARGE or epsilon != EPSILONS[0]:
         return None
     at = split(name, seed, 10**6)
@@ -76,7 +76,11 @@ def trees(name: str, epsilon: float, seed: int) -> float | None:
 
 
 def main() -> None:
-    kinds: dict[str, Any] = {"ebm": boosted, "diffprivlib": logistic, "trees": trees}
+    kinds: dict[str, Any] = {
+        "ebm": score_ebm,
+        "diffprivlib": score_diffprivlib,
+        "trees": score_trees,
+    }
     parser = make_parser(__doc__)
     parser.add_argument("kinds", nargs="*")
     parser.add_argument("--tables", nargs="*", default=choose(HELD_BACK, ("breast_cancer",)))

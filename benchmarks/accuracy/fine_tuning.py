@@ -155,7 +155,7 @@ def adult(draws: int) -> None:
                   flush=True)  # fmt: skip
 
 
-def turned(rows: Tensor) -> Tensor:
+def turn_images(rows: Tensor) -> Tensor:
     """Return every image turned by one, two or three quarters, at random."""
     images = rows.reshape(-1, 28, 28)
     turns = torch.randint(1, 4, (len(images), 1, 1))
@@ -164,7 +164,7 @@ def turned(rows: Tensor) -> Tensor:
     return images.flatten(1)
 
 
-def pre_trained(rows: NDArray, digits: NDArray, seed: int) -> nn.Sequential:
+def pretrain_network(rows: NDArray, digits: NDArray, seed: int) -> nn.Sequential:
     """Return the layers of a network that reads turned public digits."""
     torch.manual_seed(seed)
     layers = SmallConvNet().layers
@@ -174,7 +174,7 @@ def pre_trained(rows: NDArray, digits: NDArray, seed: int) -> nn.Sequential:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, STEP, steps)
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(X)).split(BATCH)[: len(X) // BATCH]:
-            loss = F.cross_entropy(layers(turned(X[batch])), y[batch])
+            loss = F.cross_entropy(layers(turn_images(X[batch])), y[batch])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -182,7 +182,7 @@ def pre_trained(rows: NDArray, digits: NDArray, seed: int) -> nn.Sequential:
     return layers
 
 
-def features_of(layers: nn.Sequential) -> FunctionTransformer:
+def make_encoder(layers: nn.Sequential) -> FunctionTransformer:
     """Return an encoder: the output of the last hidden layer."""
     body = layers[:-1]
 
@@ -193,7 +193,7 @@ def features_of(layers: nn.Sequential) -> FunctionTransformer:
     return FunctionTransformer(encode)
 
 
-def with_new_head(layers: nn.Sequential) -> nn.Sequential:
+def replace_head(layers: nn.Sequential) -> nn.Sequential:
     """Return the network with a last layer of zeros: all digits have the same probability."""
     head = nn.Linear(layers[-1].in_features, 10)
     nn.init.zeros_(head.weight)
@@ -218,13 +218,13 @@ def network(rows: list[str], seeds: list[int], held_out: bool) -> None:
         if row in ("scratch", "whole"):
             start = SmallConvNet
             if row == "whole":
-                start = with_new_head(pre_trained(images[PUBLIC], digits[PUBLIC], seed))
+                start = replace_head(pretrain_network(images[PUBLIC], digits[PUBLIC], seed))
             model = DPSGDClassifier(module=start, random_state=seed, **PRIVATE_FIT)
             fit = {}
         else:
             encoder = ENCODERS["scattering"](seed)
             if row == "head":
-                encoder = features_of(pre_trained(images[PUBLIC], digits[PUBLIC], seed))
+                encoder = make_encoder(pretrain_network(images[PUBLIC], digits[PUBLIC], seed))
             model = ALMFineTuner(encoder, delta=DELTA, classes=range(10))
             fit = {"X_public": images[PUBLIC]}
         return lambda epsilon: (

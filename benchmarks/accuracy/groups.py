@@ -57,7 +57,7 @@ MODELS = {
 }  # fmt: skip
 
 
-def sizes(n_groups: int, n_rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_sizes(n_groups: int, n_rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw the number of rows of each group; random groups are changed until the sum is right."""
     shares = np.arange(1, MAX_ROWS + 1) ** -EXPONENT
     found = rng.choice(np.arange(1, MAX_ROWS + 1), size=n_groups, p=shares / shares.sum())
@@ -67,13 +67,13 @@ def sizes(n_groups: int, n_rows: int, rng: np.random.Generator) -> NDArray[np.in
     return found
 
 
-def random_records(X: NDArray, y: NDArray, own: NDArray, rng: np.random.Generator) -> Table:
+def deal_at_random(X: NDArray, y: NDArray, own: NDArray, rng: np.random.Generator) -> Table:
     """Deal out records at random."""
     order = rng.permutation(len(X))[: own.sum()]
     return X[order], y[order], np.repeat(np.arange(len(own)), own)
 
 
-def nearest_records(X: NDArray, y: NDArray, own: NDArray, rng: np.random.Generator) -> Table:
+def deal_nearest(X: NDArray, y: NDArray, own: NDArray, rng: np.random.Generator) -> Table:
     """Give each group the free records that are nearest to one of them."""
     near = NearestNeighbors(n_neighbors=choose(600, 200)).fit(X)
     order = near.kneighbors(X, return_distance=False)
@@ -90,7 +90,7 @@ def nearest_records(X: NDArray, y: NDArray, own: NDArray, rng: np.random.Generat
     return X[taken], y[taken], codes[taken]
 
 
-def perturbed_copies(
+def copy_records(
     data: Any, y: NDArray, own: NDArray, rng: np.random.Generator, transform: Callable
 ) -> Table:
     """Give each group copies of one record, with some values drawn from other records."""
@@ -103,7 +103,7 @@ def perturbed_copies(
     return transform(copies), y[base], np.repeat(np.arange(len(own)), own)
 
 
-def tables(kind: str, n_groups: int, seed: int) -> tuple[Table, NDArray, NDArray]:
+def make_tables(kind: str, n_groups: int, seed: int) -> tuple[Table, NDArray, NDArray]:
     train = fetch_adult(as_frame=True)
     test = fetch_adult(subset="test", as_frame=True)
     fitted = SchemaTransformer(train.schema).fit(train.data)
@@ -113,18 +113,18 @@ def tables(kind: str, n_groups: int, seed: int) -> tuple[Table, NDArray, NDArray
 
     y = train.target.to_numpy()
     rng = np.random.default_rng(seed)
-    own = sizes(n_groups, round(N_ROWS * n_groups / N_GROUPS), rng)
+    own = draw_sizes(n_groups, round(N_ROWS * n_groups / N_GROUPS), rng)
     if kind == "copies":
-        table = perturbed_copies(train.data, y, own, rng, rows)
+        table = copy_records(train.data, y, own, rng, rows)
     else:
-        deal = {"nearest": nearest_records, "random": random_records}[kind]
+        deal = {"nearest": deal_nearest, "random": deal_at_random}[kind]
         table = deal(rows(train.data), y, own, rng)
     return table, rows(test.data), test.target.to_numpy()
 
 
 def accuracy(args: argparse.Namespace) -> None:
     for kind in args.table:
-        made = [tables(kind, args.groups, seed) for seed in range(args.seeds)]
+        made = [make_tables(kind, args.groups, seed) for seed in range(args.seeds)]
         for epsilon in args.epsilon:
             for how, most in [("mean", 1), *((h, k) for h in args.how for k in args.rows)]:
                 start, scores = time.process_time(), []
@@ -147,7 +147,7 @@ def accuracy(args: argparse.Namespace) -> None:
                 )
 
 
-def by_group_privacy(args: argparse.Namespace) -> None:
+def print_group_privacy(args: argparse.Namespace) -> None:
     """Protect records at an epsilon at which fifty of them are protected together."""
     for kind in args.table:
         for epsilon in args.epsilon:
@@ -155,7 +155,7 @@ def by_group_privacy(args: argparse.Namespace) -> None:
             delta = 1e-5 * math.expm1(own) / math.expm1(epsilon)
             scores = []
             for seed in range(args.seeds):
-                (X, y, _), X_test, y_test = tables(kind, args.groups, seed)
+                (X, y, _), X_test, y_test = make_tables(kind, args.groups, seed)
                 model = DPSGDClassifier(
                     epsilon=own,
                     delta=delta,
@@ -210,7 +210,9 @@ def linear(args: argparse.Namespace) -> None:
             print(f"{n_groups:6} {name:32} {groups:.2f} one row {one:.2f} (+-{error:.2f})")
 
 
-def step_of(groups: Groups | None, X, y, batch: int, most: int | None = None) -> Callable[[], None]:
+def make_step(
+    groups: Groups | None, X, y, batch: int, most: int | None = None
+) -> Callable[[], None]:
     """Return a step of training on records, or on groups."""
     n = len(X) if groups is None else groups.n
     config = TrainingConfig(
@@ -240,7 +242,7 @@ def steps(args: argparse.Namespace) -> None:
     """Time steps in turns, in processor time: a busy machine slows both alike."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    own = sizes(N_GROUPS, N_ROWS, rng)
+    own = draw_sizes(N_GROUPS, N_ROWS, rng)
     codes = np.unique(rng.permutation(np.repeat(np.arange(N_GROUPS), own)), return_inverse=True)[1]
     groups = Groups(codes.astype(np.int64), N_GROUPS, "person")
     X = torch.from_numpy((rng.random((N_ROWS, 105)) < 0.2).astype(np.float32))
@@ -248,7 +250,7 @@ def steps(args: argparse.Namespace) -> None:
     for batch in args.groups:
         for most in (k or None for k in args.rows):
             n_rows = round(batch * float(np.minimum(own, most or MAX_ROWS).mean()))
-            both = step_of(None, X, y, n_rows), step_of(groups, X, y, batch, most)
+            both = make_step(None, X, y, n_rows), make_step(groups, X, y, batch, most)
             times: tuple[list[float], list[float]] = ([], [])
             for turn in range(args.rounds + 2):
                 for step, found in zip(both, times, strict=True):
@@ -269,7 +271,7 @@ def steps(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = make_parser(__doc__)
     commands = parser.add_subparsers(dest="part", metavar="PART")
-    for name, run in (("accuracy", accuracy), ("group-privacy", by_group_privacy)):
+    for name, run in (("accuracy", accuracy), ("group-privacy", print_group_privacy)):
         learn = commands.add_parser(name)
         learn.set_defaults(run=run)
         learn.add_argument("--table", nargs="+", default=["nearest", "copies", "random"])

@@ -135,7 +135,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 }
 
 
-def learned(table: Table, records: pd.DataFrame, seed: int) -> tuple[float, float]:
+def score_records(table: Table, records: pd.DataFrame, seed: int) -> tuple[float, float]:
     """Return accuracy and area under the curve on real test records."""
     features = [name for name in table.schema if name != table.target]
     textual = [n for n in features if isinstance(table.schema[n], Categories)]
@@ -163,12 +163,12 @@ def learned(table: Table, records: pd.DataFrame, seed: int) -> tuple[float, floa
     return accuracy, float(auc)
 
 
-def measured(table: Table, method: str, epsilon: float, seed: int) -> tuple[float, ...]:
+def measure_method(table: Table, method: str, epsilon: float, seed: int) -> tuple[float, ...]:
     """Return accuracy, area under the curve, total variation and seconds of one fit."""
     start = time.process_time()
     if method == "real":
         records = table.train.sample(len(table.train), replace=True, random_state=seed)
-        score = learned(table, table.train, seed)
+        score = score_records(table, table.train, seed)
     elif method == "gan":
         settings = {
             "label": table.target,
@@ -178,16 +178,16 @@ def measured(table: Table, method: str, epsilon: float, seed: int) -> tuple[floa
         synthesizer = DPGANSynthesizer(epsilon, DELTA, schema=table.schema, **settings)
         records = synthesizer.fit(table.train).sample(random_state=seed)
     elif method not in METHODS:
-        from benchmarks.shared.synthesis_peers import drawn_by_peer
+        from benchmarks.shared.synthesis_peers import sample_peer
 
-        records = drawn_by_peer(method, table, epsilon, DELTA, seed)
+        records = sample_peer(method, table, epsilon, DELTA, seed)
     else:
         settings = {"label": table.target, **METHODS[method], **table.settings}
         synthesizer = PrivateSynthesizer(epsilon, DELTA, schema=table.schema, **settings)
         records = synthesizer.fit(table.train).sample(random_state=seed)
     seconds = time.process_time() - start
     if method != "real":
-        score = learned(table, records, seed)
+        score = score_records(table, records, seed)
     quality = synthetic_quality(table.train, records, table.schema, grids=table.compared_by)
     return *score, float(quality.pairs["total_variation"].mean()), seconds
 
@@ -251,7 +251,7 @@ def main() -> None:
         table = TABLES[name]()
         for method in args.methods:
             for epsilon in args.epsilons if method != "real" else [np.inf]:
-                runs = [measured(table, method, epsilon, seed) for seed in range(args.seeds)]
+                runs = [measure_method(table, method, epsilon, seed) for seed in range(args.seeds)]
                 mean, spread = np.mean(runs, axis=0), np.std(runs, axis=0)
                 print(
                     f"{name} {method} epsilon={epsilon:g}: accuracy {mean[0]:.4f} +- "

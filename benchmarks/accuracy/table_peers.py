@@ -36,7 +36,7 @@ SEEDS, DELTA = choose(5, 1), 1e-5
 EPSILONS = choose((0.1, 1.0, 10.0), (1.0,))
 
 
-def boosted(schema: Any, epsilon: float, seed: int) -> Any:
+def make_ebm(schema: Any, epsilon: float, seed: int) -> Any:
     """Return DP-EBM as it comes, with the same public facts as our models."""
     from interpret.privacy import DPExplainableBoostingClassifier
 
@@ -62,7 +62,7 @@ def ebm() -> None:
         ),
     }
     if has_peer("interpret.privacy", "pip install interpret-core"):
-        makers["DP-EBM"] = lambda e, seed: boosted(schema, e, seed)
+        makers["DP-EBM"] = lambda e, seed: make_ebm(schema, e, seed)
     rows = []
     for name, make in makers.items():
         for epsilon in EPSILONS:
@@ -80,7 +80,7 @@ def ebm() -> None:
     print(pd.DataFrame(rows, columns=columns).round(3).to_string(index=False))
 
 
-def proved_by_opendp(noise: float, k: int) -> float:
+def compose_with_opendp(noise: float, k: int) -> float:
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -94,13 +94,13 @@ def opendp() -> None:
     rows, installed = [], has_peer("opendp.prelude", "pip install opendp")
     for noise, k in ((5.0, 1), (5.0, 10), (20.0, 100), (50.0, 1000)):
         ours = epsilon_of(Repeated(GaussianEvent(noise), k), DELTA, "add_remove")
-        rows.append((noise, k, ours, proved_by_opendp(noise, k) if installed else np.nan))
+        rows.append((noise, k, ours, compose_with_opendp(noise, k) if installed else np.nan))
     if installed:
         print("opendp", importlib.metadata.version("opendp"))
     print(pd.DataFrame(rows, columns=["noise", "releases", "ours", "OpenDP"]).round(3).to_string())
 
 
-def by_meter(target: Any, references: list[Any], parts: dict[str, Any]) -> dict[str, Any]:
+def attack_with_meter(target: Any, references: list[Any], parts: dict[str, Any]) -> dict[str, Any]:
     """Return AUC and TPR at 1% FPR of Privacy Meter's two metrics."""
     sys.modules.setdefault("tensorflow", ModuleType("tensorflow"))  # imported, and not used here
     from privacy_meter.dataset import Dataset
@@ -154,7 +154,7 @@ def meter() -> None:
         net = MLPClassifier((128,), activation="tanh", alpha=0.0, max_iter=60, random_state=seed)
         target = clone(net).fit(*parts["in"])
         pool = ShadowPool(net, n_shadows=choose(16, 4), random_state=seed).fit(*parts["others"])
-        theirs = by_meter(target, pool.estimators_, parts) if installed else {}
+        theirs = attack_with_meter(target, pool.estimators_, parts) if installed else {}
         for name, found in theirs.items():
             rows.append((f"Privacy Meter, {name}", *found))
         for attack in (LossThreshold(target), ReferenceThreshold(target, pool=pool)):

@@ -36,7 +36,7 @@ N_REPEATS, N_RELEASES = choose((10, 100), (1, 2))
 SIZES, EPSILONS = choose(((1_000, 5_000, 20_000), (0.5, 1.0, 4.0)), ((100,), (1.0,)))
 
 
-def drawn(
+def draw_records(
     d: int, copies: int, seed: int, more: int = 0, n: int = N
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return records, their frequencies and the variances of columns."""
@@ -50,12 +50,12 @@ def power(repeats: int) -> None:
     for kind, copies in (("0/1", 1), ("genotypes", 2)):
         for noise in (0.0, 0.02):
             for d in SIZES:
-                aucs = np.array([_attacked(d, copies, noise, r) for r in range(repeats)])
+                aucs = np.array([attack_means(d, copies, noise, r) for r in range(repeats)])
                 print(f"{kind:9}{noise:7}{d:7}" + "".join(f"{a:8.3f}" for a in aucs.mean(axis=0)))
 
 
-def _attacked(d: int, copies: int, noise: float, seed: int) -> list[float]:
-    X, p, v = drawn(d, copies, seed)
+def attack_means(d: int, copies: int, noise: float, seed: int) -> list[float]:
+    X, p, v = draw_records(d, copies, seed)
     released = X[:N].mean(axis=0) + noise * np.random.default_rng(seed + 999).normal(size=d)
     found = [expected_power(N, v, noise=noise).auc]
     for statistic in ("linear", "homer"):
@@ -70,7 +70,7 @@ def panel(repeats: int) -> None:
     for m in choose((200, 1_000, 5_000), (200,)):
         found = []
         for seed in range(repeats):
-            X, _, v = drawn(N_COLUMNS, 1, seed, m)
+            X, _, v = draw_records(N_COLUMNS, 1, seed, m)
             attack = AggregateAttack(N).fit(X[:N].mean(axis=0), X[2 * N :])
             expected = expected_power(N, v, n_reference=m).auc
             found.append((expected, attack.evaluate(X[:N], X[N : 2 * N]).auc))
@@ -82,12 +82,12 @@ def mixtures(repeats: int) -> None:
     print("records      d  theory  linear   Homer")
     for n in choose((100, 500, 2_000), (100,)):
         for d in (n, 5 * n):
-            aucs = np.mean([_mixture(n, d, seed) for seed in range(repeats)], axis=0)
+            aucs = np.mean([attack_mixture(n, d, seed) for seed in range(repeats)], axis=0)
             print(f"{n:7}{d:7}" + "".join(f"{auc:8.3f}" for auc in aucs))
 
 
-def _mixture(n: int, d: int, seed: int) -> list[float]:
-    X, p, v = drawn(d, 2, seed, n=n)
+def attack_mixture(n: int, d: int, seed: int) -> list[float]:
+    X, p, v = draw_records(d, 2, seed, n=n)
     found = [expected_power(n, v).auc]
     for statistic in ("linear", "homer"):
         attack = AggregateAttack(n, statistic=statistic).fit(
@@ -97,7 +97,7 @@ def _mixture(n: int, d: int, seed: int) -> list[float]:
     return found
 
 
-def tables(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def make_tables(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return records of 6 correlated columns of five values, and the cells of all pairs."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=(n, 1))
@@ -111,7 +111,7 @@ def marginals(repeats: int) -> None:
     for n in choose((200, 1_000), (200,)):
         found = []
         for seed in range(repeats):
-            _, X = tables(2 * n + 3_000, seed)
+            _, X = make_tables(2 * n + 3_000, seed)
             released, reference = X[:n].mean(axis=0), X[2 * n :]
             found.append(
                 [
@@ -127,26 +127,32 @@ def marginals(repeats: int) -> None:
 
 def private(repeats: int) -> None:
     print("release      epsilon    AUC  above the guarantee")
-    releases = {"20 means": (_means, 20), "1,000 means": (_means, choose(1_000, 100))}
-    releases |= {"histogram": (_histogram, 500), "marginals": (_marginals, 0)}
+    releases = {
+        "20 means": (attack_private_means, 20),
+        "1,000 means": (attack_private_means, choose(1_000, 100)),
+    }
+    releases |= {
+        "histogram": (attack_private_histogram, 500),
+        "marginals": (attack_private_tables, 0),
+    }
     for name, (attacked, size) in releases.items():
         for epsilon in EPSILONS:
             aucs, above = [], 0
             for seed in range(repeats):
                 result, guarantee = attacked(size, epsilon, seed)
                 aucs.append(result.auc)
-                above += _above(result, guarantee.tpr_bound)
+                above += is_above_bound(result, guarantee.tpr_bound)
             print(f"{name:12}{epsilon:8}{np.mean(aucs):7.3f}{above:10} of {repeats}", flush=True)
 
 
-def _means(d: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
-    X, p, _ = drawn(d, 1, seed)
+def attack_private_means(d: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
+    X, p, _ = draw_records(d, 1, seed)
     release = private_mean(X[:N], bounds=(0, 1), epsilon=epsilon, delta=1e-6, relation="zero_out")
     attack = AggregateAttack(N, noise=None).fit(release.value, means=p)
     return attack.evaluate(X[:N], X[N:]), release.privacy
 
 
-def _histogram(n_bins: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
+def attack_private_histogram(n_bins: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
     values, edges = np.random.default_rng(seed).random(2 * N), np.linspace(0, 1, n_bins + 1)
     X = np.eye(n_bins)[np.digitize(values, edges[1:-1])]
     release = private_histogram(values[:N], bins=edges, epsilon=epsilon)
@@ -155,10 +161,10 @@ def _histogram(n_bins: int, epsilon: float, seed: int) -> tuple[AttackResult, An
     return attack.evaluate(X[:N], X[N:]), release.privacy
 
 
-def _marginals(_: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
+def attack_private_tables(_: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
     """Attack all 15 tables of one release: a record has one cell in each of them."""
-    _, X = tables(2 * N + 1_000, seed)
-    event = GaussianEvent(calibrated(epsilon))
+    _, X = make_tables(2 * N + 1_000, seed)
+    event = GaussianEvent(calibrate_noise(epsilon))
     scale = event.noise_multiplier * np.sqrt(15) / N
     noisy = X[:N].mean(axis=0) + scale * np.random.default_rng(seed + 999).normal(size=X.shape[1])
     attack = AggregateAttack(N, noise=scale, correlated=True).fit(noisy, X[2 * N :])
@@ -167,11 +173,11 @@ def _marginals(_: int, epsilon: float, seed: int) -> tuple[AttackResult, Any]:
 
 
 @cache
-def calibrated(epsilon: float) -> float:
+def calibrate_noise(epsilon: float) -> float:
     return calibrate_noise_multiplier(GaussianEvent, epsilon, 1e-6, relation="zero_out")
 
 
-def _above(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05) -> bool:
+def is_above_bound(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05) -> bool:
     """Return whether the band of Dvoretzky, Kiefer, Wolfowitz and Massart leaves the bound."""
     grid = np.unique(np.concatenate([result.scores_in, result.scores_out]))
     tpr = 1 - np.searchsorted(np.sort(result.scores_in), grid) / N

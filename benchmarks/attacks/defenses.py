@@ -58,7 +58,7 @@ class Perceptron(nn.Module):
         return self.layers(x.float())
 
 
-def perceptron(X: NDArray, y: NDArray, dropout: float = 0.0, smoothing: float = 0.0) -> Any:
+def make_perceptron(X: NDArray, y: NDArray, dropout: float = 0.0, smoothing: float = 0.0) -> Any:
     """Return a network with dropout or label smoothing."""
     return NeuralNetClassifier(
         Perceptron, criterion=nn.CrossEntropyLoss, module__n_features=X.shape[1],
@@ -68,21 +68,21 @@ def perceptron(X: NDArray, y: NDArray, dropout: float = 0.0, smoothing: float = 
     )  # fmt: skip
 
 
-def defended_alike(pool: Any, defence: Callable[[Any], Any]) -> Any:
+def defend_pool(pool: Any, defence: Callable[[Any], Any]) -> Any:
     """Return the pool with every shadow model behind a defence without training."""
     other = copy.copy(pool)
-    other.estimators_ = [behind(defence, model) for model in pool.estimators_]
+    other.estimators_ = [put_behind(defence, model) for model in pool.estimators_]
     return other
 
 
-def behind(defence: Callable[[Any], Any], model: Any) -> Any:
+def put_behind(defence: Callable[[Any], Any], model: Any) -> Any:
     """Return a trained model behind a defence without training."""
     shown = defence(MLPClassifier())
     shown.estimator_, shown.classes_ = model, model.classes_
     return shown
 
 
-def row(name: str, target: Any, bare: Any, aware: Any, X: NDArray, y: NDArray) -> None:
+def print_row(name: str, target: Any, bare: Any, aware: Any, X: NDArray, y: NDArray) -> None:
     """Attack a target in three ways, and print a row of the table."""
     member = np.arange(len(X)) < MEMBERS
     found = [f"{name:18}", f"{target.score(X[~member], y[~member]):.3f}"]
@@ -100,7 +100,7 @@ def row(name: str, target: Any, bare: Any, aware: Any, X: NDArray, y: NDArray) -
     print("  ".join(found), flush=True)
 
 
-def wanted(name: str, only: list[str] | None) -> bool:
+def is_wanted(name: str, only: list[str] | None) -> bool:
     return only is None or name in only
 
 
@@ -121,27 +121,27 @@ def main() -> None:
     bare = attacks.ShadowPool(net, n_shadows=n_shadows, random_state=0).fit(X, y)
     target = clone(net).fit(X[inside], y[inside])
     print("defence             test   no defence known  defended alike  labels alone")
-    if wanted("none", args.only):
-        row("none", target, bare, bare, X, y)
+    if is_wanted("none", args.only):
+        print_row("none", target, bare, bare, X, y)
     for name, defence in SHOWN.items():
-        if wanted(name, args.only):
-            row(name, behind(defence, target), bare, defended_alike(bare, defence), X, y)
+        if is_wanted(name, args.only):
+            print_row(name, put_behind(defence, target), bare, defend_pool(bare, defence), X, y)
     retrained = {
         "MemGuard": MemGuardClassifier(net, random_state=0),
         "L2, alpha 1": clone(net).set_params(alpha=1.0),
         "early stopping": clone(net).set_params(early_stopping=True, n_iter_no_change=2),
-        "dropout 0.5": perceptron(X, y, dropout=0.5),
-        "label smoothing 0.3": perceptron(X, y, smoothing=0.3),
+        "dropout 0.5": make_perceptron(X, y, dropout=0.5),
+        "label smoothing 0.3": make_perceptron(X, y, smoothing=0.3),
         "DP-SGD, epsilon 8": DPSGDClassifier(
             epsilon=8.0, delta=1e-5, classes=np.unique(y), hidden_layer_sizes=()
         ),
     }
     for name, model in retrained.items():
-        if not wanted(name, args.only):
+        if not is_wanted(name, args.only):
             continue
         torch.manual_seed(0)
         alike = attacks.ShadowPool(model, n_shadows=n_shadows, random_state=0).fit(X, y)
-        row(name, clone(model).fit(X[inside], y[inside]), bare, alike, X, y)
+        print_row(name, clone(model).fit(X[inside], y[inside]), bare, alike, X, y)
 
 
 if __name__ == "__main__":

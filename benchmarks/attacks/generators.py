@@ -39,7 +39,7 @@ N_ROWS = choose(1000, 100)
 N_FITS = 20
 
 
-def evaluated(
+def evaluate_attacks(
     generated: Any, members: Any, others: Any, reference: Any, generator: Any = None
 ) -> dict[str, float]:
     attacks: dict[str, Any] = {
@@ -61,47 +61,49 @@ def evaluated(
     }
 
 
-def copies(seed: int, size: int, noise: float) -> dict[str, float]:
+def attack_copies(seed: int, size: int, noise: float) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(1400, size))
     generated = rows[rng.integers(0, 200, 4000)] + noise * rng.normal(size=(4000, size))
-    return evaluated(generated, rows[:200], rows[200:400], rows[400:])
+    return evaluate_attacks(generated, rows[:200], rows[200:400], rows[400:])
 
 
 def columns(seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(1400, 20))
     generated = np.concatenate([rng.permuted(rows[:100], axis=0) for _ in range(40)])
-    return evaluated(generated, rows[:100], rows[100:400], rows[400:])
+    return evaluate_attacks(generated, rows[:100], rows[100:400], rows[400:])
 
 
-def on_adult(seed: int, method: str, epsilon: float) -> dict[str, float]:
+def attack_adult(seed: int, method: str, epsilon: float) -> dict[str, float]:
     table = adult()
     rows = table.train.sample(6 * N_ROWS, random_state=seed).reset_index(drop=True)
     members, others = rows[:N_ROWS], rows[N_ROWS : 2 * N_ROWS]
     reference = rows[2 * N_ROWS :]
     if method == "copy":
         generated = members.sample(10 * N_ROWS, replace=True, random_state=seed)
-        return evaluated(generated, members, others, reference)
+        return evaluate_attacks(generated, members, others, reference)
     synthesizer = PrivateSynthesizer(
         epsilon, DELTA, schema=table.schema, label=table.target, method=method, **table.settings
     )
     generated = synthesizer.fit(members).sample(10 * N_ROWS, random_state=seed)
     shadowed = synthesizer if method == "tree" else None
-    return evaluated(generated, members, others, reference, shadowed)
+    return evaluate_attacks(generated, members, others, reference, shadowed)
 
 
 def attacks(seeds: int, only: str) -> None:
     runs: dict[str, Any] = {
-        f"copies {size} {noise:g}": lambda seed, s=size, n=noise: copies(seed, s, n)
+        f"copies {size} {noise:g}": lambda seed, s=size, n=noise: attack_copies(seed, s, n)
         for size, noise in choose(((3, 0.05), (15, 0.05), (8, 0.6), (15, 0.6)), ((3, 0.05),))
     }
     runs["columns"] = columns
-    runs["adult copy"] = lambda seed: on_adult(seed, "copy", 0)
+    runs["adult copy"] = lambda seed: attack_adult(seed, "copy", 0)
     for method, epsilon in choose(
         (("tree", 1.0), ("tree", 10.0), ("tree", 1000.0), ("adaptive", 10.0)), (("tree", 10.0),)
     ):
-        runs[f"adult {method} {epsilon:g}"] = lambda seed, m=method, e=epsilon: on_adult(seed, m, e)
+        runs[f"adult {method} {epsilon:g}"] = lambda seed, m=method, e=epsilon: attack_adult(
+            seed, m, e
+        )
     for name, run in runs.items():
         if not name.startswith(only):
             continue

@@ -60,13 +60,13 @@ def adult(scaling: str) -> tuple[Records, Records, Any]:
     return (X[:N_REFERENCE], y[:N_REFERENCE]), (X[N_REFERENCE:], y[N_REFERENCE:]), table.schema
 
 
-def network(n_features: int, seed: int) -> torch.nn.Module:
+def make_network(n_features: int, seed: int) -> torch.nn.Module:
     torch.manual_seed(seed)
     first, last = torch.nn.Linear(n_features, HIDDEN), torch.nn.Linear(HIDDEN, 2)
     return torch.nn.Sequential(first, torch.nn.ReLU(), last)
 
 
-def attacked(
+def attack_batches(
     make: Any,
     scaling: str,
     n: int,
@@ -80,7 +80,7 @@ def attacked(
     (known, labels), (X, y), schema = adult(scaling)
     parts = []
     for seed, begin in enumerate(range(0, batches, per_network)):
-        model = network(X.shape[1], seed)
+        model = make_network(X.shape[1], seed)
         attack = make(model, columns=schema, random_state=seed, **defence)
         attack.fit(known[:n_known], labels[:n_known])
         own = [slice(b * n, (b + 1) * n) for b in range(begin, min(begin + per_network, batches))]
@@ -90,10 +90,10 @@ def attacked(
         ]
         pairs = [(X[rows], y[rows]) for rows in own]
         parts.append((begin, attack.evaluate(sent, pairs, labels_known=True)))
-    return joined(parts)
+    return join_results(parts)
 
 
-def joined(parts: list[tuple[int, InversionResult]]) -> InversionResult:
+def join_results(parts: list[tuple[int, InversionResult]]) -> InversionResult:
     results = [result for _, result in parts]
     weights = np.array([len(r.recovered) for r in results])
     return InversionResult(
@@ -108,7 +108,7 @@ def joined(parts: list[tuple[int, InversionResult]]) -> InversionResult:
     )
 
 
-def told(label: str, result: InversionResult, began: float) -> None:
+def print_shares(label: str, result: InversionResult, began: float) -> None:
     """Print the mean share, and that of the best rows beside the null models on the same rows."""
     rows = result.best_rows()
     sure = result.best_rows(by="confidence")["same_rows"]
@@ -129,7 +129,7 @@ def closed() -> None:
     for scaling in ("standardised", "min-max"):
         for n in choose((1, 8, 32), (1, 8)):
             began = time.process_time()
-            result = attacked(FirstLayerInversion, scaling, n, choose(40, 2))
+            result = attack_batches(FirstLayerInversion, scaling, n, choose(40, 2))
             seconds = time.process_time() - began
             print(f"{scaling:13} batch {n:3}: exact {result.exact_share:.3f}  {seconds:.0f} s")
 
@@ -137,13 +137,13 @@ def closed() -> None:
 def search() -> None:
     for n, batches, steps in choose(((8, 20, 600), (32, 10, 1000), (128, 2, 1000)), ((8, 1, 20),)):
         began = time.process_time()
-        result = attacked(
+        result = attack_batches(
             partial(GradientInversion, n_iter=steps, n_starts=2),
             "standardised",
             n,
             batches,
         )
-        told(f"batch {n}, {batches} batches", result, began)
+        print_shares(f"batch {n}, {batches} batches", result, began)
 
 
 def defences() -> None:
@@ -155,24 +155,24 @@ def defences() -> None:
     }
     for name, defence in cases.items():
         began = time.process_time()
-        result = attacked(
+        result = attack_batches(
             partial(GradientInversion, n_iter=choose(400, 20), n_starts=2),
             "standardised",
             8,
             choose(10, 1),
             **defence,
         )
-        told(f"batch 8, {name}", result, began)
+        print_shares(f"batch 8, {name}", result, began)
 
 
 def bayes() -> None:
     for noise in NOISES:
         began = time.process_time()
         defence = {"max_grad_norm": 1.0, "noise_multiplier": noise}
-        result = attacked(
+        result = attack_batches(
             BayesInversion, "standardised", 1, N_BATCHES, per_network=N_BATCHES, **defence
         )
-        told(f"batch 1, noise multiplier {noise}", result, began)
+        print_shares(f"batch 1, noise multiplier {noise}", result, began)
         guarantee = PrivacyGuarantee(GaussianEvent(noise), relation="zero_out")
         print(f"{'':34} {result!r}\n{'':34} bound {result.bound(guarantee):.3f}", flush=True)
 
@@ -182,15 +182,17 @@ def posteriors() -> None:
         began = time.process_time()
         defence = {"max_grad_norm": 1.0, "noise_multiplier": noise}
         sizes = {"per_network": 20, "n_known": choose(2000, 100)}
-        result = attacked(BayesInversion, "standardised", 8, choose(20, 2), **sizes, **defence)
-        told(f"batch 8, noise multiplier {noise}", result, began)
+        result = attack_batches(
+            BayesInversion, "standardised", 8, choose(20, 2), **sizes, **defence
+        )
+        print_shares(f"batch 8, noise multiplier {noise}", result, began)
         print(f"{'':34} {result!r}", flush=True)
 
 
 def claim() -> None:
     """Infer membership, labels and one record among ten, where gradients differ the most."""
     _, (X, y), schema = adult("standardised")
-    model = network(X.shape[1], 0)
+    model = make_network(X.shape[1], 0)
     print("noise   attack            success          allowed")
     for noise in choose((0.5, 1.0, 2.0), (1.0,)):
         guarantee = PrivacyGuarantee(GaussianEvent(noise), relation="zero_out")

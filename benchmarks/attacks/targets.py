@@ -33,7 +33,7 @@ from skprivacy.audit import audit
 N_RECORDS = choose(100_000, 120)  # of each table at most
 
 
-def cases(seed: int) -> dict[str, tuple[Any, Any, Any]]:
+def make_cases(seed: int) -> dict[str, tuple[Any, Any, Any]]:
     """Return each model, its records and the predicted values."""
     diabetes, worth = load_diabetes(return_X_y=True)
     digits, digit = load_digits(return_X_y=True)
@@ -60,7 +60,7 @@ def cases(seed: int) -> dict[str, tuple[Any, Any, Any]]:
     }
 
 
-def found(model: Any, X: Any, y: Any, seed: int) -> list[dict[str, Any]]:
+def audit_model(model: Any, X: Any, y: Any, seed: int) -> list[dict[str, Any]]:
     order = np.random.default_rng(seed).permutation(len(X))[:N_RECORDS]
     member, other = order[: len(order) // 2], order[len(order) // 2 :]
     label = (None, None) if y is None else (y[member], y[other])
@@ -84,8 +84,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     rows = []
     for seed in range(choose(3, 1)):
-        for name, (model, X, y) in cases(seed).items():
-            rows += [{"target": name, "seed": seed, **row} for row in found(model, X, y, seed)]
+        for name, (model, X, y) in make_cases(seed).items():
+            rows += [
+                {"target": name, "seed": seed, **row} for row in audit_model(model, X, y, seed)
+            ]
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows).groupby(["target", "attack"], sort=False)[["auc", "tpr"]].mean()
     print(table.round(3).unstack().to_string())

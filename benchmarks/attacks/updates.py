@@ -46,10 +46,12 @@ def adult(seed: int) -> Table:
     frame, y = fetch_adult(return_X_y=True, as_frame=True)
     rows = np.random.default_rng(seed).permutation(len(y))[:5000]
     frame = frame.iloc[rows]
-    return encoder().fit_transform(frame), np.unique(np.asarray(y)[rows], return_inverse=True)[1]
+    return make_encoder().fit_transform(frame), np.unique(np.asarray(y)[rows], return_inverse=True)[
+        1
+    ]
 
 
-def encoder() -> Any:
+def make_encoder() -> Any:
     return make_column_transformer(
         (OneHotEncoder(sparse_output=False), make_column_selector(dtype_exclude="number")),
         remainder=MinMaxScaler(),
@@ -63,7 +65,7 @@ def location(seed: int) -> Table:
     return X, np.unique(np.asarray(y)[rows], return_inverse=True)[1]
 
 
-def perceptron(X: NDArray, y: NDArray, seed: int, units: int = 64) -> nn.Sequential:
+def make_perceptron(X: NDArray, y: NDArray, seed: int, units: int = 64) -> nn.Sequential:
     torch.manual_seed(seed)
     classes = int(y.max()) + 1
     return nn.Sequential(nn.Linear(X.shape[1], units), nn.Tanh(), nn.Linear(units, classes))
@@ -94,7 +96,7 @@ class Party:
         return Updates.weights_of(self.net)
 
 
-def federated(net: nn.Module, parties: list[Party]) -> list[Updates]:
+def train_federation(net: nn.Module, parties: list[Party]) -> list[Updates]:
     """Return what a server sees of each party; the network holds the final weights afterwards."""
     weights = Updates.weights_of(net)
     before, after = [], []
@@ -113,14 +115,14 @@ def membership(repeats: int) -> None:
     for name, load in (("Adult", adult), ("Location-30", location)):
         found: dict[str, list[float]] = {}
         for seed in range(repeats):
-            for view, result in _views(*load(seed), RATES[name], seed).items():
+            for view, result in attack_views(*load(seed), RATES[name], seed).items():
                 found.setdefault(view, []).append(result.auc)
         for view, aucs in found.items():
             print(f"{name:12} {view:34} {np.mean(aucs):.3f} +- {np.std(aucs):.3f}", flush=True)
 
 
-def _views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, AttackResult]:
-    net = perceptron(X, y, seed)
+def attack_views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, AttackResult]:
+    net = make_perceptron(X, y, seed)
     own, everyone = np.arange(N), np.arange(PARTIES * N)
     out = np.arange(PARTIES * N, 2 * PARTIES * N)
     known = np.arange(2 * PARTIES * N, 2 * PARTIES * N + REFERENCE)
@@ -129,7 +131,7 @@ def _views(X: NDArray, y: NDArray, rate: float, seed: int) -> dict[str, AttackRe
         for k in range(PARTIES)
     ]
     start = Updates.weights_of(net)
-    seen = federated(net, parties)
+    seen = train_federation(net, parties)
     views: dict[str, Any] = {}
     loss = LossThreshold(net).fit(X[known], y[known])
     views["final model alone, loss"] = loss.evaluate(X[everyone], y[everyone], X[out], y[out])
@@ -166,10 +168,10 @@ def private(repeats: int) -> None:
             guarantee = PrivacyGuarantee(event, at_delta=1e-5)
             aucs, tprs, above = [], [], 0
             for seed in range(repeats):
-                result = _private(*load(seed), multiplier, seed)
+                result = attack_private_party(*load(seed), multiplier, seed)
                 aucs.append(result.auc)
                 tprs.append(result.tpr_at_fpr(0.01).tpr)
-                above += _above(result, guarantee.tpr_bound) if multiplier else 0
+                above += is_above_bound(result, guarantee.tpr_bound) if multiplier else 0
             rates = np.linspace(0, 1, 2001)
             area = np.trapezoid(guarantee.tpr_bound(rates), rates) if multiplier else 1.0
             print(
@@ -181,9 +183,9 @@ def private(repeats: int) -> None:
             )
 
 
-def _private(X: NDArray, y: NDArray, multiplier: float, seed: int) -> AttackResult:
+def attack_private_party(X: NDArray, y: NDArray, multiplier: float, seed: int) -> AttackResult:
     """Attack a party that sends clipped, noisy sums: each round one step on all its records."""
-    net, norm, rate = perceptron(X, y, seed), 1.0, 1.0
+    net, norm, rate = make_perceptron(X, y, seed), 1.0, 1.0
     random = np.random.default_rng([seed, int(multiplier)])
     own, out, known = np.arange(N), np.arange(N, 3 * N), np.arange(3 * N, 3 * N + REFERENCE)
     weights, before, after = Updates.weights_of(net), [], []
@@ -206,7 +208,7 @@ def _private(X: NDArray, y: NDArray, multiplier: float, seed: int) -> AttackResu
     return attack.evaluate(X[own], y[own], X[out], y[out])
 
 
-def _above(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05) -> bool:
+def is_above_bound(result: AttackResult, bound: Callable[..., Any], alpha: float = 0.05) -> bool:
     """Return whether the band of Dvoretzky, Kiefer, Wolfowitz and Massart leaves the bound."""
     grid = np.unique(np.concatenate([result.scores_in, result.scores_out]))
     n_in, n_out = len(result.scores_in), len(result.scores_out)
@@ -222,7 +224,7 @@ def attribute(repeats: int) -> None:
     frame, y = frame.iloc[rows].reset_index(drop=True), np.asarray(y)[rows]
     named = frame["occupation"].notna().to_numpy()
     frame, y = frame[named].reset_index(drop=True), y[named]
-    encode = encoder().fit(frame)
+    encode = make_encoder().fit(frame)
     known, end = np.arange(len(y) - REFERENCE, len(y)), choose(9_000, 250)
     print("records  inferred: members  others  without updates: members  others")
     for n in choose((10, 30, 100, 300), (30,)):
@@ -254,17 +256,22 @@ def property_(repeats: int) -> None:
     print("data          noise  AUC of a party's updates  of the mean of four  null")
     for name, load in (("Adult", adult), ("Location-30", location)):
         for multiplier in (0.0, 1.0):
-            rows = [_property(name, load, multiplier, seed) for seed in range(repeats)]
+            rows = [attack_property(name, load, multiplier, seed) for seed in range(repeats)]
             means = np.mean(rows, axis=0)
             print(f"{name:12}{multiplier:7}" + "".join(f"{auc:18.3f}" for auc in means), flush=True)
 
 
-def _property(name: str, load: Any, multiplier: float, seed: int) -> list[float]:
+def attack_property(name: str, load: Any, multiplier: float, seed: int) -> list[float]:
     """Return AUCs: a share of .3 or .7 in a party of 100, of one and of the mean of four."""
     X, y = load(seed)
     often = 0.33 if name == "Adult" else 0.4  # Adult: women; Location: a place
     group = X[:, np.argmin(np.abs(X.mean(axis=0) - often))] > 0.5
-    net, random, n, norm = perceptron(X, y, seed), np.random.default_rng(seed), choose(100, 30), 1.0
+    net, random, n, norm = (
+        make_perceptron(X, y, seed),
+        np.random.default_rng(seed),
+        choose(100, 30),
+        1.0,
+    )
     start, noise = Updates.weights_of(net), multiplier * norm / n
     half = len(y) // 2
     empty = Updates(net, [start], [start], 1.0, n, norm, noise)

@@ -28,7 +28,7 @@ def purchase(seed: int) -> tuple[Any, Any, Any]:
     return X.astype(np.float32), y, MLPClassifier((128,), max_iter=30)
 
 
-def judged(X: Any, y: Any, net: Any, seed: int) -> dict[str, float]:
+def evaluate_attacks(X: Any, y: Any, net: Any, seed: int) -> dict[str, float]:
     """Return the AUC of each attack on records of unknown membership."""
     random = np.random.default_rng(seed)
     member = random.permutation(len(y)) < len(y) // 2
@@ -40,7 +40,7 @@ def judged(X: Any, y: Any, net: Any, seed: int) -> dict[str, float]:
         "loss": attacks.LossThreshold(target).fit(*known_records),
         "gradient norms": attacks.GradientNormAttack(target).fit(*known_records),
         "white box": attacks.WhiteBoxAttack(target, random_state=seed).fit(*known_records),
-        "white box, nobody known": attacks.WhiteBoxAttack(target, random_state=seed).fit(X, y),
+        "white box, no record known": attacks.WhiteBoxAttack(target, random_state=seed).fit(X, y),
     }
     return {
         name: float(attack.evaluate(X[inside], y[inside], X[outside], y[outside]).auc)
@@ -56,7 +56,9 @@ def main() -> None:
     rows = []
     for make in (location, purchase):
         for seed in seeds:
-            rows.append({"data": make.__name__, "seed": seed, **judged(*make(seed), seed)})
+            rows.append(
+                {"data": make.__name__, "seed": seed, **evaluate_attacks(*make(seed), seed)}
+            )
             print(pd.DataFrame(rows[-1:]).round(4).to_string(header=seed == seeds[0]), flush=True)
     print(pd.DataFrame(rows).groupby("data").mean().drop(columns="seed").round(3).to_string())
 

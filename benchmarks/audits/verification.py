@@ -17,7 +17,7 @@ from tests.audit.planted import BUGS, epsilon_of_bug, planted, runs_for, why_not
 from tests.audit.verified import FIT_PARAMS, VERIFIED
 
 
-def tried(bug: str, name: str, n_runs: int | None) -> bool:
+def try_bug(bug: str, name: str, n_runs: int | None) -> bool:
     """Verify one estimator with one bug in it, and print the result."""
     started, processor = time.perf_counter(), time.process_time()
     with planted(bug, name):
@@ -55,7 +55,7 @@ def main() -> None:
     for name in names:
         for bug in bugs:
             if not why_not(bug, name):
-                done["found" if tried(bug, name, options.runs) else "missed"] += 1
+                done["found" if try_bug(bug, name, options.runs) else "missed"] += 1
     print(", ".join(f"{count} {what}" for what, count in done.items()))
     for bug in bugs:
         reasons: dict[str, list[str]] = {}

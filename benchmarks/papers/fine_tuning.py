@@ -93,8 +93,8 @@ def mnist(file: Path | None, n: int) -> Data:
     """SimCLR features of ``2 * n`` digits, and of all that the encoder has not seen."""
     X, y = fetch_mnist(subset="all", return_X_y=True)
     X = (X / 255).astype(np.float32)
-    return encoded(SimCLREncoder(epochs=choose(2, 1), random_state=0), X[:N_ENCODED], X[N_ENCODED:],
-                   y[N_ENCODED:], file, n)  # fmt: skip
+    encoder = SimCLREncoder(epochs=choose(2, 1), random_state=0)
+    return encode_records(encoder, X[:N_ENCODED], X[N_ENCODED:], y[N_ENCODED:], file, n)
 
 
 def adult(file: Path | None, n: int) -> Data:
@@ -107,7 +107,9 @@ def adult(file: Path | None, n: int) -> Data:
         16, groups=np.repeat(np.arange(len(widths)), widths), random_state=0, **EPOCHS
     )
     kept = order[N_ROWS:]
-    return encoded(encoder, X[order[:N_ROWS]], X[kept], np.asarray(data.target)[kept], file, n)
+    return encode_records(
+        encoder, X[order[:N_ROWS]], X[kept], np.asarray(data.target)[kept], file, n
+    )
 
 
 def location(file: Path | None, n: int) -> Data:
@@ -117,7 +119,7 @@ def location(file: Path | None, n: int) -> Data:
     return split(np.asarray(X, dtype=float)[order], np.asarray(y)[order], n)
 
 
-def encoded(
+def encode_records(
     encoder: Any, public: NDArray, X: NDArray, y: NDArray, file: Path | None, n: int
 ) -> Data:
     """Encode and half-whiten records by public ones; the file's encoder is used if there is one."""
@@ -240,18 +242,18 @@ def ours(data: Data, halves: Halves, n_shadows: int) -> Column:
 # ---------------------------------------------------------------- what is measured
 
 
-def measured(cell: Cell, data: Data, halves: Halves, plain: list[PaperHead]) -> NDArray:
+def measure_cell(cell: Cell, data: Data, halves: Halves, plain: list[PaperHead]) -> NDArray:
     """Return the utility loss and the accuracy of the attack with each seed, (n_seeds, 2)."""
     found = []
     for target, half, unprotected in zip(cell[0], halves, plain, strict=True):
         loss = utility_loss(
             data.truth, unprotected.predict(data.others), target.predict(data.others)
         )
-        found.append((loss.loss, accuracy(scores_on(cell[1], target, data), half)))
+        found.append((loss.loss, accuracy(score_target(cell[1], target, data), half)))
     return np.array(found)
 
 
-def scores_on(attack: Any, target: Any, data: Data) -> NDArray:
+def score_target(attack: Any, target: Any, data: Data) -> NDArray:
     """Return the scores of an attack on another target, with the same shadow models."""
     if hasattr(attack, "attack_"):  # it was chosen on the shadow models, which are not trained anew
         chosen = attack.attack_.set_params(target=target, pool=attack.pool_)
@@ -277,12 +279,12 @@ def accuracy(scores: NDArray, half: NDArray) -> float:
     return float(np.mean(found))
 
 
-def row_of(column: str, mechanism: str, epsilon: float, found: NDArray) -> Row:
+def make_row(column: str, mechanism: str, epsilon: float, found: NDArray) -> Row:
     mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(len(found))
     return Row(column, mechanism, epsilon, mean[0], error[0], mean[1], error[1])
 
 
-def fallen(rows: list[Row]) -> tuple[float, float] | None:
+def find_fall(rows: list[Row]) -> tuple[float, float] | None:
     """Return epsilon and utility loss where the attack falls to .52; None if it does nowhere.
 
     Between two epsilons, straight lines over the logarithm; infinity and the last loss if it never
@@ -335,7 +337,9 @@ def main() -> None:
         for name, epsilon in wanted:
             if any(row[:3] == (column, name, epsilon) for row in rows):
                 continue
-            row = row_of(column, name, epsilon, measured(cells(name, epsilon), data, halves, plain))
+            row = make_row(
+                column, name, epsilon, measure_cell(cells(name, epsilon), data, halves, plain)
+            )
             rows.append(row)
             print(f"{column:5} {name:13} epsilon {epsilon:5g}  utility loss {row.loss:.3f} "
                   f"+- {row.loss_error:.3f}  attack {row.attack:.3f} +- {row.attack_error:.3f}",
@@ -352,7 +356,7 @@ def main() -> None:
 def report(column: str, name: str, rows: list[Row]) -> None:
     """Print where the attack on one mechanism falls to .52."""
     kept = [r for r in rows if r[:2] == (column, name) and not math.isinf(r.epsilon)]
-    found = fallen(kept)
+    found = find_fall(kept)
     if found is None:
         said = f"is above {FALLEN} everywhere"
     elif math.isinf(found[0]):

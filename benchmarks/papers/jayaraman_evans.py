@@ -55,7 +55,7 @@ DELTA, RATE, EPOCHS = 1e-5, 0.25, choose(30, 1)
 ATTACKS = {"yeom": "Yeom's attack", "shokri": "Shokri's attack"}
 
 
-def data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def load_data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return as many members as others of each data set."""
     location = fetch_location30(return_X_y=True)
     purchase = make_purchase_like(choose(4000, 200), random_state=0, return_X_y=True)
@@ -66,21 +66,21 @@ def data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return parts
 
 
-def noise_for(epsilon: float, accountant: str) -> float:
+def calibrate_noise(epsilon: float, accountant: str) -> float:
     def training(z: float) -> Any:
         return Repeated(PoissonSampled(RATE, GaussianEvent(z)), round(EPOCHS / RATE))
 
     return calibrate_noise_multiplier(training, epsilon, DELTA, "zero_out", accountant)
 
 
-def leakage(called_in: np.ndarray, called_out: np.ndarray) -> tuple[float, float]:
+def compute_leakage(called_in: np.ndarray, called_out: np.ndarray) -> tuple[float, float]:
     """Return TPR minus FPR and half the width of its normal interval."""
     tpr, fpr = called_in.mean(), called_out.mean()
     variance = tpr * (1 - tpr) / len(called_in) + fpr * (1 - fpr) / len(called_out)
     return float(tpr - fpr), 1.96 * float(np.sqrt(variance))
 
 
-def measured(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def measure_model(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Train on the first half of the records and attack with both."""
     half = len(y) // 2
     inside, outside = (X[:half], y[:half]), (X[half:], y[half:])
@@ -95,26 +95,28 @@ def measured(model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
             called = attack.predict(*inside), attack.predict(*outside)
         else:
             called = attack.score_samples(*inside) >= 0.5, attack.score_samples(*outside) >= 0.5
-        row[name], row[f"{name}_half"] = leakage(*(np.asarray(c, dtype=float) for c in called))
+        row[name], row[f"{name}_half"] = compute_leakage(
+            *(np.asarray(c, dtype=float) for c in called)
+        )
     return row
 
 
 def run() -> pd.DataFrame:
     rows = []
-    noises = {(a, e): noise_for(e, a) for a in ACCOUNTANTS for e in EPSILONS}
-    for data, (X, y) in data_sets().items():
+    noises = {(a, e): calibrate_noise(e, a) for a in ACCOUNTANTS for e in EPSILONS}
+    for data, (X, y) in load_data_sets().items():
         for kind, hidden in MODELS.items():
             model = DPSGDClassifier(
                 hidden_layer_sizes=hidden, classes=np.unique(y), delta=DELTA, epochs=EPOCHS,
                 batch_size=round(RATE * len(y) / 2), random_state=0,
             )  # fmt: skip
-            free = measured(clone(model).set_params(epsilon=np.inf), X, y)
+            free = measure_model(clone(model).set_params(epsilon=np.inf), X, y)
             rows.append({"data": data, "model": kind, "accountant": "none", **free})
             print(rows[-1], flush=True)
             for (accountant, epsilon), noise in noises.items():
                 model.set_params(epsilon=None, noise_multiplier=noise)
                 row = {"data": data, "model": kind, "accountant": accountant, "epsilon": epsilon}
-                rows.append({**row, "noise": noise, **measured(model, X, y)})
+                rows.append({**row, "noise": noise, **measure_model(model, X, y)})
                 rows[-1]["loss"] = 1 - rows[-1]["accuracy"] / free["accuracy"]
             print(pd.DataFrame(rows[-len(noises) :]).round(3).to_string(), flush=True)
     return pd.DataFrame(rows)

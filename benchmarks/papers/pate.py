@@ -38,10 +38,10 @@ from benchmarks.shared.pate_votes import (
     TESTED,
     Counts,
     Labels,
-    dpsgd_score,
-    pate_score,
-    simulated_votes,
-    teacher_votes,
+    load_teacher_votes,
+    score_dpsgd,
+    score_pate,
+    simulate_votes,
 )
 from benchmarks.shared.quick import QUICK, choose, make_parser, results_folder
 from skprivacy.accounting import Composed, VoteBlock, epsilon_of
@@ -63,7 +63,7 @@ def votes(options: argparse.Namespace) -> Any:
     """Draw the agreement of teachers, and the gap between the two leading classes."""
     figure, (leading, gaps) = plt.subplots(1, 2, figsize=(7.0, 2.7))
     for n_teachers, colour in SHADES.items():
-        counts, truth = teacher_votes(options.out, n_teachers)
+        counts, truth = load_teacher_votes(options.out, n_teachers)
         ahead = np.sort(counts, axis=1)[:, ::-1]
         gap = 100 * np.sort(ahead[:, 0] - ahead[:, 1]) / n_teachers
         share = 100 * np.arange(1, len(gap) + 1) / len(gap)
@@ -90,13 +90,13 @@ def votes(options: argparse.Namespace) -> Any:
 
 def cost(options: argparse.Namespace) -> Any:
     """Draw epsilon against queries for the settings of the papers, accounted for in three ways."""
-    counts, _ = teacher_votes(options.out, TEACHERS[-1])
+    counts, _ = load_teacher_votes(options.out, TEACHERS[-1])
     counts = counts[np.random.default_rng(0).permutation(len(counts))[:1000]]
     confident = ConfidentGNMax(200, len(counts), threshold_noise=150, noise=40)
     settings: dict[str, tuple[LNMax | GNMax | ConfidentGNMax, NDArray[np.bool_] | None]] = {
         "LNMax, scale 20": (LNMax(20), None),
         r"GNMax, $\sigma$ = 40": (GNMax(40), None),
-        r"Confident, T = 200, $\sigma$ = 150, 40": (confident, _passed(counts, 200, 150)),
+        r"Confident, T = 200, $\sigma$ = 150, 40": (confident, draw_passed(counts, 200, 150)),
     }
     figure, panels = plt.subplots(1, 3, figsize=(8.4, 2.9))
     every = np.r_[1, np.arange(20, len(counts) + 1, 20)]
@@ -108,13 +108,13 @@ def cost(options: argparse.Namespace) -> Any:
         axes.plot(every, public, color=RED, label="all counts public, Rényi")
         block = [epsilon_of(aggregator.event(n, 1), DELTA) for n in some]
         axes.plot(some, block, color=BLUE, marker="o", ms=3, label="winners public (block)")
-        private = [_private(told, n) for n in every]
+        private = [compute_private_epsilon(told, n) for n in every]
         axes.plot(every, private, color=GREY, ls="--", label="for these votes: not releasable")
         axes.set(title=title, xlabel="queries", ylim=(0, None))
         for n, spent in zip(some, block, strict=True):
             print(
                 f"{title:38} {n:5} queries: counts public {usual.epsilon(n):.3f}, block "
-                f"{spent:.3f}, for these votes (private) {_private(told, n):.3f}",
+                f"{spent:.3f}, for these votes (private) {compute_private_epsilon(told, n):.3f}",
                 flush=True,
             )
     panels[0].set_ylabel(EPSILON)
@@ -122,14 +122,14 @@ def cost(options: argparse.Namespace) -> Any:
     return figure
 
 
-def _passed(counts: Counts, threshold: float, noise: float) -> NDArray[np.bool_]:
+def draw_passed(counts: Counts, threshold: float, noise: float) -> NDArray[np.bool_]:
     """Return which queries pass a noisy threshold."""
     noisy = counts.max(axis=1) + np.random.default_rng(1).normal(0, noise, len(counts))
     passed: NDArray[np.bool_] = noisy >= threshold
     return passed
 
 
-def _private(analysis: VoteAnalysis, n_queries: int) -> float:
+def compute_private_epsilon(analysis: VoteAnalysis, n_queries: int) -> float:
     with warnings.catch_warnings():  # marked wherever it is shown
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         return analysis.private_epsilon(n_queries)
@@ -143,10 +143,13 @@ def labels(options: argparse.Namespace) -> Any:
     for axes, n_queries in zip(panels, choose((100, 500, 1000), (20, 50, 100)), strict=True):
         paid = GNMax().calibrated(n_queries, 1, 1.0, DELTA, "zero_out").noise or 0.0
         for n_teachers, colour in SHADES.items():
-            counts, truth = teacher_votes(options.out, n_teachers)
+            counts, truth = load_teacher_votes(options.out, n_teachers)
             right = np.array(
                 [
-                    [_right(counts, truth, n_queries, z, random) for _ in range(choose(30, 3))]
+                    [
+                        measure_labels(counts, truth, n_queries, z, random)
+                        for _ in range(choose(30, 3))
+                    ]
                     for z in noise
                 ]
             )
@@ -167,7 +170,7 @@ def labels(options: argparse.Namespace) -> Any:
     return figure
 
 
-def _right(
+def measure_labels(
     counts: Counts, truth: Labels, n_queries: int, noise: float, random: np.random.Generator
 ) -> float:
     """Return the share of right labels of so many queries."""
@@ -178,19 +181,19 @@ def _right(
 
 def consensus(options: argparse.Namespace) -> Any:
     """Draw the queries that pass a threshold, by the number of teachers that agree."""
-    counts, truth = teacher_votes(options.out, TEACHERS[-1])
+    counts, truth = load_teacher_votes(options.out, TEACHERS[-1])
     figure, panels = plt.subplots(1, 2, figsize=(7.4, 2.9), sharey=True)
     for axes, spread in zip(panels, (150, 40), strict=True):
         axes.set_title(rf"T = 200, $\sigma_1$ = {spread}, $\sigma_2$ = 40")
         passes = ndtr((counts.max(axis=1) - 200) / spread)
-        _by_consensus(axes, counts, truth, passes, 40, np.arange(50, 251, 20))
-    _legend(figure, panels)
+        draw_consensus(axes, counts, truth, passes, 40, np.arange(50, 251, 20))
+    add_legend(figure, panels)
     return figure
 
 
 def classes(options: argparse.Namespace) -> Any:
     """Draw and print the answers of 5,000 simulated teachers on 150 classes, at two thresholds."""
-    counts, truth = simulated_votes(N_SIMULATED)
+    counts, truth = simulate_votes(N_SIMULATED)
     delta, spread, noise = 1e-8, 1500.0, 100.0
     figure, panels = plt.subplots(1, 2, figsize=(7.4, 2.9), sharey=True)
     for axes, (threshold, reserved) in zip(
@@ -198,14 +201,14 @@ def classes(options: argparse.Namespace) -> Any:
     ):
         axes.set_title(rf"T = {threshold:,}, $\sigma_1$ = 1,500, $\sigma_2$ = 100")
         passes = ndtr((counts.max(axis=1) - threshold) / spread)
-        _by_consensus(axes, counts, truth, passes, noise, np.arange(0, 5001, 500))
-        passed = _passed(counts, threshold, spread)
+        draw_consensus(axes, counts, truth, passes, noise, np.arange(0, 5001, 500))
+        passed = draw_passed(counts, threshold, spread)
         passed &= np.cumsum(passed) <= reserved
         aggregator = ConfidentGNMax(threshold, reserved, threshold_noise=spread, noise=noise)
         blocks = aggregator.event(len(counts), 1)
         assert isinstance(blocks, Composed)
         usual = Composed(tuple(b.with_counts for b in blocks.events if isinstance(b, VoteBlock)))
-        private = _private(
+        private = compute_private_epsilon(
             analyse_votes(counts, aggregator, delta=delta, answered=passed), N_SIMULATED
         )
         print(
@@ -214,11 +217,11 @@ def classes(options: argparse.Namespace) -> Any:
             f"votes (private) {private:.3f}",
             flush=True,
         )
-    _legend(figure, panels)
+    add_legend(figure, panels)
     return figure
 
 
-def _by_consensus(
+def draw_consensus(
     axes: Any,
     counts: Counts,
     truth: Labels,
@@ -261,7 +264,7 @@ def _by_consensus(
     ]  # fmt: skip
 
 
-def _legend(figure: Any, panels: Any) -> None:
+def add_legend(figure: Any, panels: Any) -> None:
     panels[0].set_ylabel("queries")
     figure.legend(handles=figure.handles, loc="outside lower center", ncols=4)
 
@@ -272,11 +275,11 @@ def accuracy(options: argparse.Namespace) -> Any:
     Fits are added to ``accuracy.csv``, and none is made twice.
     """
     path = options.out / "accuracy.csv"
-    methods = {"PATE": pate_score, "DP-SGD": dpsgd_score}
+    methods = {"PATE": score_pate, "DP-SGD": score_dpsgd}
     for epsilon in options.epsilons:
         for seed in range(options.seeds):
             for method, fit in methods.items():
-                if any(row[:3] == (method, epsilon, seed) for row in _fits(path)):
+                if any(row[:3] == (method, epsilon, seed) for row in read_fits(path)):
                     continue
                 started = time.perf_counter()
                 score = fit(options.out, epsilon, seed)
@@ -284,10 +287,10 @@ def accuracy(options: argparse.Namespace) -> Any:
                 print(f"{method} epsilon {epsilon} seed {seed}: {score:.4f}, {seconds:.0f} s")
                 with path.open("a", newline="") as file:
                     csv.writer(file).writerow([method, epsilon, seed, score])
-    return _draw_accuracy(_fits(path))
+    return _draw_accuracy(read_fits(path))
 
 
-def _fits(path: Path) -> list[tuple[str, float, int, float]]:
+def read_fits(path: Path) -> list[tuple[str, float, int, float]]:
     if not path.exists():
         return []
     with path.open(newline="") as file:

@@ -90,7 +90,7 @@ ROWS = {
 }
 
 
-def measured(row: Row) -> dict[str, Any]:
+def measure_row(row: Row) -> dict[str, Any]:
     X, y = row.load()
     order, n = np.random.default_rng(0).permutation(len(y)), choose(row.n_members, 60)
     epochs, n_shadows = choose((row.epochs, row.n_shadows), (10, 2))
@@ -137,7 +137,7 @@ def plot(table: pd.DataFrame) -> None:
     figure.savefig(PICTURE, dpi=110)
 
 
-def kept() -> pd.DataFrame:
+def read_results() -> pd.DataFrame:
     """Return the results of earlier runs."""
     return pd.read_csv(FIGURES, index_col="data") if FIGURES.exists() else pd.DataFrame()
 
@@ -151,11 +151,11 @@ def main() -> None:
         parser.error(f"unknown rows {sorted(unknown)}; choose from {list(ROWS)}")
     warnings.simplefilter("ignore")
     for name in [name for name in names if name != "plot"]:
-        row = pd.DataFrame.from_dict({name: measured(ROWS[name])}, orient="index")
+        row = pd.DataFrame.from_dict({name: measure_row(ROWS[name])}, orient="index")
         print(row.round(3).to_string(), flush=True)
-        table = kept().drop(index=name, errors="ignore")
+        table = read_results().drop(index=name, errors="ignore")
         pd.concat([table, row]).to_csv(FIGURES, float_format="%.5g", index_label="data")
-    plot(kept())
+    plot(read_results())
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ Counts = NDArray[np.int64]
 Labels = NDArray[Any]
 
 
-def features(folder: Path) -> list[NDArray[np.float32]]:
+def load_features(folder: Path) -> list[NDArray[np.float32]]:
     """Return scattering features of the private and of the other images, kept in the folder."""
     found = []
     for subset in ("train", "test"):
@@ -39,17 +39,17 @@ def features(folder: Path) -> list[NDArray[np.float32]]:
     return found
 
 
-def digits() -> list[Labels]:
+def load_digits() -> list[Labels]:
     """Return the digits of the private and of the other images."""
     return [np.asarray(fetch_mnist(subset=subset).target) for subset in ("train", "test")]
 
 
-def teacher_votes(folder: Path, n_teachers: int) -> tuple[Counts, Labels]:
+def load_teacher_votes(folder: Path, n_teachers: int) -> tuple[Counts, Labels]:
     """Return votes of shape (9000, 10) of so many teachers, and the true digits."""
-    y, y_test = digits()
+    y, y_test = load_digits()
     path = folder / f"votes_{n_teachers}.npy"
     if not path.exists():
-        private, others = features(folder)
+        private, others = load_features(folder)
         public = np.asarray(others[:PUBLIC])
         parts = np.random.default_rng(0).permutation(len(y)) % n_teachers
         votes = np.zeros((PUBLIC, 10), np.int64)
@@ -61,7 +61,7 @@ def teacher_votes(folder: Path, n_teachers: int) -> tuple[Counts, Labels]:
     return np.load(path), y_test[:PUBLIC]
 
 
-def simulated_votes(
+def simulate_votes(
     n_queries: int, n_teachers: int = 5000, n_classes: int = 150, seed: int = 0
 ) -> tuple[Counts, Labels]:
     """Return votes as on a hard task with many classes; the papers' own were never published.
@@ -90,9 +90,9 @@ def simulated_votes(
     return random.multinomial(n_teachers, law), truth
 
 
-def pate_score(folder: Path, epsilon: float, seed: int) -> float:
+def score_pate(folder: Path, epsilon: float, seed: int) -> float:
     """Return the accuracy of a student on the last 1,000 images."""
-    (private, others), (y, y_test) = features(folder), digits()
+    (private, others), (y, y_test) = load_features(folder), load_digits()
     n_queries = int(np.clip(100 * epsilon, *choose((25, 100), (5, 10))))
     model = PATEClassifier(
         RidgeClassifier(alpha=PENALTY), PropagationStudent(alpha=PENALTY), n_teachers=TEACHERS[-1],
@@ -102,9 +102,9 @@ def pate_score(folder: Path, epsilon: float, seed: int) -> float:
     return float(model.score(np.asarray(others[PUBLIC:]), y_test[PUBLIC:]))
 
 
-def dpsgd_score(folder: Path, epsilon: float, seed: int) -> float:
+def score_dpsgd(folder: Path, epsilon: float, seed: int) -> float:
     """Return the accuracy of a linear model trained with noise on the last 1,000 images."""
-    (private, others), (y, y_test) = features(folder), digits()
+    (private, others), (y, y_test) = load_features(folder), load_digits()
     model = DPSGDClassifier(
         hidden_layer_sizes=(), batch_size=choose(15_000, 100), epochs=choose(50, 2),
         epsilon=epsilon, delta=DELTA, classes=range(10), random_state=seed,

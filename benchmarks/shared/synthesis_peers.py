@@ -29,7 +29,7 @@ from skprivacy.preprocessing import Bounded
 from skprivacy.synthesis import Grid
 from skprivacy.synthesis._domain import Domain
 
-__all__ = ["PEERS", "drawn_by_peer"]
+__all__ = ["PEERS", "sample_peer"]
 
 CELLS = 32
 
@@ -71,7 +71,7 @@ PEERS: dict[str, Callable[..., pd.DataFrame]] = {
 }
 
 
-def drawn_by_peer(name: str, table: Any, epsilon: float, delta: float, seed: int) -> pd.DataFrame:
+def sample_peer(name: str, table: Any, epsilon: float, delta: float, seed: int) -> pd.DataFrame:
     """Return as many records as there are private ones."""
     numeric = [n for n, fact in table.schema.items() if isinstance(fact, Bounded)]
     missing = table.settings.get("missing", ())
