@@ -179,7 +179,7 @@ def _students_of_adult(seeds: int, n_queries: int | None) -> None:
     for seed in range(seeds):
         model = PATEClassifier(
             LogisticRegression(max_iter=1000), LogisticRegression(max_iter=1000),
-            n_teachers=TEACHERS, n_queries=n_queries or choose(400, 10), classes=train.classes,
+            n_teachers=TEACHERS, n_queries=n_queries or choose(400, 60), classes=train.classes,
             epsilon=1.0, delta=DELTA, keep_labels=True, random_state=seed,
         )  # fmt: skip
         labels = model.fit(private, np.asarray(train.target), X_public=rows[:half]).labels_
@@ -200,7 +200,7 @@ def adult(epsilons: list[float], seeds: int, n_queries: int | None) -> None:
     for epsilon in epsilons:
         for seed in range(seeds):
             pate = PATEClassifier(
-                learner(), learner(), n_teachers=TEACHERS, n_queries=n_queries or choose(400, 10),
+                learner(), learner(), n_teachers=TEACHERS, n_queries=n_queries or choose(400, 60),
                 schema=train.schema,
                 classes=train.classes, epsilon=epsilon, delta=DELTA, random_state=seed,
             )  # fmt: skip

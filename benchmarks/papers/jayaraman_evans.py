@@ -58,7 +58,9 @@ ATTACKS = {"yeom": "Yeom's attack", "shokri": "Shokri's attack"}
 def load_data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return as many members as others of each data set."""
     location = fetch_location30(return_X_y=True)
-    purchase = make_purchase_like(choose(4000, 200), random_state=0, return_X_y=True)
+    purchase = make_purchase_like(
+        choose(4000, 200), n_classes=choose(100, 4), random_state=0, return_X_y=True
+    )
     parts = {}
     for name, (X, y), n in (("Location", location, 2400), ("Purchase-like 100", purchase, 4000)):
         rows = np.random.default_rng(0).permutation(len(y))[:n]
