@@ -4,8 +4,8 @@ Jayaraman and Evans: a loose accountant costs accuracy
 
 The same epsilon can be proved with different amounts of noise, by accountants from "adding up" to
 loss distributions. Jayaraman and Evans (2019) asked what each costs in accuracy, and what attacks
-find. This is a small version with one model; ``python benchmarks/jayaraman_evans.py`` makes the
-whole figure.
+find. This is a small version with one model; ``python
+benchmarks/run.py papers/jayaraman_evans`` makes the whole figure.
 
 B. Jayaraman and D. Evans, "Evaluating differentially private machine learning in practice", USENIX
 Security 2019.

@@ -4,8 +4,8 @@ Shokri's table: more classes, more leakage
 
 Shokri et al. (2017) trained an attack model on what networks say of their own records and of
 others. The more classes a model tells apart, the more it gives away. This is a small version on
-generated records; ``python benchmarks/shokri.py`` makes the whole table, with Adult, MNIST and
-Location.
+generated records; ``python benchmarks/run.py papers/shokri`` makes the whole table, with Adult,
+MNIST and Location.
 
 R. Shokri, M. Stronati, C. Song and V. Shmatikov, "Membership inference attacks against machine
 learning models", IEEE S&P 2017.

@@ -1,4 +1,4 @@
-"""What federations lose on Adult; benchmarks/federated.py has the figures of several fits."""
+"""Accuracy of federations on Adult; the benchmark accuracy/federated has more fits."""
 
 from __future__ import annotations
 

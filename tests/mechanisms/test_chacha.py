@@ -110,7 +110,7 @@ def test_a_kernel_that_makes_other_numbers_is_not_used():
     assert not chacha._agree(chacha.add_logistic, constant, CPU)
 
 
-@pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed: make test-gpu")
+@pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed: make gpu")
 def test_the_kernels_make_the_same_numbers_as_torch():
     """By Triton's interpreter, on the processor."""
     run = subprocess.run([sys.executable, "-c", KERNELS], capture_output=True, text=True)

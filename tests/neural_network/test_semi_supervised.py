@@ -68,7 +68,7 @@ def test_records_without_labels_teach(name):
     """Beside a network that has the 60 labels alone, three of them false: 0.885."""
     known, supervised = few_labels(), with_labels_alone()
     score = clone(STUDENTS[name]).fit(DIGITS, known).score(DIGITS, TRUTH)
-    # What repeats its own mistakes gains nothing: benchmarks/pate.py students.
+    # Repeating its own mistakes gains nothing: see the benchmark accuracy/pate, students.
     assert score > (supervised + 0.02 if name != "pseudo-labels" else 0.8)
 
 
@@ -117,7 +117,7 @@ def test_pate_teaches_every_student(student):
 
 @pytest.mark.heavy
 def test_pate_on_small_images_from_end_to_end():
-    """As benchmarks/pate.py on MNIST: 1,000 private digits, 40 teachers, 30 labels, epsilon 6."""
+    """As accuracy/pate on MNIST: 1,000 private digits, 40 teachers, 30 labels, epsilon 6."""
     order = np.random.RandomState(0).permutation(len(TRUTH))
     enlarged = np.kron(DIGITS[order].reshape(-1, 8, 8), np.ones((1, 2, 2)))
     features, truth = ScatteringTransformer().fit_transform(enlarged), TRUTH[order]

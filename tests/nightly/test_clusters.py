@@ -31,7 +31,7 @@ def ran(engine, folder):
 @pytest.mark.parametrize("engine", NEEDS)
 def test_a_cluster_finds_and_charges_the_same_though_a_worker_is_killed(engine, tmp_path):
     if not find_spec(NEEDS[engine]):
-        pytest.skip(f"{NEEDS[engine]} is not installed; make test-clusters installs it")
+        pytest.skip(f"{NEEDS[engine]} is not installed; make nightly installs it")
     here, there = ran("here", tmp_path / "here"), ran(engine, tmp_path / engine)
     for what in ("results", "LogisticRegression", "MLPClassifier"):
         assert there[what] == here[what], what

@@ -36,7 +36,7 @@ from .test_training import patched
 from .verified import FIT_PARAMS, VERIFIED
 from .visible_bugs import scaled
 
-# Those that take longest: benchmarks/verification.py tries them. Two releases of K-norm noise on
+# The slowest cases; the benchmark audits/verification has them. Two releases of K-norm noise on
 # seven numbers take 40,000 runs, by theory.
 LEFT_OUT = {"ALMFineTuner-gradient"}
 

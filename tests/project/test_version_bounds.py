@@ -1,4 +1,4 @@
-"""What the oldest versions are that the library takes is said twice: both say the same."""
+"""pyproject.toml and constraints-lowest.txt name the same oldest versions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ else:
     import tomli as tomllib  # pytest brings it
 
 ROOT = Path(__file__).parents[2]
-# They judge the source, whose style and types are not looked at with the oldest versions.
-LINTERS = {"ruff", "mypy", "pandas-stubs", "types-tqdm"}
 
 
 def required():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    used = ("torch", "test", "postgres", "parquet", "duckdb")
+    used = ("torch", "parquet", "excel", "duckdb", "postgres", "peers", "test")
     lines = [*project["dependencies"], *(line for extra in used for line in extras[extra])]
-    return [r for r in map(Requirement, lines) if r.name not in {*LINTERS, project["name"]}]
+    return [r for r in map(Requirement, lines) if r.name != project["name"]]
 
 
 def pinned():
@@ -39,3 +37,13 @@ def test_the_lowest_version_allowed_is_the_one_that_is_tried(requirement):
     pin = pinned()[requirement.name]
     assert pin.operator == "=="
     assert [Version(v) for v in lowest] == [Version(pin.version)]
+
+
+def test_extras_bring_what_their_names_promise():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    of_ours = {"all": {"torch", "parquet", "excel", "duckdb", "postgres"}, "test": {"all", "peers"}}
+    for extra, parts in of_ours.items():
+        named = [r.extras for r in map(Requirement, extras[extra]) if r.name == "skprivacy"]
+        assert named == [parts]
+        assert parts <= set(extras)

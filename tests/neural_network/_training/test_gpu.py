@@ -2,7 +2,7 @@
 
 What can be shown without one is shown by ``test_fixed_step*.py``, ``test_trial_on_device.py`` and,
 of networks side by side, by ``test_stacked_device.py`` and ``test_teachers_device.py``, which ask a
-GPU, too, where there is one. ``make test-gpu`` runs them all.
+GPU, too, where there is one. ``make gpu`` runs them all.
 """
 
 from __future__ import annotations

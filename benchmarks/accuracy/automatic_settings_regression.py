@@ -1,0 +1,128 @@
+"""R2 of the automatic settings of ``DPSGDRegressor``, and how they were chosen.
+
+tune     on the tables of the tuning: R2 by training time, for a network and a linear model, and the
+         loss against the best time of each table and epsilon
+held     on 8 tables that were not used for any choice: the default, the settings before this rule,
+         and the best of a search over 12 settings that is not private
+without  epsilon = inf on the same tables, beside scikit-learn's perceptron, boosted trees and ridge
+
+``benchmarks/shared/regression_tables.py`` states how to obtain the tables.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neural_network import MLPRegressor
+
+from benchmarks.shared.quick import choose, make_parser
+from benchmarks.shared.regression_tables import HELD_BACK, TUNING, Split, split
+from skprivacy.mechanisms import analytic_noise_multiplier
+from skprivacy.neural_network import DPSGDRegressor
+
+DELTA = 1e-5
+EPSILONS = choose((0.1, 0.3, 1.0, 3.0, 10.0), (1.0,))
+BEFORE = {  # the defaults before the rule
+    "hidden_layer_sizes": (64,), "activation": "tanh", "epochs": 30, "max_grad_norm": 1.0,
+    "optimizer": "adam", "learning_rate": 0.01, "schedule": "constant", "averaging": 0.5,
+}  # fmt: skip
+SEARCHED = [
+    {"hidden_layer_sizes": hidden, "learning_rate": rate, "schedule": "linear", "steps": steps}
+    for hidden, steps, rate in product(
+        [(), (64,)], *choose(([150, 600], [0.03, 0.12, 0.5]), ([10], [0.12]))
+    )
+]
+
+
+def measure_r2(at: Split, seed: int, epsilon: float, **settings: Any) -> float:
+    """Return the R2 on the test records; below -1 counts as -1."""
+    n = len(at.X)
+    settings = dict(settings)
+    if "steps" in settings:
+        batch = settings["batch_size"] = min(1024, n // 4)
+        settings["epochs"] = max(1, round(settings.pop("steps") * batch / n))
+    model = DPSGDRegressor(
+        epsilon=epsilon, delta=DELTA, target_bounds=(-1, 1), random_state=seed, **settings
+    )
+    return max(-1.0, float(model.fit(at.X, at.y).score(at.X_test, at.y_test)))
+
+
+def tune(names: Iterable[str], seeds: int) -> None:
+    shares = 2.0 ** np.array(choose([-2.0, -1.0, 0.0, 1.0, 2.0], [-2.0]))
+    lost: dict[tuple[int, ...], list[Any]] = {(64,): [], (): []}
+    print("R2 by training time, in units of the rule's:", *shares)
+    for name, hidden, epsilon in product(names or TUNING, lost, EPSILONS):
+        splits = [split(name, seed, 5000) for seed in range(seeds)]
+        n, d = splits[0].X.shape
+        unit = 0.125 * n / analytic_noise_multiplier(epsilon, DELTA) / np.sqrt(d)
+        found = []
+        for time in unit * shares:
+            steps = float(np.clip(64 * np.sqrt(time), 128, 1536))
+            settings = {
+                "hidden_layer_sizes": hidden, "schedule": "linear", "steps": steps,
+                "optimizer": "sgd", "learning_rate": min(time / steps, 2.0),
+            }  # fmt: skip
+            scores = [measure_r2(at, i, epsilon, **settings) for i, at in enumerate(splits)]
+            found.append(float(np.mean(scores)))
+        lost[hidden].append(max(found) - np.array(found))
+        print(f"{name:14s} {'64' if hidden else 'linear':7s} {epsilon:5g} "
+              + " ".join(f"{x:6.3f}" for x in found), flush=True)  # fmt: skip
+    for hidden, rows in lost.items():
+        print("R2 lost in the mean,", hidden, np.round(np.mean(rows, 0), 3))
+
+
+def held(names: Iterable[str], seeds: int) -> None:
+    print("table          epsilon  default  before  best of 12")
+    for name in names or HELD_BACK:
+        splits = [split(name, seed, 10**6) for seed in range(seeds)]
+
+        def mean(epsilon: float, splits: list[Split] = splits, **settings: Any) -> float:
+            return float(
+                np.mean([measure_r2(a, i, epsilon, **settings) for i, a in enumerate(splits)])
+            )
+
+        for epsilon in EPSILONS:
+            before = mean(epsilon, **BEFORE, batch_size=len(splits[0].X) // 4)
+            searched = SEARCHED if epsilon == 1.0 else ()
+            best = max((mean(epsilon, optimizer="sgd", **s) for s in searched), default=np.nan)
+            print(f"{name:14s} {epsilon:7g} {mean(epsilon):8.3f} {before:7.3f} {best:8.3f}",
+                  flush=True)  # fmt: skip
+
+
+def without(names: Iterable[str], seeds: int) -> None:
+    print("table          epsilon=inf  MLPRegressor  boosted trees  ridge")
+    others = MLPRegressor(random_state=0), HistGradientBoostingRegressor(random_state=0), Ridge()
+    for name in names or HELD_BACK:
+        splits = [split(name, seed, 5000) for seed in range(seeds)]
+        ours = np.mean([measure_r2(at, i, np.inf) for i, at in enumerate(splits)])
+        plain = [
+            np.mean([clone(m).fit(a.X, a.y).score(a.X_test, a.y_test) for a in splits])
+            for m in others
+        ]
+        print(f"{name:14s} {ours:11.3f}", *(f"{p:13.3f}" for p in plain), flush=True)
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--tables", nargs="*", default=choose([], ["friedman1"]))
+    parser.add_argument("--seeds", type=int, default=choose(5, 1))
+    options = parser.parse_args()
+    parts = {"tune": tune, "held": held, "without": without}
+    if unknown := set(options.parts) - set(parts):
+        parser.error(f"unknown parts {sorted(unknown)}; there are {list(parts)}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's perceptron has not converged
+        for name in options.parts or parts:
+            parts[name](options.tables, options.seeds)
+
+
+if __name__ == "__main__":
+    main()

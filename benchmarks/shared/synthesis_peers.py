@@ -1,0 +1,87 @@
+"""Other libraries' private synthesizers, as ``accuracy/synthesis`` runs them: on codes of a table.
+
+They are made for tables of categories: numbers are cut into 32 equally wide public bins and the
+special values that our synthesizers know too, and are drawn evenly within them afterwards. Settings
+are their defaults. Each needs an environment of its own, with its library beside skprivacy and
+scikit-learn 1.9.1:
+
+- ``smartnoise-mst``, ``smartnoise-aim``: smartnoise-synth 1.0.8, which brings JAX and mbi 1.1.0.
+- ``privbayes``: DataSynthesizer 0.1.13; epsilon alone, no delta.
+
+mbi 2.0.0 installs too, needs JAX and has no mechanism of its own; SDV 2.0.0 and ctgan 0.12.1 do,
+and promise no privacy. These do not install beside it: dpmm 0.1.9 pins scikit-learn 1.5.0 and numpy
+1.26.4, dpart 0.1.2 scikit-learn 1.0.2; ydata-synthetic 2.0.1 wants numpy below 2; the newest
+synthcity does not build with a current setuptools; private-pgm is no package of an index.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skprivacy.preprocessing import Bounded
+from skprivacy.synthesis import Grid
+from skprivacy.synthesis.domain import Domain
+
+__all__ = ["PEERS", "sample_peer"]
+
+CELLS = 32
+
+
+def smartnoise(name: str) -> Callable[..., pd.DataFrame]:
+    def drawn(codes: pd.DataFrame, epsilon: float, delta: float) -> pd.DataFrame:
+        from snsynth import Synthesizer
+
+        made = Synthesizer.create(name, epsilon=epsilon, delta=delta)
+        made.fit(codes, categorical_columns=list(codes), preprocessor_eps=0.0)
+        return made.sample(len(codes))
+
+    return drawn
+
+
+def privbayes(codes: pd.DataFrame, epsilon: float, delta: float) -> pd.DataFrame:
+    from DataSynthesizer.DataDescriber import DataDescriber
+    from DataSynthesizer.DataGenerator import DataGenerator
+
+    with tempfile.TemporaryDirectory() as folder:
+        table, description = Path(folder) / "table.csv", Path(folder) / "description.json"
+        codes.to_csv(table, index=False)
+        describer = DataDescriber(category_threshold=10_000)
+        describer.describe_dataset_in_correlated_attribute_mode(
+            dataset_file=str(table), epsilon=epsilon, k=2,
+            attribute_to_is_categorical=dict.fromkeys(codes, True),
+            attribute_to_is_candidate_key=dict.fromkeys(codes, False),
+        )  # fmt: skip
+        describer.save_dataset_description_to_file(str(description))
+        generator = DataGenerator()
+        generator.generate_dataset_in_correlated_attribute_mode(len(codes), str(description))
+        return generator.synthetic_dataset
+
+
+PEERS: dict[str, Callable[..., pd.DataFrame]] = {
+    "smartnoise-mst": smartnoise("mst"),
+    "smartnoise-aim": smartnoise("aim"),
+    "privbayes": privbayes,
+}
+
+
+def sample_peer(name: str, table: Any, epsilon: float, delta: float, seed: int) -> pd.DataFrame:
+    """Return as many records as there are private ones."""
+    numeric = [n for n, fact in table.schema.items() if isinstance(fact, Bounded)]
+    missing = table.settings.get("missing", ())
+    train = table.train[list(table.schema)]
+    ours = table.settings.get("grids", {})
+    cells = {n: Grid(cells=CELLS, atoms=ours.get(n, Grid()).atoms) for n in numeric}
+    domain = Domain.of(dict(table.schema), cells, missing, dict(train.dtypes))
+    codes, _ = domain.encoded([train[n] for n in train])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        drawn = PEERS[name](pd.DataFrame(codes, columns=list(train)), epsilon, delta)
+    made = drawn[list(train)].to_numpy().astype(np.int64)
+    return domain.decoded(made, np.random.RandomState(seed))
