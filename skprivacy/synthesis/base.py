@@ -34,8 +34,8 @@ from ..preprocessing.transformer import check_columns, described_columns
 from .domain import Domain, Grid
 
 __all__ = [
-    "Facts",
     "Synthesizer",
+    "TableFacts",
 ]
 
 
@@ -64,7 +64,7 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         return tags
 
     @abstractmethod
-    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         """Return ``n`` records, with the columns of ``domain_`` in any order."""
 
     def sample(
@@ -100,18 +100,18 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "return_X_y=True needs a target, and there is none. Fit with label=, or with y."
             )
-        frame = self._drawn(int(n), check_random_state(random_state))[self._order]
+        frame = self._sample_frame(int(n), check_random_state(random_state))[self._order]
         if return_X_y:
             return frame.drop(columns=self.target_), frame[self.target_]
         return frame
 
-    def _keep(self, facts: Facts, domain: Domain) -> None:
+    def _store_public_facts(self, facts: TableFacts, domain: Domain) -> None:
         """Keep what is public of the table."""
         self.schema_, self.domain_ = facts.schema, domain
         self.label_, self.target_ = facts.label, facts.target
         self._order = facts.order
 
-    def _checked(self, X: Any) -> Any:
+    def _check_table(self, X: Any) -> Any:
         X = as_frame(X)
         if self.schema is None:
             if isinstance(X, pd.DataFrame):
@@ -125,20 +125,22 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
             return X
         return validate_data(self, X, dtype=None, ensure_all_finite=False)
 
-    def _public(self, X: Any, y: Any) -> tuple[Facts, Domain]:
+    def _read_public_facts(self, X: Any, y: Any) -> tuple[TableFacts, Domain]:
         """Return what is public of a table. What a fit would warn of is left to the fit."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            facts = Facts.of(PrivateFit(self), self._checked(X), y, self.schema, self.label)
+            facts = TableFacts.from_table(
+                PrivateFit(self), self._check_table(X), y, self.schema, self.label
+            )
             grids: Mapping[str, Any] = getattr(self, "grids", None) or {}
-            return facts, facts.domain(grids, self.missing)
+            return facts, facts.build_domain(grids, self.missing)
 
 
-_TYPES = "the types of the columns are public"
+_TYPES_ASSUMPTION = "the types of the columns are public"
 
 
 @dataclass(frozen=True)
-class Facts:
+class TableFacts:
     """The columns of a table, the target among them, and what is public of each.
 
     Attributes
@@ -168,16 +170,18 @@ class Facts:
     target: str | None
 
     @classmethod
-    def of(cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None) -> Facts:
+    def from_table(
+        cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None
+    ) -> TableFacts:
         """Check a table against the schema; read the schema off it if there is none."""
         if y is not None:
             check_readable(y, "y")
             if not np.ndim(y):
                 raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
-            y = _column(y)
+            y = _as_column(y)
         if schema is None:
-            schema = Schema.infer(X, _discrete(y))
+            schema = Schema.infer(X, _target_with_classes(y))
             if isinstance(X, pd.DataFrame):  # whose columns may have numbers for names
                 X = X.set_axis(list(schema), axis=1)
         else:
@@ -194,8 +198,8 @@ class Facts:
             types = {name: X.dtype for name, fact in columns.items() if isinstance(fact, Bounded)}
         if y is not None:
             target = name = _target_name(schema, y)
-            columns[name] = _target(fit, schema, y)
-            series.append(y if isinstance(y, pd.Series) else _series(y))
+            columns[name] = _target_column(fit, schema, y)
+            series.append(y if isinstance(y, pd.Series) else _array_to_series(y))
             order = [*order, name]
             if isinstance(y, pd.Series) or (
                 isinstance(columns[name], Bounded) and y.dtype.kind in "iu"
@@ -203,9 +207,11 @@ class Facts:
                 types[name] = y.dtype
             if label is None and isinstance(columns[name], Categories):
                 label = name
-        types = {name: _public(dtype, columns[name]) for name, dtype in types.items()}
+        types = {
+            name: _without_data_categories(dtype, columns[name]) for name, dtype in types.items()
+        }
         if types:
-            fit.assume(_TYPES)
+            fit.assume(_TYPES_ASSUMPTION)
         if label is not None:
             _check_label(label, columns)
         if len(columns) == 1:
@@ -213,11 +219,11 @@ class Facts:
         return cls(schema, columns, series, types, order, label, target)
 
     @property
-    def tie(self) -> tuple[int, ...]:
+    def label_index(self) -> tuple[int, ...]:
         """The place of the label, or nothing."""
         return () if self.label is None else (list(self.columns).index(self.label),)
 
-    def domain(self, grids: Mapping[str, Any], missing: Any) -> Domain:
+    def build_domain(self, grids: Mapping[str, Any], missing: Any) -> Domain:
         """Return the public cells of each column."""
         for name, grid in grids.items():
             if not isinstance(self.columns.get(name), Bounded) or not isinstance(grid, Grid):
@@ -234,12 +240,12 @@ class Facts:
                 f"{known}."
             )
         named += [name for name, fact in self.columns.items() if fact.missing]
-        return Domain.of(self.columns, grids, named, self.types)
+        return Domain.from_facts(self.columns, grids, named, self.types)
 
-    def workload(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
+    def pair_weights(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
         """Return the weight of each pair of columns without the label, in [0, 1]."""
         names = list(self.columns)
-        free = [c for c in range(len(names)) if c not in self.tie]
+        free = [c for c in range(len(names)) if c not in self.label_index]
         if given is None:
             return dict.fromkeys(combinations(free, 2), 1.0)
         weights: dict[tuple[int, int], float] = {}
@@ -251,18 +257,18 @@ class Facts:
             if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
                 raise ValueError(f"workload: {pair!r} weighs {weight!r}; expected a number >= 0.")
             places = sorted(names.index(name) for name in pair)
-            if not {*places} & {*self.tie}:  # with the label every column is counted anyway
+            if not {*places} & {*self.label_index}:  # with the label every column is counted anyway
                 weights[places[0], places[1]] = float(weight)
         largest = max(weights.values(), default=0.0) or 1.0
         return {pair: weight / largest for pair, weight in weights.items()}
 
 
-def _series(y: NDArray[Any]) -> pd.Series[Any]:
+def _array_to_series(y: NDArray[Any]) -> pd.Series[Any]:
     """Return an array as a Series, of its own type where pandas has it."""
     return pd.Series(y, dtype=None if y.dtype.kind in "mM" else y.dtype)
 
 
-def _column(y: Any) -> Any:
+def _as_column(y: Any) -> Any:
     """Return a target as a Series, if it is one, or as an array of one dimension."""
     if isinstance(y, pd.Series):
         return y
@@ -271,7 +277,7 @@ def _column(y: Any) -> Any:
     return column_or_1d(y)
 
 
-def _public(dtype: Any, fact: Bounded | Categories) -> Any:
+def _without_data_categories(dtype: Any, fact: Bounded | Categories) -> Any:
     """Return a type without what pandas keeps in it of the data: the categories."""
     if not isinstance(dtype, pd.CategoricalDtype):
         return dtype
@@ -280,7 +286,7 @@ def _public(dtype: Any, fact: Bounded | Categories) -> Any:
     return pd.CategoricalDtype(list(fact.values), dtype.ordered)
 
 
-def _discrete(y: Any) -> Any:
+def _target_with_classes(y: Any) -> Any:
     """Return a target that has classes, or None."""
     return y if y is not None and type_of_target(y) in ("binary", "multiclass") else None
 
@@ -294,7 +300,7 @@ def _target_name(schema: Schema, y: Any) -> str:
     return str(name)
 
 
-def _target(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
+def _target_column(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
     if schema.classes is not None:
         return Categories(schema.classes)
     if schema.target_bounds is not None:
@@ -304,7 +310,7 @@ def _target(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
         "them. Pass Schema(..., classes=[...]) or Schema(..., target_bounds=(lower, upper)).",
         "the classes or bounds of the target are public (they were read off y)",
     )
-    if _discrete(y) is not None:
+    if _target_with_classes(y) is not None:
         return Categories(tuple(np.unique(np.asarray(y))))
     check_numbers(y, "y")
     numbers = np.asarray(y, dtype=np.float64)

@@ -24,15 +24,15 @@ from ..preprocessing.cell_values import category_codes, column_numbers, plain
 
 __all__ = [
     "Cells",
-    "Column",
+    "ColumnCells",
     "Domain",
     "Grid",
     "NumberCells",
     "ValueCells",
-    "number_cells",
+    "make_number_cells",
 ]
 
-_UNKNOWN = -1
+_UNKNOWN_CODE = -1
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class NumberCells:
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
         numbers = column_numbers(plain(column))
         codes = np.searchsorted(self.left, numbers, side="right") - 1
-        return np.where(np.isnan(numbers), _UNKNOWN, np.clip(codes, 0, self.size - 1))
+        return np.where(np.isnan(numbers), _UNKNOWN_CODE, np.clip(codes, 0, self.size - 1))
 
     def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
         left, right = self.left[codes], self.right[codes]
@@ -95,7 +95,7 @@ class NumberCells:
 Cells = NumberCells | ValueCells
 
 
-def number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
+def make_number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
     """Return the cells of a numeric column, by public facts alone.
 
     Parameters
@@ -123,7 +123,7 @@ def number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnCells:
     """A column: its name, its cells, its type, and whether values may be missing."""
 
     name: str
@@ -141,7 +141,7 @@ class Column:
         """Whether neighbouring cells are neighbouring values, but for that of missing ones."""
         return isinstance(self.cells, NumberCells)
 
-    def decoded(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.Series:
+    def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.Series:
         """Return a value of each cell, of the column's type."""
         missing = codes == self.cells.size
         known = np.minimum(codes, self.cells.size - 1)
@@ -152,10 +152,10 @@ class Column:
         if missing.any():
             values = np.where(missing, np.nan, values)
         column = pd.Series(values, name=self.name)
-        return _cast(column.infer_objects() if self.dtype is None else column, self.dtype)
+        return _cast_column(column.infer_objects() if self.dtype is None else column, self.dtype)
 
 
-def _cast(column: pd.Series, dtype: Any) -> pd.Series:
+def _cast_column(column: pd.Series, dtype: Any) -> pd.Series:
     """Return a column of the given type, or as it is if its values are of no such type."""
     if dtype is None:
         return column
@@ -183,10 +183,10 @@ class Domain:
     **Edge cases.** A record is left out in which a value is missing that may not be, or all are.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnCells, ...]
 
     @classmethod
-    def of(
+    def from_facts(
         cls,
         facts: Mapping[str, Bounded | Categories],
         grids: Mapping[str, Grid],
@@ -208,7 +208,9 @@ class Domain:
         """
         return cls(
             tuple(
-                Column(name, _cells(fact, grids.get(name), dtype), dtype, name in missing)
+                ColumnCells(
+                    name, _cells_of_column(fact, grids.get(name), dtype), dtype, name in missing
+                )
                 for name, fact, dtype in ((n, f, types.get(n)) for n, f in facts.items())
             )
         )
@@ -221,7 +223,7 @@ class Domain:
     def sizes(self) -> list[int]:
         return [column.size for column in self.columns]
 
-    def encoded(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    def encode(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return codes of the records that are kept, and which these are.
 
         Returns
@@ -242,21 +244,21 @@ class Domain:
         kept = known & ~lacking
         return codes if kept.all() else codes[kept], kept
 
-    def decoded(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
+    def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
         """Return a record for each row of codes."""
-        series = [c.decoded(codes[:, j], random) for j, c in enumerate(self.columns)]
+        series = [c.decode(codes[:, j], random) for j, c in enumerate(self.columns)]
         return pd.concat(series, axis=1)
 
 
-def _cells(fact: Bounded | Categories, grid: Grid | None, dtype: Any) -> Cells:
+def _cells_of_column(fact: Bounded | Categories, grid: Grid | None, dtype: Any) -> Cells:
     if isinstance(fact, Categories):
         return ValueCells(fact)
     whole = dtype is not None and pd.api.types.is_integer_dtype(dtype)
-    return number_cells(fact, Grid() if grid is None else grid, whole)
+    return make_number_cells(fact, Grid() if grid is None else grid, whole)
 
 
-_CELLS = 100
-_MOST_CELLS = 10_000
+_DEFAULT_CELLS = 100
+_MAX_CELLS = 10_000
 
 
 @dataclass(frozen=True)
@@ -291,7 +293,7 @@ class Grid:
     """
 
     step: float | None = None
-    cells: int = _CELLS
+    cells: int = _DEFAULT_CELLS
     atoms: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -304,8 +306,8 @@ class Grid:
         cells = self.cells
         if not is_number(cells) or not isinstance(cells, Integral):
             raise TypeError(f"Grid: cells={cells!r} must be an integer, for example 100.")
-        if not 1 <= cells <= _MOST_CELLS:
-            raise ValueError(f"Grid: cells={cells!r} must be from 1 to {_MOST_CELLS}.")
+        if not 1 <= cells <= _MAX_CELLS:
+            raise ValueError(f"Grid: cells={cells!r} must be from 1 to {_MAX_CELLS}.")
         atoms = numbers("atoms", self.atoms)
         if not all(map(math.isfinite, atoms)):
             raise ValueError(f"Grid: atoms={self.atoms!r} must be finite numbers.")
@@ -332,10 +334,10 @@ class Grid:
         if self.step is None:
             return np.unique(fact.from_unit(np.linspace(0.0, 1.0, self.cells + 1)))
         count = (fact.upper - fact.lower) / self.step
-        if count > _MOST_CELLS:
+        if count > _MAX_CELLS:
             raise ValueError(
                 f"Grid: step={self.step!r} makes {count:.0f} cells of the range from "
-                f"{fact.lower!r} to {fact.upper!r}; expected at most {_MOST_CELLS}. Use a larger "
+                f"{fact.lower!r} to {fact.upper!r}; expected at most {_MAX_CELLS}. Use a larger "
                 "step, or narrower bounds."
             )
         starts = fact.lower + self.step * np.arange(math.ceil(count - 1e-9))

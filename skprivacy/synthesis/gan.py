@@ -25,7 +25,7 @@ from ..accounting import (
 )
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
-from .base import Facts, Synthesizer
+from .base import Synthesizer, TableFacts
 from .gan_features import Features, Moments
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DPGANSynthesizer"]
 
-_SHARE = 0.3  # of the square of what a Gaussian mechanism costs: for moments
-_MADE = 4096  # rows that are made at a time
+_MOMENTS_SHARE = 0.3  # of the square of what a Gaussian mechanism costs: for moments
+_ROWS_PER_BATCH = 4096  # rows that are made at a time
 
 
 class DPGANSynthesizer(Synthesizer):
@@ -266,18 +266,21 @@ class DPGANSynthesizer(Synthesizer):
 
             self._validate_params()
             check_delta_is_small(self.delta)
-            X = self._checked(X)
-            facts = Facts.of(fit, X, y, self.schema, self.label)
-            domain = facts.domain({} if self.grids is None else self.grids, self.missing)
+            X = self._check_table(X)
+            facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
+            domain = facts.build_domain({} if self.grids is None else self.grids, self.missing)
             features = Features(domain, facts.label)
             who = None if groups is None else check_groups(groups, X)
-            config = self._config(len(X) if who is None else who.n, who)
-            plan, moments = self._plan(features), Moments(features.n_classes, features.widths)
-            first = self._first(config)
-            config = self._with_noise(config, first.event)
+            config = self._discriminator_config(len(X) if who is None else who.n, who)
+            plan, moments = (
+                self._generator_plan(features),
+                Moments(features.n_classes, features.widths),
+            )
+            first = self._moments_mechanism(config)
+            config = self._calibrate_steps(config, first.event)
             start = check_random_state(self.random_state)
             critic, generator = adversarial.make_networks(
-                plan, _sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
+                plan, _check_layer_sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
             )
             with fit.charged(
                 Composed((first.event, config.event)),
@@ -285,7 +288,7 @@ class DPGANSynthesizer(Synthesizer):
                 arithmetic=weakest_arithmetic((first.arithmetic, config.noise_kind.arithmetic)),
             ):  # fmt: skip
                 random = SecureRandom(self.noise_seed)
-                codes, kept = domain.encoded(facts.series)
+                codes, kept = domain.encode(facts.series)
                 labels = features.labels(codes)
                 shares = None if who is None else who.exact_shares()[kept]
                 rows = features.rows(codes)
@@ -300,26 +303,26 @@ class DPGANSynthesizer(Synthesizer):
                     int(start.randint(1 << 31)),
                     random,
                 )
-                training.learn(_placed(rows, kept), _placed(labels, kept), who)
+                training.learn(_scatter_rows(rows, kept), _scatter_rows(labels, kept), who)
                 generator = training.generator()
                 self._check_finite(generator)
-            self._keep(facts, domain)
+            self._store_public_facts(facts, domain)
             self.generator_, self.rates_ = generator, begun.rates
             self.n_records_ = config.n_records
             self.noise_multiplier_, self.n_steps_ = config.noise_multiplier, config.n_steps
         return self
 
-    def _plan(self, features: Features) -> GeneratorPlan:
+    def _generator_plan(self, features: Features) -> GeneratorPlan:
         """Return what is public of the generator."""
         from ..neural_network._training.adversarial import GeneratorPlan
 
         return GeneratorPlan(
             features.widths, features.n_classes, int(self.latent_size),
-            _sizes("generator_layer_sizes", self.generator_layer_sizes),
+            _check_layer_sizes("generator_layer_sizes", self.generator_layer_sizes),
             float(self.learning_rate), int(self.discriminator_steps),
         )  # fmt: skip
 
-    def _config(self, n: int, who: Groups | None) -> TrainingConfig:
+    def _discriminator_config(self, n: int, who: Groups | None) -> TrainingConfig:
         """Return what is done to the discriminator, but for the noise."""
         from ..neural_network._training.adversarial import discriminator_config
         from ..neural_network._training.training_config import PerGroup
@@ -343,7 +346,7 @@ class DPGANSynthesizer(Synthesizer):
             )
         return config
 
-    def _first(self, config: TrainingConfig) -> Gaussian:
+    def _moments_mechanism(self, config: TrainingConfig) -> Gaussian:
         """Return what releases the moments, for its share of the budget."""
         noise = calibrate_noise_multiplier(
             lambda z: Gaussian(z, 1.0).event,
@@ -351,9 +354,9 @@ class DPGANSynthesizer(Synthesizer):
             float(self.delta),
             config.relation,
         )
-        return Gaussian(noise / math.sqrt(_SHARE), Moments.sensitivity)
+        return Gaussian(noise / math.sqrt(_MOMENTS_SHARE), Moments.sensitivity)
 
-    def _with_noise(self, config: TrainingConfig, first: Event) -> TrainingConfig:
+    def _calibrate_steps(self, config: TrainingConfig, first: Event) -> TrainingConfig:
         """Return the same with noise for the steps, so that they and the first cost epsilon."""
         noise = calibrate_noise_multiplier(
             lambda z: Composed((first, config.event_at(z))),
@@ -371,14 +374,14 @@ class DPGANSynthesizer(Synthesizer):
                 "that are not finite. The noise has been paid for. Pass a smaller one."
             )
 
-    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         features = Features(self.domain_, self.label_)
         labels = random.choice(len(self.rates_), n, p=self.rates_)
-        rows = made_rows(self.generator_, labels, random)
-        return self.domain_.decoded(features.codes(rows, labels), random)
+        rows = generate_in_batches(self.generator_, labels, random)
+        return self.domain_.decode(features.codes(rows, labels), random)
 
 
-def _placed(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
+def _scatter_rows(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
     """Return a row for each record; those that are left out have none that counts."""
     if kept.all():
         return values
@@ -388,20 +391,20 @@ def _placed(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
     return rows
 
 
-def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
+def _check_layer_sizes(name: str, sizes: Any) -> tuple[int, ...]:
     found = np.atleast_1d(np.asarray(sizes, dtype=object))
     if not all(isinstance(size, Integral) and int(size) > 0 for size in found):
         raise ValueError(f"{name}={sizes!r} must hold positive integers, such as (128,).")
     return tuple(int(size) for size in found)
 
 
-def made_rows(
+def generate_in_batches(
     generator: Generator, labels: NDArray[np.int64], random: np.random.RandomState
 ) -> NDArray[np.float32]:
     """Return a row of features for each label."""
     from ..neural_network._training.adversarial import generate_rows
 
-    parts = np.array_split(labels, -(-len(labels) // _MADE))
+    parts = np.array_split(labels, -(-len(labels) // _ROWS_PER_BATCH))
     return np.concatenate(
         [generate_rows(generator, part, int(random.randint(1 << 31))) for part in parts]
     )

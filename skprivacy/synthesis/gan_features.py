@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms.bounds import exact_product, quantize, row_slices
-from .domain import Column, Domain
-from .marginal_tables import nonnegative
+from .domain import ColumnCells, Domain
+from .marginal_tables import project_to_counts
 
 __all__ = [
     "Features",
+    "GeneratorStart",
     "Moments",
-    "Start",
 ]
 
-_Part = tuple[Column, int]
+_IndexedColumn = tuple[ColumnCells, int]
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,23 @@ class Features:
     label: str | None
 
     @property
-    def columns(self) -> list[_Part]:
+    def columns(self) -> list[_IndexedColumn]:
         """The columns but the label, and the place of each in the domain."""
         return [(c, j) for j, c in enumerate(self.domain.columns) if c.name != self.label]
 
     @property
     def widths(self) -> tuple[int, ...]:
         """How many numbers each part of a row has: 1, or as many as there are to choose from."""
-        parts = [_widths(column) for column, _ in self.columns]
+        parts = [_column_widths(column) for column, _ in self.columns]
         return tuple(width for part in parts for width in part)
 
     @property
     def n_classes(self) -> int:
         """The cells of the label; 1 without one."""
-        return self.domain.columns[self._place].size if self.label is not None else 1
+        return self.domain.columns[self._label_index].size if self.label is not None else 1
 
     @property
-    def _place(self) -> int:
+    def _label_index(self) -> int:
         return self.domain.names.index(str(self.label))
 
     def rows(self, codes: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -69,8 +69,8 @@ class Features:
         rows = np.empty((len(codes), sum(self.widths)), np.float32)
         start = 0
         for column, j in self.columns:
-            width = sum(_widths(column))
-            rows[:, start : start + width] = _row(column, codes[:, j])
+            width = sum(_column_widths(column))
+            rows[:, start : start + width] = _codes_to_numbers(column, codes[:, j])
             start += width
         return rows
 
@@ -78,28 +78,28 @@ class Features:
         """Return the cell of each record's label, or 0."""
         if self.label is None:
             return np.zeros(len(codes), np.int64)
-        return codes[:, self._place].astype(np.int64)
+        return codes[:, self._label_index].astype(np.int64)
 
     def codes(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the codes of made rows, of shape (n, n_columns)."""
         codes = np.empty((len(rows), len(self.domain.columns)), np.int64)
         if self.label is not None:
-            codes[:, self._place] = labels
+            codes[:, self._label_index] = labels
         start = 0
         for column, j in self.columns:
-            width = sum(_widths(column))
-            codes[:, j] = _codes(column, rows[:, start : start + width])
+            width = sum(_column_widths(column))
+            codes[:, j] = _numbers_to_codes(column, rows[:, start : start + width])
             start += width
         return codes
 
 
-def _widths(column: Column) -> tuple[int, ...]:
+def _column_widths(column: ColumnCells) -> tuple[int, ...]:
     if not column.ordered:
         return (column.size,)
     return (1, 2) if column.may_be_missing else (1,)
 
 
-def _row(column: Column, codes: NDArray[np.int32]) -> NDArray[np.float32]:
+def _codes_to_numbers(column: ColumnCells, codes: NDArray[np.int32]) -> NDArray[np.float32]:
     if not column.ordered:
         return np.eye(column.size, dtype=np.float32)[codes]
     missing = codes == column.cells.size
@@ -109,7 +109,7 @@ def _row(column: Column, codes: NDArray[np.int32]) -> NDArray[np.float32]:
     return np.concatenate([place, np.eye(2)[missing.astype(int)]], axis=1, dtype=np.float32)
 
 
-def _codes(column: Column, numbers: NDArray[np.float32]) -> NDArray[np.int64]:
+def _numbers_to_codes(column: ColumnCells, numbers: NDArray[np.float32]) -> NDArray[np.int64]:
     if not column.ordered:
         return numbers.argmax(axis=1)
     last = column.cells.size - 1
@@ -120,14 +120,14 @@ def _codes(column: Column, numbers: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 Floats = NDArray[np.float64]
-_INWARDS = 1.0 - 2.0**-20  # outweighs the rounding of rows, which are of single precision
-_UNIT = 2.0**-32  # of which products of quantised numbers are multiples
-_WIDEST = 2000  # rows of more numbers have too many products
-_RARE = 5.0  # deviations of the noise that a label's mean takes from the mean of all
+_INWARD_FACTOR = 1.0 - 2.0**-20  # outweighs the rounding of rows, which are of single precision
+_PRODUCT_UNIT = 2.0**-32  # of which products of quantised numbers are multiples
+_MAX_COVARIANCE_WIDTH = 2000  # rows of more numbers have too many products
+_PRIOR_WEIGHT = 5.0  # deviations of the noise that a label's mean takes from the mean of all
 
 
 @dataclass(frozen=True)
-class Start:
+class GeneratorStart:
     """A normal distribution for each label, all of one covariance.
 
     Attributes
@@ -192,7 +192,7 @@ class Moments:
     def _shape(self) -> tuple[int, int]:
         """How many of the numbers of v are multiplied by how many: by all."""
         size = self.n_classes + self.width
-        return (size if self.width <= _WIDEST else self.n_classes), size
+        return (size if self.width <= _MAX_COVARIANCE_WIDTH else self.n_classes), size
 
     def sums(
         self, rows: NDArray[np.float32], labels: NDArray[np.int64], shares: Floats | None
@@ -205,17 +205,17 @@ class Moments:
             if shares is not None:
                 vectors *= np.sqrt(shares[part])[:, None]
             vectors = quantize(vectors)
-            units += (exact_product(vectors[:, :n], vectors) / _UNIT).astype(np.int64)
-        return units[np.triu_indices(n, m=size)].astype(np.float64) * _UNIT
+            units += (exact_product(vectors[:, :n], vectors) / _PRODUCT_UNIT).astype(np.int64)
+        return units[np.triu_indices(n, m=size)].astype(np.float64) * _PRODUCT_UNIT
 
     def _vectors(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
         """Return the label and the row of each record, of length 1 each at most."""
         short = (rows.astype(np.float64) - self._centre) / self.radius
         norms = np.linalg.norm(short, axis=1, keepdims=True)
-        short *= _INWARDS / np.maximum(norms, 1.0)
+        short *= _INWARD_FACTOR / np.maximum(norms, 1.0)
         return np.concatenate([np.eye(self.n_classes)[labels], short], axis=1)
 
-    def start(self, noisy: Floats, std: float, n_noise: int) -> Start:
+    def start(self, noisy: Floats, std: float, n_noise: int) -> GeneratorStart:
         """Return what noisy sums say of rows.
 
         Parameters
@@ -231,21 +231,21 @@ class Moments:
         upper = np.zeros((n, size))
         upper[np.triu_indices(n, m=size)] = noisy
         total = max(float(np.diag(upper)[:k].sum()), 1.0)
-        counts = nonnegative(np.diag(upper)[:k], total)
+        counts = project_to_counts(np.diag(upper)[:k], total)
         sums, rates = upper[:k, k:] * self.radius, counts / counts.sum()
         of_all = sums.sum(axis=0) / total
-        rare = _RARE * std
+        rare = _PRIOR_WEIGHT * std
         means = (sums + rare * of_all) / (counts[:, None] + rare)
         known = (means + self._centre).clip(0.0, 1.0)
         if n == k:
-            return Start(rates, known, np.zeros((n_noise, self.width)))
+            return GeneratorStart(rates, known, np.zeros((n_noise, self.width)))
         square = (upper + np.triu(upper, 1).T)[k:, k:] * self.radius**2 / total
         covariance = square - (means * rates[:, None]).T @ means
         spread = std * math.sqrt(size) * self.radius**2 / total
-        return Start(rates, known, _factor(covariance, 2 * spread, n_noise))
+        return GeneratorStart(rates, known, _covariance_factor(covariance, 2 * spread, n_noise))
 
 
-def _factor(covariance: Floats, noise: float, n_noise: int) -> Floats:
+def _covariance_factor(covariance: Floats, noise: float, n_noise: int) -> Floats:
     """Return a root of a covariance, of the directions in which it is more than noise alone."""
     variances, directions = np.linalg.eigh(covariance)
     variances, directions = variances[::-1][:n_noise], directions[:, ::-1][:, :n_noise]

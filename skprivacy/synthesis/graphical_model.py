@@ -20,14 +20,14 @@ __all__ = [
     "GraphicalModel",
     "JunctionTree",
     "Measurement",
-    "drawn",
-    "n_cells_of_junction_tree",
+    "count_junction_tree_cells",
+    "sample_conditional",
 ]
 
-_FLOOR = 1e-12
+_MIN_WEIGHT = 1e-12
 
 
-def drawn(
+def sample_conditional(
     table: NDArray[np.float64], rows: NDArray[np.int64], random: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Draw a column for each record by the row of the table that it is in.
@@ -47,7 +47,7 @@ def drawn(
     ndarray of shape (n,)
     """
     n, width = len(rows), table.shape[1]
-    reached = np.cumsum(np.maximum(table, 0.0) + _FLOOR, axis=1)
+    reached = np.cumsum(np.maximum(table, 0.0) + _MIN_WEIGHT, axis=1)
     reached /= reached[:, -1:]
     order = random.permutation(n)
     narrow = rows.astype(np.min_scalar_type(len(table)))  # 16 bits are sorted by their digits
@@ -57,7 +57,9 @@ def drawn(
     rank = np.arange(n) - (np.cumsum(together) - together)[row]
     at = (rank + random.uniform(size=len(table))[row]) / together[row]
     flat = (reached + np.arange(len(table))[:, None]).ravel()
-    place = np.searchsorted(flat, row + np.minimum(at, 1.0 - _FLOOR), side="right") - row * width
+    place = (
+        np.searchsorted(flat, row + np.minimum(at, 1.0 - _MIN_WEIGHT), side="right") - row * width
+    )
     result = np.empty(n, np.int64)
     result[order] = np.clip(place, 0, width - 1)
     return result
@@ -81,34 +83,34 @@ class JunctionTree:
     order: tuple[tuple[int, int | None, Clique], ...]
 
     @classmethod
-    def of(cls, measured: Iterable[Clique], sizes: Sequence[int]) -> JunctionTree:
+    def from_cliques(cls, measured: Iterable[Clique], sizes: Sequence[int]) -> JunctionTree:
         """Return a junction tree in which each measured clique is in some clique."""
-        cliques = _triangulated(measured, sizes)
+        cliques = _triangulate(measured, sizes)
         inside, left = [0], set(range(1, len(cliques)))
         order: list[tuple[int, int | None, Clique]] = [(0, None, ())]
         while left:  # a spanning tree of the largest separators has the running intersection
             child, parent = max(
                 ((i, p) for i in left for p in inside),
-                key=lambda pair: (len(_shared(cliques, *pair)), -pair[0], -pair[1]),
+                key=lambda pair: (len(_separator(cliques, *pair)), -pair[0], -pair[1]),
             )
-            order.append((child, parent, _shared(cliques, child, parent)))
+            order.append((child, parent, _separator(cliques, child, parent)))
             inside.append(child)
             left.discard(child)
         return cls(tuple(cliques), tuple(order))
 
-    def home(self, columns: Iterable[int], sizes: Sequence[int]) -> int:
+    def smallest_clique_with(self, columns: Iterable[int], sizes: Sequence[int]) -> int:
         """Return the index of the smallest clique that holds all the columns."""
         wanted = set(columns)
         holding = [i for i, clique in enumerate(self.cliques) if wanted <= set(clique)]
-        return min(holding, key=lambda i: _n_cells(self.cliques[i], sizes))
+        return min(holding, key=lambda i: _count_cells(self.cliques[i], sizes))
 
 
-def n_cells_of_junction_tree(measured: Iterable[Clique], sizes: Sequence[int]) -> int:
+def count_junction_tree_cells(measured: Iterable[Clique], sizes: Sequence[int]) -> int:
     """Return how many cells the tables of a junction tree have together."""
-    return sum(_n_cells(clique, sizes) for clique in _triangulated(measured, sizes))
+    return sum(_count_cells(clique, sizes) for clique in _triangulate(measured, sizes))
 
 
-def _triangulated(measured: Iterable[Clique], sizes: Sequence[int]) -> list[Clique]:
+def _triangulate(measured: Iterable[Clique], sizes: Sequence[int]) -> list[Clique]:
     """Return the maximal cliques after columns are eliminated, that of the least table first."""
     near: dict[int, set[int]] = {column: set() for column in range(len(sizes))}
     for clique in measured:
@@ -116,7 +118,7 @@ def _triangulated(measured: Iterable[Clique], sizes: Sequence[int]) -> list[Cliq
             near[column] |= set(clique) - {column}
     found: list[set[int]] = []
     while near:
-        column = min(near, key=lambda c: (_n_cells((*near[c], c), sizes), c))
+        column = min(near, key=lambda c: (_count_cells((*near[c], c), sizes), c))
         others = near.pop(column)
         if not any(others | {column} <= clique for clique in found):
             found.append(others | {column})
@@ -126,19 +128,19 @@ def _triangulated(measured: Iterable[Clique], sizes: Sequence[int]) -> list[Cliq
     return [tuple(sorted(clique)) for clique in found]
 
 
-def _n_cells(clique: Iterable[int], sizes: Sequence[int]) -> int:
+def _count_cells(clique: Iterable[int], sizes: Sequence[int]) -> int:
     return math.prod(sizes[column] for column in clique)
 
 
-def _shared(cliques: Sequence[Clique], one: int, other: int) -> Clique:
+def _separator(cliques: Sequence[Clique], one: int, other: int) -> Clique:
     return tuple(sorted(set(cliques[one]) & set(cliques[other])))
 
 
 _RIDGE = 0.005  # trusts the noisy tables about as far as their noise, and no potential diverges
 # Tables of less noise are taken for ones of this: that records are a sample makes them less certain
 # anyway, and potentials of empty cells would go so far down that L-BFGS takes thousands of steps.
-_LEAST_STD = 3.0
-_PAIRS = 10  # that L-BFGS remembers
+_MIN_STD = 3.0
+_LBFGS_MEMORY = 10  # that L-BFGS remembers
 Floats = NDArray[np.float64]
 
 
@@ -190,9 +192,9 @@ class GraphicalModel:
 
     def __post_init__(self) -> None:
         self.potentials = [np.zeros(m.table.shape) for m in self.measurements]
-        self.tree = JunctionTree.of([m.columns for m in self.measurements], self.sizes)
+        self.tree = JunctionTree.from_cliques([m.columns for m in self.measurements], self.sizes)
 
-    def extended(self, measurement: Measurement) -> GraphicalModel:
+    def with_measurement(self, measurement: Measurement) -> GraphicalModel:
         """Return a model with one more measurement, which starts where this one is."""
         model = GraphicalModel(self.sizes, [*self.measurements, measurement], self.total)
         model.potentials[:-1] = self.potentials
@@ -202,10 +204,10 @@ class GraphicalModel:
         """Improve the potentials by at most ``max_iter`` steps of L-BFGS."""
         shapes = [m.table.shape for m in self.measurements]
         cuts = np.cumsum([m.table.size for m in self.measurements])[:-1]
-        homes = [self.tree.home(m.columns, self.sizes) for m in self.measurements]
+        homes = [self.tree.smallest_clique_with(m.columns, self.sizes) for m in self.measurements]
         noisy = np.concatenate([m.table.ravel() for m in self.measurements])
         stds = [np.broadcast_to(m.std, m.table.shape).ravel() for m in self.measurements]
-        std = np.maximum(np.concatenate(stds), _LEAST_STD)
+        std = np.maximum(np.concatenate(stds), _MIN_STD)
         ridge = _RIDGE * std**2
         # About the root of the Hessian's diagonal, with which all directions are equally curved.
         curvature = np.sqrt((np.maximum(noisy, std) + ridge) / self.total)
@@ -213,9 +215,9 @@ class GraphicalModel:
         def objective(scaled: Floats) -> tuple[float, Floats]:
             flat = scaled / curvature
             potentials = [u.reshape(s) for u, s in zip(np.split(flat, cuts), shapes, strict=True)]
-            beliefs, log_z = self._beliefs(potentials, homes)
+            beliefs, log_z = self._propagate(potentials, homes)
             expected = [
-                self._summed(beliefs[home], self.tree.cliques[home], m.columns).ravel()
+                self._sum_to_columns(beliefs[home], self.tree.cliques[home], m.columns).ravel()
                 for m, home in zip(self.measurements, homes, strict=True)
             ]
             value = self.total * log_z - flat @ noisy + 0.5 * ridge @ flat**2
@@ -224,7 +226,7 @@ class GraphicalModel:
 
         start = np.concatenate([u.ravel() for u in self.potentials]) * curvature
         options = {
-            "maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": _PAIRS,
+            "maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": _LBFGS_MEMORY,
             "ftol": 1e-10, "gtol": 1e-7,
         }  # fmt: skip
         best = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
@@ -234,13 +236,13 @@ class GraphicalModel:
 
     def beliefs(self) -> list[Floats]:
         """Return the probabilities of the cells of each clique of the junction tree."""
-        homes = [self.tree.home(m.columns, self.sizes) for m in self.measurements]
-        return self._beliefs(self.potentials, homes)[0]
+        homes = [self.tree.smallest_clique_with(m.columns, self.sizes) for m in self.measurements]
+        return self._propagate(self.potentials, homes)[0]
 
     def marginal(self, columns: Clique, beliefs: list[Floats]) -> Floats:
         """Return the probabilities of columns that are in one clique."""
-        home = self.tree.home(columns, self.sizes)
-        return self._summed(beliefs[home], self.tree.cliques[home], columns)
+        home = self.tree.smallest_clique_with(columns, self.sizes)
+        return self._sum_to_columns(beliefs[home], self.tree.cliques[home], columns)
 
     def sample(self, n: int, random: np.random.RandomState) -> NDArray[np.int64]:
         """Draw codes, shape (n, n_columns)."""
@@ -251,16 +253,18 @@ class GraphicalModel:
             clique = self.tree.cliques[i]
             for column in sorted(set(clique) - known, key=lambda c: (self.sizes[c], c)):
                 given = tuple(c for c in clique if c in known)
-                table = self._summed(beliefs[i], clique, tuple(sorted((*given, column))))
+                table = self._sum_to_columns(beliefs[i], clique, tuple(sorted((*given, column))))
                 table = np.moveaxis(table, sorted((*given, column)).index(column), -1)
                 rows = np.zeros(n, np.int64)
                 for c in given:
                     rows = rows * self.sizes[c] + codes[:, c]
-                codes[:, column] = drawn(table.reshape(-1, self.sizes[column]), rows, random)
+                codes[:, column] = sample_conditional(
+                    table.reshape(-1, self.sizes[column]), rows, random
+                )
                 known.add(column)
         return codes
 
-    def _beliefs(
+    def _propagate(
         self, potentials: Sequence[Floats], homes: list[int]
     ) -> tuple[list[Floats], float]:
         """Return beliefs and log Z, by messages to the root and back.
@@ -271,10 +275,10 @@ class GraphicalModel:
         cliques = self.tree.cliques
         tables = [np.zeros([self.sizes[c] for c in clique]) for clique in cliques]
         for potential, m, home in zip(potentials, self.measurements, homes, strict=True):
-            tables[home] += self._spread(potential, m.columns, cliques[home])
+            tables[home] += self._expand_to_clique(potential, m.columns, cliques[home])
         log_z = 0.0
         for i, parent, separator in reversed(self.tree.order):
-            axes = _others(cliques[i], separator)
+            axes = _axes_without(cliques[i], separator)
             top = tables[i].max(axis=axes, keepdims=True)
             np.exp(tables[i] - top, out=tables[i])
             weight = tables[i].sum(axis=axes, keepdims=True)
@@ -283,25 +287,25 @@ class GraphicalModel:
             if parent is None:
                 log_z = float(message.item())
             else:
-                tables[parent] += self._spread(message, separator, cliques[parent])
+                tables[parent] += self._expand_to_clique(message, separator, cliques[parent])
         for i, parent, separator in self.tree.order:
             if parent is not None:
-                shares = self._summed(tables[parent], cliques[parent], separator)
-                tables[i] *= self._spread(shares, separator, cliques[i])
+                shares = self._sum_to_columns(tables[parent], cliques[parent], separator)
+                tables[i] *= self._expand_to_clique(shares, separator, cliques[i])
         return tables, log_z
 
-    def _spread(self, table: Floats, columns: Clique, clique: Clique) -> Floats:
+    def _expand_to_clique(self, table: Floats, columns: Clique, clique: Clique) -> Floats:
         """Return a table of some columns with an axis for each column of the clique."""
         return table.reshape([self.sizes[c] if c in columns else 1 for c in clique])
 
     @staticmethod
-    def _summed(table: Floats, clique: Clique, columns: Clique) -> Floats:
+    def _sum_to_columns(table: Floats, clique: Clique, columns: Clique) -> Floats:
         """Return the sums of a clique's table over all columns but some."""
-        others = _others(clique, columns)
+        others = _axes_without(clique, columns)
         summed: Floats = table.sum(axis=others) if others else table
         return summed
 
 
-def _others(clique: Clique, columns: Clique) -> tuple[int, ...]:
+def _axes_without(clique: Clique, columns: Clique) -> tuple[int, ...]:
     """Return the axes of a clique's table of all columns but some."""
     return tuple(axis for axis, c in enumerate(clique) if c not in columns)

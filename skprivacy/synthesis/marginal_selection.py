@@ -9,21 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms import SecureRandom
-from .graphical_model import Clique, GraphicalModel, Measurement, n_cells_of_junction_tree
-from .marginal_tables import Records, distance
-from .measurement_plan import Plan, std_of
+from .graphical_model import Clique, GraphicalModel, Measurement, count_junction_tree_cells
+from .marginal_tables import EncodedRecords, l1_distance
+from .measurement_plan import MeasurementPlan, noise_std
 
-__all__ = ["Pair", "adaptive", "n_choices", "spanning_tree"]
+__all__ = ["Pair", "count_choices", "select_adaptively", "select_spanning_tree"]
 
 Pair = tuple[int, int]
 
 _NOISE_WEIGHT = 0.7  # of the expected noise of a table, against what it would improve
-_EXPECTED = math.sqrt(2 / math.pi)  # absolute value of standard normal noise
-_WARM, _LAST = 25, 300  # steps of L-BFGS between rounds, and after the last
-_DRAWN = 2_000, 120_000  # fewest and most records by which a model's marginals are estimated
+_MEAN_ABS_NORMAL = math.sqrt(2 / math.pi)  # absolute value of standard normal noise
+_STEPS_PER_ROUND, _FINAL_STEPS = 25, 300  # steps of L-BFGS between rounds, and after the last
+_SAMPLE_LIMITS = (
+    2_000,
+    120_000,
+)  # fewest and most records by which a model's marginals are estimated
 
 
-def n_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
+def count_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
     """Return how many marginals are chosen: a public number.
 
     Parameters
@@ -34,36 +37,36 @@ def n_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
     rounds : int
         Most choices of "adaptive".
     """
-    pairs = _that_matter(weights)
+    pairs = _weighted_pairs(weights)
     return {
-        "independent": 0, "tree": _edges_of_forest(pairs), "adaptive": min(rounds, len(pairs))
+        "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(rounds, len(pairs))
     }[method]  # fmt: skip
 
 
-def _that_matter(weights: Mapping[Pair, float]) -> list[Pair]:
+def _weighted_pairs(weights: Mapping[Pair, float]) -> list[Pair]:
     return [pair for pair, weight in weights.items() if weight > 0]
 
 
-def _edges_of_forest(pairs: list[Pair]) -> int:
+def _count_forest_edges(pairs: list[Pair]) -> int:
     """Return how many pairs connect what can be connected: any spanning forest has as many."""
     part = {c: c for pair in pairs for c in pair}
     n = 0
     for a, b in pairs:
         n += part[a] != part[b]
-        part = _joined(part, part[a], part[b])
+        part = _merge_components(part, part[a], part[b])
     return n
 
 
-def _joined(part: dict[int, int], one: int, other: int) -> dict[int, int]:
+def _merge_components(part: dict[int, int], one: int, other: int) -> dict[int, int]:
     return {c: one if of == other else of for c, of in part.items()}
 
 
-def spanning_tree(
+def select_spanning_tree(
     model: GraphicalModel,
-    records: Records,
-    tie: tuple[int, ...],
+    records: EncodedRecords,
+    label_index: tuple[int, ...],
     weights: Mapping[Pair, float],
-    plan: Plan,
+    plan: MeasurementPlan,
     random: SecureRandom,
 ) -> GraphicalModel:
     """Choose a spanning tree of pairs by Kruskal's algorithm, each edge privately; measure it.
@@ -76,7 +79,7 @@ def spanning_tree(
         Of the columns by themselves, given the label.
     records : Records
         Binned.
-    tie : tuple of int
+    label_index : tuple of int
         The label, which is in every clique, or none.
     weights : mapping of pair to float
         How much each pair of columns matters, in [0, 1]; pairs without one are no candidates.
@@ -91,57 +94,65 @@ def spanning_tree(
     -----
     **Guarantees.** Those of ``plan``. Only the scores and the released tables depend on records.
     """
-    noise = _NOISE_WEIGHT * _EXPECTED * std_of(plan.chosen)
+    noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(plan.marginal_mechanism)
     beliefs = model.beliefs()
     scores = {}
-    for pair in _that_matter(weights):
-        expected = model.total * _apart(model, beliefs, pair, tie)
-        table = records.table((*pair, *tie)).reshape(expected.shape)
-        scores[pair] = weights[pair] * (distance(table, expected) - noise * table.size)
+    for pair in _weighted_pairs(weights):
+        expected = model.total * _independent_table(model, beliefs, pair, label_index)
+        table = records.table((*pair, *label_index)).reshape(expected.shape)
+        scores[pair] = weights[pair] * (l1_distance(table, expected) - noise * table.size)
     part = {c: c for c in range(len(records.sizes))}
     chosen: list[Clique] = []
     for _ in range(plan.n_choices):
         pairs = [(a, b) for a, b in scores if part[a] != part[b]]
-        number = plan.choice.release(np.array([scores[pair] for pair in pairs]), random)
+        number = plan.choice_mechanism.release(np.array([scores[pair] for pair in pairs]), random)
         a, b = pairs[int(number)]
-        chosen.append(tuple(sorted((a, b, *tie))))
-        part = _joined(part, part[a], part[b])
+        chosen.append(tuple(sorted((a, b, *label_index))))
+        part = _merge_components(part, part[a], part[b])
     tables = [records.table(clique) for clique in chosen]
-    noisy = plan.chosen.release(np.concatenate([t.ravel() for t in tables]), random)
+    noisy = plan.marginal_mechanism.release(np.concatenate([t.ravel() for t in tables]), random)
     cuts = np.cumsum([t.size for t in tables])[:-1]
     measurements = [
-        Measurement(clique, part.reshape(table.shape), std_of(plan.chosen))
+        Measurement(clique, part.reshape(table.shape), noise_std(plan.marginal_mechanism))
         for clique, table, part in zip(chosen, tables, np.split(noisy, cuts), strict=True)
     ]
-    return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(_LAST)
+    return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(
+        _FINAL_STEPS
+    )
 
 
-def _apart(
-    model: GraphicalModel, beliefs: list[NDArray[np.float64]], pair: Pair, tie: tuple[int, ...]
+def _independent_table(
+    model: GraphicalModel,
+    beliefs: list[NDArray[np.float64]],
+    pair: Pair,
+    label_index: tuple[int, ...],
 ) -> NDArray[np.float64]:
     """Return what two columns would be if independent, given the label: (first, second, label)."""
-    one, two = (_given_label(model, beliefs, column, tie) for column in pair)
+    one, two = (_joint_with_label(model, beliefs, column, label_index) for column in pair)
     label = one.sum(axis=0)
     joint: NDArray[np.float64] = one[:, None] * two[None] / np.where(label > 0, label, 1.0)
     return joint
 
 
-def _given_label(
-    model: GraphicalModel, beliefs: list[NDArray[np.float64]], column: int, tie: tuple[int, ...]
+def _joint_with_label(
+    model: GraphicalModel,
+    beliefs: list[NDArray[np.float64]],
+    column: int,
+    label_index: tuple[int, ...],
 ) -> NDArray[np.float64]:
     """Return the probabilities of a column and the label, (n_cells, n_classes)."""
-    table = model.marginal(tuple(sorted((column, *tie))), beliefs)
-    if not tie:
+    table = model.marginal(tuple(sorted((column, *label_index))), beliefs)
+    if not label_index:
         return table[:, None]
-    return table if column < tie[0] else table.T
+    return table if column < label_index[0] else table.T
 
 
-def adaptive(
+def select_adaptively(
     model: GraphicalModel,
-    records: Records,
-    tie: tuple[int, ...],
+    records: EncodedRecords,
+    label_index: tuple[int, ...],
     weights: Mapping[Pair, float],
-    plan: Plan,
+    plan: MeasurementPlan,
     random: SecureRandom,
     max_cells: int,
 ) -> GraphicalModel:
@@ -149,8 +160,8 @@ def adaptive(
 
     Parameters
     ----------
-    model, records, tie, weights, plan, random
-        As for :func:`spanning_tree`.
+    model, records, label_index, weights, plan, random
+        As for :func:`select_spanning_tree`.
     max_cells : int
         Largest total size of the tables of the junction tree.
 
@@ -168,34 +179,34 @@ def adaptive(
     R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism for
     differentially private synthetic data", VLDB 2022.
     """
-    std = std_of(plan.chosen)
-    noise = _NOISE_WEIGHT * _EXPECTED * std
-    left = {pair: tuple(sorted((*pair, *tie))) for pair in _that_matter(weights)}
+    std = noise_std(plan.marginal_mechanism)
+    noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * std
+    left = {pair: tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)}
     real = {pair: records.table(clique) for pair, clique in left.items()}
     measured = [m.columns for m in model.measurements]
-    n_drawn = int(np.clip(4 * model.total, *_DRAWN))
+    n_drawn = int(np.clip(4 * model.total, *_SAMPLE_LIMITS))
     for number in range(plan.n_choices):
         left = {
             pair: clique
             for pair, clique in left.items()
-            if n_cells_of_junction_tree([*measured, clique], model.sizes) <= max_cells
+            if count_junction_tree_cells([*measured, clique], model.sizes) <= max_cells
         }
         if not left:
             break
         # Estimates depend on releases alone, and the seed is public: no chance is spent here.
         codes = model.sample(n_drawn, np.random.RandomState(number))
-        drawn = Records(codes, model.sizes, None)
+        drawn = EncodedRecords(codes, model.sizes, None)
         scores = [
             weights[pair]
             * (
-                distance(real[pair], drawn.table(clique) * (model.total / n_drawn))
+                l1_distance(real[pair], drawn.table(clique) * (model.total / n_drawn))
                 - noise * real[pair].size
             )
             for pair, clique in left.items()
         ]
-        pair = list(left)[int(plan.choice.release(np.array(scores), random))]
+        pair = list(left)[int(plan.choice_mechanism.release(np.array(scores), random))]
         clique = left.pop(pair)
         measured.append(clique)
-        table = plan.chosen.release(real[pair], random)
-        model = model.extended(Measurement(clique, table, std)).fit(_WARM)
-    return model.fit(_LAST)
+        table = plan.marginal_mechanism.release(real[pair], random)
+        model = model.with_measurement(Measurement(clique, table, std)).fit(_STEPS_PER_ROUND)
+    return model.fit(_FINAL_STEPS)

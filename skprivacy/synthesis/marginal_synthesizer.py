@@ -16,15 +16,22 @@ from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
-from .base import Facts, Synthesizer
-from .graphical_model import GraphicalModel, Measurement, drawn
-from .marginal_selection import adaptive, n_choices, spanning_tree
-from .marginal_tables import Records, bins_of_columns, cells_of_bins, fine_tables, of_bins, total_of
-from .measurement_plan import METHODS, Plan, std_of
+from .base import Synthesizer, TableFacts
+from .graphical_model import GraphicalModel, Measurement, sample_conditional
+from .marginal_selection import count_choices, select_adaptively, select_spanning_tree
+from .marginal_tables import (
+    EncodedRecords,
+    cell_weights_in_bins,
+    choose_column_bins,
+    estimate_total,
+    release_fine_tables,
+    sum_over_bins,
+)
+from .measurement_plan import METHODS, MeasurementPlan, noise_std
 
 __all__ = ["PrivateSynthesizer"]
 
-_STEPS = 300
+_MAX_LBFGS_STEPS = 300
 
 
 class PrivateSynthesizer(Synthesizer):
@@ -243,16 +250,16 @@ class PrivateSynthesizer(Synthesizer):
                 )
             self._validate_params()
             check_delta_is_small(self.delta)
-            X = self._checked(X)
-            facts = Facts.of(fit, X, y, self.schema, self.label)
-            domain = facts.domain({} if self.grids is None else self.grids, self.missing)
-            workload = facts.workload(self.workload)
+            X = self._check_table(X)
+            facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
+            domain = facts.build_domain({} if self.grids is None else self.grids, self.missing)
+            workload = facts.pair_weights(self.workload)
             who = protected(groups, X)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
-            columns = [c for c in range(len(domain.columns)) if c not in facts.tie]
-            chosen = n_choices(self.method, workload, self.rounds)
-            plan = Plan.calibrated(
+            columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
+            chosen = count_choices(self.method, workload, self.rounds)
+            plan = MeasurementPlan.calibrate(
                 len(columns), chosen, self.method == "tree",
                 float(self.epsilon), float(self.delta), self.relation,
             )  # fmt: skip
@@ -264,26 +271,30 @@ class PrivateSynthesizer(Synthesizer):
                 arithmetic=plan.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
-                codes, kept = domain.encoded(facts.series)
-                records = Records(codes, domain.sizes, who.exact_shares()[kept])
-                tables = fine_tables(records, columns, facts.tie, plan, random)
-                total = total_of(tables)
-                bins = bins_of_columns(domain, columns, tables, plan, int(self.max_bins))
+                codes, kept = domain.encode(facts.series)
+                records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
+                tables = release_fine_tables(records, columns, facts.label_index, plan, random)
+                total = estimate_total(tables)
+                bins = choose_column_bins(domain, columns, tables, plan, int(self.max_bins))
                 records = records.binned(bins)
-                measured = of_bins(tables, columns, facts.tie, bins, plan)
-                model = GraphicalModel(records.sizes, measured, total).fit(_STEPS)
+                measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
+                model = GraphicalModel(records.sizes, measured, total).fit(_MAX_LBFGS_STEPS)
                 if chosen:
-                    parts = records, facts.tie, workload, plan, random
+                    parts = records, facts.label_index, workload, plan, random
                     model = (
-                        spanning_tree(model, *parts)
+                        select_spanning_tree(model, *parts)
                         if self.method == "tree"
-                        else adaptive(model, *parts, int(self.max_cells))
+                        else select_adaptively(model, *parts, int(self.max_cells))
                     )
-            self._keep(facts, domain)
+            self._store_public_facts(facts, domain)
             self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
             self.bins_, self.model_ = bins, model
             fine = [
-                Measurement((c, *facts.tie), t if facts.tie else t[:, 0], std_of(plan.fine))
+                Measurement(
+                    (c, *facts.label_index),
+                    t if facts.label_index else t[:, 0],
+                    noise_std(plan.fine_mechanism),
+                )
                 for c, t in zip(columns, tables, strict=True)
             ]
             self.measurements_ = [*fine, *model.measurements[len(columns) :]]
@@ -291,7 +302,7 @@ class PrivateSynthesizer(Synthesizer):
             self.n_records_ = round(total)
         return self
 
-    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         binned = self.model_.sample(n, random)
         codes = binned.copy()
         names = self.domain_.names
@@ -300,6 +311,6 @@ class PrivateSynthesizer(Synthesizer):
             classes = binned[:, names.index(self.label_)]
         for name, table in self.tables_.items():
             c = names.index(name)
-            cells = cells_of_bins(table, self.bins_[c], self.model_.total)
-            codes[:, c] = drawn(cells, binned[:, c] * table.shape[1] + classes, random)
-        return self.domain_.decoded(codes, random)
+            cells = cell_weights_in_bins(table, self.bins_[c], self.model_.total)
+            codes[:, c] = sample_conditional(cells, binned[:, c] * table.shape[1] + classes, random)
+        return self.domain_.decode(codes, random)

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from ..accounting import Composed, Event, Repeated, calibrate_noise_multiplier, weakest_arithmetic
 from ..mechanisms import Exponential, Gaussian
 
-__all__ = ["METHODS", "Plan", "std_of"]
+__all__ = ["METHODS", "MeasurementPlan", "noise_std"]
 
 METHODS = ("adaptive", "independent", "tree")
 # Of the budget, in units of zero-concentrated privacy: for fine tables, for choices, and for the
 # marginals that were chosen.
-_SHARES = 0.35, 0.05, 0.60
-_ROUNDING = 1.0 + 2.0**-16  # of scores that are multiplied by weights
+_BUDGET_SHARES = 0.35, 0.05, 0.60
+_ROUNDING_MARGIN = 1.0 + 2.0**-16  # of scores that are multiplied by weights
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     """The mechanisms of a fit.
 
     Parameters
@@ -60,7 +60,7 @@ class Plan:
     relation: str
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls,
         n_tables: int,
         n_choices: int,
@@ -68,7 +68,7 @@ class Plan:
         epsilon: float,
         delta: float,
         relation: str,
-    ) -> Plan:
+    ) -> MeasurementPlan:
         """Return the plan of least noise that is (epsilon, delta)-differentially private."""
 
         def event(noise: float) -> Event:
@@ -78,37 +78,37 @@ class Plan:
         return cls(n_tables, n_choices, at_once, noise, relation)
 
     @property
-    def _shares(self) -> tuple[float, float, float]:
-        return _SHARES if self.n_choices else (1.0, 0.0, 0.0)
+    def _budget_shares(self) -> tuple[float, float, float]:
+        return _BUDGET_SHARES if self.n_choices else (1.0, 0.0, 0.0)
 
     @property
-    def _changed(self) -> float:
+    def _l1_change(self) -> float:
         """By how much a table changes in L1; the square of by how much in L2."""
         return 2.0 if self.relation == "replace_one" else 1.0
 
     @property
-    def fine(self) -> Gaussian:
+    def fine_mechanism(self) -> Gaussian:
         """Releases the fine tables as one vector."""
-        multiplier = self.noise / math.sqrt(self._shares[0])
-        return Gaussian(multiplier, math.sqrt(self._changed * self.n_tables))
+        multiplier = self.noise / math.sqrt(self._budget_shares[0])
+        return Gaussian(multiplier, math.sqrt(self._l1_change * self.n_tables))
 
     @property
-    def choice(self) -> Exponential:
+    def choice_mechanism(self) -> Exponential:
         """Chooses one marginal."""
-        epsilon = 2 * math.sqrt(self._shares[1] / self.n_choices) / self.noise
-        return Exponential(epsilon, self._changed * _ROUNDING)
+        epsilon = 2 * math.sqrt(self._budget_shares[1] / self.n_choices) / self.noise
+        return Exponential(epsilon, self._l1_change * _ROUNDING_MARGIN)
 
     @property
-    def chosen(self) -> Gaussian:
+    def marginal_mechanism(self) -> Gaussian:
         """Releases the chosen marginals as one vector, or each by itself."""
         together = self.n_choices if self.at_once else 1
-        multiplier = self.noise / math.sqrt(self._shares[2] * together / self.n_choices)
-        return Gaussian(multiplier, math.sqrt(self._changed * together))
+        multiplier = self.noise / math.sqrt(self._budget_shares[2] * together / self.n_choices)
+        return Gaussian(multiplier, math.sqrt(self._l1_change * together))
 
     @property
-    def each(self) -> Gaussian:
+    def single_marginal_mechanism(self) -> Gaussian:
         """Would release one chosen marginal by itself, at the same cost."""
-        return replace(self, at_once=False).chosen
+        return replace(self, at_once=False).marginal_mechanism
 
     @property
     def arithmetic(self) -> str:
@@ -119,17 +119,17 @@ class Plan:
     def event(self) -> Event:
         """All that is released."""
         if not self.n_choices:
-            return self.fine.event
+            return self.fine_mechanism.event
         releases = 1 if self.at_once else self.n_choices
         return Composed(
             (
-                self.fine.event,
-                Repeated(self.choice.event, self.n_choices),
-                Repeated(self.chosen.event, releases),
+                self.fine_mechanism.event,
+                Repeated(self.choice_mechanism.event, self.n_choices),
+                Repeated(self.marginal_mechanism.event, releases),
             )
         )
 
 
-def std_of(mechanism: Gaussian) -> float:
+def noise_std(mechanism: Gaussian) -> float:
     """Return the standard deviation of the noise of each cell."""
     return mechanism.noise_multiplier * mechanism.sensitivity

@@ -23,8 +23,8 @@ from .domain import Domain, Grid, ValueCells
 
 __all__ = ["SyntheticQuality", "synthetic_quality"]
 
-_COMPARED = Grid(cells=20)
-_SHOWN = 20  # pairs on a page
+_COMPARISON_GRID = Grid(cells=20)
+_N_SHOWN_PAIRS = 20  # pairs on a page
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class SyntheticQuality:
             )  # fmt: skip
         axes = np.asarray(axes)
         for name, ax in zip(names, axes.flat, strict=False):
-            _draw(self.shares[name], ax)
+            _draw_shares(self.shares[name], ax)
             ax.set_title(without_mathtext(name))
         for ax in axes.flat[len(names) :]:
             ax.set_axis_off()
@@ -152,9 +152,9 @@ class SyntheticQuality:
             name=name,
             guarantee=guarantee,
             figure=drawn,
-            scores=_rows(self.scores),
-            columns=_rows(self.columns),
-            pairs=_rows(self.pairs[:_SHOWN]),
+            scores=_frame_to_rows(self.scores),
+            columns=_frame_to_rows(self.columns),
+            pairs=_frame_to_rows(self.pairs[:_N_SHOWN_PAIRS]),
             n_pairs=len(self.pairs),
             mean_of_pairs=self.pairs["total_variation"].mean(),
         )
@@ -163,7 +163,7 @@ class SyntheticQuality:
         return page
 
 
-def _rows(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
+def _frame_to_rows(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
     return [] if frame is None else frame.rename_axis("name").reset_index().to_dict("records")
 
 
@@ -240,36 +240,38 @@ def synthetic_quality(
             )
         check_columns(schema, frame)
     numeric = [name for name, fact in schema.items() if isinstance(fact, Bounded)]
-    cells = dict.fromkeys(numeric, _COMPARED) | dict(grids or {})
-    domain = Domain.of(
+    cells = dict.fromkeys(numeric, _COMPARISON_GRID) | dict(grids or {})
+    domain = Domain.from_facts(
         schema.check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
     )
-    codes = [_codes(domain, frame) for frame in (real, synthetic)]
+    codes = [_encode_frame(domain, frame) for frame in (real, synthetic)]
     shares = {
         column.name: pd.DataFrame(
-            {"real": one, "synthetic": other}, index=_names(column, schema[column.name])
+            {"real": one, "synthetic": other}, index=_cell_names(column, schema[column.name])
         )
         for j, column in enumerate(domain.columns)
-        for one, other in [[_shares(c, (j,), domain.sizes) for c in codes]]
+        for one, other in [[_cell_shares(c, (j,), domain.sizes) for c in codes]]
     }
     pairs = [
         {
             "first": domain.names[i],
             "second": domain.names[j],
-            "total_variation": _variation(*(_shares(c, (i, j), domain.sizes) for c in codes)),
+            "total_variation": _total_variation(
+                *(_cell_shares(c, (i, j), domain.sizes) for c in codes)
+            ),
         }
         for i, j in combinations(range(len(schema)), 2)
     ]
     values = [frame[numeric].astype(float) for frame in (real, synthetic)]
     return SyntheticQuality(
-        _of_columns(shares, values, numeric),
-        _with_correlations(pairs, values),
-        _scores(real, synthetic, model, target, test, scoring),
+        _summarize_columns(shares, values, numeric),
+        _summarize_pairs(pairs, values),
+        _score_model(real, synthetic, model, target, test, scoring),
         shares,
     )
 
 
-def _codes(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
+def _encode_frame(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
     columns = []
     for column in domain.columns:
         codes = column.cells.codes(frame[column.name])
@@ -277,7 +279,7 @@ def _codes(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
     return np.column_stack(columns)
 
 
-def _shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]) -> NDArray:
+def _cell_shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]) -> NDArray:
     """Return the share of records in each cell of a marginal."""
     cells = np.zeros(len(codes), np.int64)
     size = 1
@@ -286,19 +288,19 @@ def _shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]
     return np.bincount(cells, minlength=size) / len(codes)
 
 
-def _variation(one: NDArray, other: NDArray) -> float:
+def _total_variation(one: NDArray, other: NDArray) -> float:
     return float(np.abs(one - other).sum() / 2)
 
 
-def _names(column: Any, fact: Any) -> list[Any]:
+def _cell_names(column: Any, fact: Any) -> list[Any]:
     known = fact.values if isinstance(column.cells, ValueCells) else column.cells.left
     return [*known, "missing"]
 
 
-def _of_columns(
+def _summarize_columns(
     shares: dict[str, pd.DataFrame], values: list[pd.DataFrame], numeric: list[str]
 ) -> pd.DataFrame:
-    variation = {n: _variation(*table.to_numpy().T) for n, table in shares.items()}
+    variation = {n: _total_variation(*table.to_numpy().T) for n, table in shares.items()}
     found = pd.DataFrame({"total_variation": pd.Series(variation, dtype=float)})
     for title, frame in zip(("real", "synthetic"), values, strict=True):
         found[f"{title}_mean"] = frame.mean().reindex(found.index)
@@ -306,7 +308,7 @@ def _of_columns(
     return found
 
 
-def _with_correlations(pairs: list[dict[str, Any]], values: list[pd.DataFrame]) -> pd.DataFrame:
+def _summarize_pairs(pairs: list[dict[str, Any]], values: list[pd.DataFrame]) -> pd.DataFrame:
     tables = [frame.corr() for frame in values]
     for pair in pairs:
         for title, table in zip(("real", "synthetic"), tables, strict=True):
@@ -317,7 +319,7 @@ def _with_correlations(pairs: list[dict[str, Any]], values: list[pd.DataFrame]) 
     return found.sort_values("total_variation", ascending=False, ignore_index=True)
 
 
-def _scores(
+def _score_model(
     real: pd.DataFrame,
     synthetic: pd.DataFrame,
     model: Any,
@@ -343,7 +345,7 @@ def _scores(
     return pd.DataFrame(found)
 
 
-def _draw(shares: pd.DataFrame, ax: Any) -> None:
+def _draw_shares(shares: pd.DataFrame, ax: Any) -> None:
     """Draw the shares of a column's cells as steps, or as bars where there are few categories."""
     shown = shares[(shares.index != "missing") | (shares.sum(axis=1) > 0)]
     places = np.arange(len(shown))

@@ -41,7 +41,7 @@ from ..base import PrivateEstimatorMixin, of_frozen_parts
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import Bounded, Categories
 from ..preprocessing.cell_values import category_codes, plain
-from .base import Facts, Synthesizer
+from .base import Synthesizer, TableFacts
 from .domain import Domain
 from .gan import DPGANSynthesizer
 from .marginal_synthesizer import PrivateSynthesizer
@@ -50,10 +50,10 @@ __all__ = [
     "SyntheticDataClassifier",
     "SyntheticDataEstimator",
     "SyntheticDataRegressor",
-    "can",
+    "delegates_to",
 ]
 
-_TRIED = 60  # made-up records on which the estimator is tried
+_N_TRIAL_RECORDS = 60  # made-up records on which the estimator is tried
 
 
 class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
@@ -91,17 +91,17 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             self._validate_params()
             X = as_frame(X)
             check_column_names(X)
-            y = _target(self, X, y)
+            y = _check_target_values(self, X, y)
             synthesizer = clone(self.synthesizer)
-            facts, domain = synthesizer._public(X, y)
+            facts, domain = synthesizer._read_public_facts(X, y)
             self._check_target(facts.columns[facts.target])
-            self._try(*self._as_given(X, *_made_up(facts, domain)))
+            self._try_estimator(*self._match_container(X, *_make_trial_records(facts, domain)))
             validate_data(self, X, skip_check_array=True)
             random = check_random_state(self.random_state)
-            self.synthesizer_ = synthesizer.fit(X, y, **_named(groups))
-            with self._kept_on_error(synthesizer):
+            self.synthesizer_ = synthesizer.fit(X, y, **_groups_argument(groups))
+            with self._attach_synthesizer(synthesizer):
                 records = synthesizer.sample(self.n_samples, return_X_y=True, random_state=random)
-                self.estimator_ = self._trained(*self._as_given(X, *records))
+                self.estimator_ = self._train_estimator(*self._match_container(X, *records))
             self._state_guarantee()
         return self
 
@@ -119,22 +119,24 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         """Refuse a target that there is no learning of, by what is public of it."""
 
     @abstractmethod
-    def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
+    def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
         """Return a clone of the estimator, fitted to synthetic records."""
 
     @staticmethod
-    def _as_given(X: Any, rows: pd.DataFrame, y: pd.Series[Any]) -> tuple[Any, pd.Series[Any]]:
+    def _match_container(
+        X: Any, rows: pd.DataFrame, y: pd.Series[Any]
+    ) -> tuple[Any, pd.Series[Any]]:
         """Return rows in the form in which ``fit`` got its own."""
         return rows.set_axis(X.columns, axis=1) if isinstance(
             X, pd.DataFrame
         ) else rows.to_numpy(), y
 
-    def _try(self, rows: Any, y: pd.Series[Any]) -> None:
+    def _try_estimator(self, rows: Any, y: pd.Series[Any]) -> None:
         """Train on made-up records: what breaks the estimator must show before any noise."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._trained(rows, y)
+                self._train_estimator(rows, y)
         except Exception as error:
             raise_alone(
                 ValueError(
@@ -145,7 +147,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             )
 
     @contextmanager
-    def _kept_on_error(self, synthesizer: Synthesizer) -> Iterator[None]:
+    def _attach_synthesizer(self, synthesizer: Synthesizer) -> Iterator[None]:
         """Hand the synthesizer, which is paid for, to whoever catches what is raised.
 
         Of an interruption it is an attribute as well.
@@ -164,7 +166,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             interruption.synthesizer = synthesizer  # type: ignore[attr-defined]
             raise
 
-    def _rows(self, X: Any) -> Any:
+    def _check_rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
@@ -174,7 +176,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=not tags.allow_nan)
 
 
-def _target(model: Any, X: Any, y: Any) -> Any:
+def _check_target_values(model: Any, X: Any, y: Any) -> Any:
     """Return a target with a known value for each record; a Series keeps its name and type."""
     if y is None:
         raise ValueError(
@@ -194,21 +196,21 @@ def _target(model: Any, X: Any, y: Any) -> Any:
     return y if isinstance(y, pd.Series) else values
 
 
-def _made_up(facts: Facts, domain: Domain) -> tuple[pd.DataFrame, pd.Series[Any]]:
+def _make_trial_records(facts: TableFacts, domain: Domain) -> tuple[pd.DataFrame, pd.Series[Any]]:
     """Return records of values that are possible, each class among them, by public facts alone."""
     random = np.random.RandomState(0)
     target = facts.target
-    n = max(_TRIED, *(c.cells.size for c in domain.columns if c.name == target))
+    n = max(_N_TRIAL_RECORDS, *(c.cells.size for c in domain.columns if c.name == target))
     codes = [random.permutation(np.arange(n) % size) for size in domain.sizes]
-    frame = domain.decoded(np.column_stack(codes), random)[facts.order]
+    frame = domain.decode(np.column_stack(codes), random)[facts.order]
     return frame.drop(columns=target), frame[target]
 
 
-def _named(groups: Any) -> dict[str, Any]:
+def _groups_argument(groups: Any) -> dict[str, Any]:
     return {} if groups is None else {"groups": groups}
 
 
-def can(method: str) -> Any:
+def delegates_to(method: str) -> Any:
     def has(self: Any) -> bool:
         return hasattr(getattr(self, "estimator_", self.estimator), method)
 
@@ -343,7 +345,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
             )
         self.classes_ = np.unique(np.array(fact.values))
 
-    def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
+    def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
         codes = category_codes(plain(y), self.classes_)
         known = np.flatnonzero(codes >= 0)  # others are missing
         rows, codes = safe_indexing(rows, known), codes[known]
@@ -364,11 +366,11 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         ndarray of shape (n_samples,)
             Of ``classes_``.
         """
-        rows = self._rows(X)
+        rows = self._check_rows(X)
         with named_failure(self.estimator_, "asked about X"):
             return self.classes_[self.estimator_.predict(rows)]
 
-    @can("predict_proba")
+    @delegates_to("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class; 0 for those that were never drawn.
 
@@ -382,7 +384,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        rows = self._rows(X)
+        rows = self._check_rows(X)
         found = np.zeros((num_samples(rows), len(self.classes_)))
         with named_failure(self.estimator_, "asked about X"):
             found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
@@ -502,7 +504,7 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
                 "SyntheticDataClassifier."
             )
 
-    def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
+    def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
         numbers = np.asarray(y, dtype=np.float64)
         known = np.flatnonzero(~np.isnan(numbers))
         return clone(self.estimator).fit(safe_indexing(rows, known), numbers[known])
@@ -520,7 +522,7 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
         ndarray of shape (n_samples,)
             As the regressor predicts them.
         """
-        rows = self._rows(X)
+        rows = self._check_rows(X)
         with named_failure(self.estimator_, "asked about X"):
             found: NDArray[Any] = self.estimator_.predict(rows)
         return found

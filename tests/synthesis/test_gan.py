@@ -147,7 +147,7 @@ def test_a_file_holds_the_generator_that_there_is(tmp_path):
 
 def test_features_come_back_as_the_codes_that_they_were():
     facts = {"age": Bounded(0, 9), "job": Categories(["a", "b", "c"]), "ill": Categories([0, 1])}
-    domain = Domain.of(facts, {"age": Grid(cells=7)}, ["age", "job"], {})
+    domain = Domain.from_facts(facts, {"age": Grid(cells=7)}, ["age", "job"], {})
     for label in ("ill", "job", None):
         features = Features(domain, label)
         rng = np.random.default_rng(0)

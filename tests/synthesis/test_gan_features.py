@@ -44,7 +44,7 @@ def test_sums_are_exact_however_rows_are_cut(monkeypatch):
     rows, labels, _ = normal_rows(1000)
     shares = np.random.default_rng(1).integers(1, 1 << 20, size=1000) / (1 << 20)
     whole = Moments(2, (1, 1, 1)).sums(rows, labels, shares)
-    monkeypatch.setattr(_moments, "few_rows", lambda n: (slice(i, i + 7) for i in range(0, n, 7)))
+    monkeypatch.setattr(_moments, "row_slices", lambda n: (slice(i, i + 7) for i in range(0, n, 7)))
     np.testing.assert_array_equal(Moments(2, (1, 1, 1)).sums(rows, labels, shares), whole)
 
 
@@ -53,7 +53,7 @@ def test_of_wide_rows_the_means_alone_are_told(monkeypatch):
     moments = Moments(2, (1, 1, 1))
     sums = moments.sums(rows, labels, None)
     known = moments.start(sums, 1e-9, 5)
-    monkeypatch.setattr(_moments, "_WIDEST", 2)
+    monkeypatch.setattr(_moments, "_MAX_COVARIANCE_WIDTH", 2)
     few = moments.sums(rows, labels, None)
     assert len(few) == 3 + 6 < len(sums)  # each pair of labels; a mean for each
     found = moments.start(few, 1e-9, 5)

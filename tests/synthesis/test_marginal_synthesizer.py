@@ -13,7 +13,7 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.synthesis import Grid, PrivateSynthesizer, synthetic_quality
-from skprivacy.synthesis.domain import number_cells
+from skprivacy.synthesis.domain import make_number_cells
 
 from .tables import SCHEMA, people
 
@@ -288,7 +288,7 @@ def test_a_wrong_call_is_named():
     ],
 )
 def test_cells_are_those_of_the_grid(fact, grid, whole, cells):
-    found = number_cells(fact, grid, whole)
+    found = make_number_cells(fact, grid, whole)
     if cells is not None:
         assert list(zip(found.left, found.right, strict=True)) == cells
     values = np.random.default_rng(0).uniform(fact.lower, fact.upper, 500)
@@ -359,7 +359,7 @@ def test_measurements_are_the_noisy_counts_of_their_columns_with_the_noise_they_
     X = people()
     synthesizer = fitted(X, method, 5.0, label=label, relation=relation, missing=["job"], rounds=3)
     domain, bins = synthesizer.domain_, synthesizer.bins_
-    codes, _ = domain.encoded([X[name] for name in domain.names])
+    codes, _ = domain.encode([X[name] for name in domain.names])
     n_fine = len(synthesizer.tables_)
     assert len(synthesizer.measurements_) > n_fine or method == "independent"
     for k, measurement in enumerate(synthesizer.measurements_):
