@@ -1,8 +1,7 @@
-"""The public cells of a table: records as codes, and codes as records.
+"""Public cells of a table's columns: encoding of records as cell codes, and decoding.
 
-Cells of a single column: which cell a value is in, and which value a cell may stand for.
-
-The public fine grid of a numeric column: into which cells its values are counted.
+:class:`Domain` holds the cells of all columns. A column has a cell for each category
+(:class:`ValueCells`) or cells of a public :class:`Grid` (:class:`NumberCells`).
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _UNKNOWN_CODE = -1
 
 @dataclass(frozen=True)
 class ValueCells:
-    """A cell for each category.
+    """One cell for each category.
 
     Notes
     -----
-    **Guarantees.** The cell of a value depends on that value alone.
+    **Guarantees.** The cell of a value depends on this value only.
 
-    **Edge cases.** What is missing or no category has the code -1.
+    **Edge cases.** Missing values and unknown categories have the code -1.
     """
 
     fact: Categories
@@ -65,14 +64,14 @@ class NumberCells:
 
     Notes
     -----
-    **Guarantees.** The cell of a value depends on that value alone.
+    **Guarantees.** The cell of a value depends on this value only.
 
-    **Edge cases.** Values beyond the range count as its ends, infinite ones too. What is missing or
-    no number has the code -1.
+    **Edge cases.** Values beyond the range, and infinite values, count as its ends. Missing and
+    non-numeric values have the code -1.
     """
 
     left: NDArray[np.float64]
-    right: NDArray[np.float64]  # of integers, one above the largest
+    right: NDArray[np.float64]  # for integers: largest value plus 1
     whole: bool
 
     @property
@@ -96,15 +95,7 @@ Cells = NumberCells | ValueCells
 
 
 def make_number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
-    """Return the cells of a numeric column, by public facts alone.
-
-    Parameters
-    ----------
-    fact : Bounded
-    grid : Grid
-    whole : bool
-        Whether its values are integers.
-    """
+    """Return the cells of a numeric column, from public facts; ``whole`` means integers."""
     atoms = np.array([a for a in grid.atoms if fact.lower <= a <= fact.upper])
     first, last = math.ceil(fact.lower), math.floor(fact.upper)
     if whole and first <= last:
@@ -124,25 +115,25 @@ def make_number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
 
 @dataclass(frozen=True)
 class ColumnCells:
-    """A column: its name, its cells, its type, and whether values may be missing."""
+    """Name, cells and type of a column, and whether values may be missing."""
 
     name: str
     cells: Cells
-    dtype: Any  # None: of no special type
+    dtype: Any  # None: inferred from the values
     may_be_missing: bool
 
     @property
     def size(self) -> int:
-        """Number of cells; the last is that of missing values, where there may be such."""
+        """Number of cells. The last one holds missing values, if these may occur."""
         return self.cells.size + self.may_be_missing
 
     @property
     def ordered(self) -> bool:
-        """Whether neighbouring cells are neighbouring values, but for that of missing ones."""
+        """Whether neighbouring cells hold neighbouring values."""
         return isinstance(self.cells, NumberCells)
 
     def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.Series:
-        """Return a value of each cell, of the column's type."""
+        """Return a value of the column's type for each cell code."""
         missing = codes == self.cells.size
         known = np.minimum(codes, self.cells.size - 1)
         values = self.cells.values(known, random.uniform(size=len(codes)))
@@ -156,31 +147,28 @@ class ColumnCells:
 
 
 def _cast_column(column: pd.Series, dtype: Any) -> pd.Series:
-    """Return a column of the given type, or as it is if its values are of no such type."""
+    """Return the column as the given type, or unchanged if its values do not fit it."""
     if dtype is None:
         return column
-    if pd.api.types.is_integer_dtype(dtype):  # numpy would turn larger ones round in silence
+    if pd.api.types.is_integer_dtype(dtype):  # numpy would wrap larger values silently
         ends = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
         column = column.clip(ends.min, ends.max)
     try:
         return column.astype(dtype)
-    except (TypeError, ValueError, NotImplementedError):  # a missing value among integers, a date
+    except (TypeError, ValueError, NotImplementedError):  # such as a missing value among integers
         return column.infer_objects()
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The cells of every column, from public facts alone.
-
-    Parameters
-    ----------
-    columns : tuple of Column
+    """Cells of all columns, from public facts.
 
     Notes
     -----
-    **Guarantees.** Whether a record is kept, and its cells, depend on that record alone.
+    **Guarantees.** Whether a record is used, and its cells, depend on this record only.
 
-    **Edge cases.** A record is left out in which a value is missing that may not be, or all are.
+    **Edge cases.** A record is left out if all its values are missing, or a value of a column
+    without missing values.
     """
 
     columns: tuple[ColumnCells, ...]
@@ -193,19 +181,7 @@ class Domain:
         missing: Collection[str],
         types: Mapping[str, Any],
     ) -> Domain:
-        """Return the domain of a table.
-
-        Parameters
-        ----------
-        facts : mapping of str to Bounded or Categories
-            In the order of the columns.
-        grids : mapping of str to Grid
-            Of columns that are not to have the default one.
-        missing : collection of str
-            Columns in which values may be missing.
-        types : mapping of str to dtype
-            Of columns whose type is to be kept.
-        """
+        """Return the domain of columns; ``grids`` and ``types`` name only some of them."""
         return cls(
             tuple(
                 ColumnCells(
@@ -224,15 +200,9 @@ class Domain:
         return [column.size for column in self.columns]
 
     def encode(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Return codes of the records that are kept, and which these are.
-
-        Returns
-        -------
-        codes : ndarray of shape (n_kept, n_columns)
-        kept : ndarray of shape (n_samples,)
-        """
+        """Return codes of shape (n_kept, n_columns), and a mask of the records that are kept."""
         n = len(series[0])
-        codes = np.empty((n, len(self.columns)), np.int32)  # half as much as X, at most
+        codes = np.empty((n, len(self.columns)), np.int32)  # at most half the memory of X
         lacking, known = np.zeros(n, bool), np.zeros(n, bool)
         for j, (column, values) in enumerate(zip(self.columns, series, strict=True)):
             found = column.cells.codes(values)
@@ -263,10 +233,10 @@ _MAX_CELLS = 10_000
 
 @dataclass(frozen=True)
 class Grid:
-    """How finely a synthesizer counts the values of a numeric column: a public choice.
+    """Public grid of cells in which a synthesizer counts the values of a numeric column.
 
-    It is chosen by what a codebook says, never by the data. A fine grid costs little: bins are
-    joined from it by noisy counts.
+    Choose it from a codebook, never from the data. A fine grid costs little accuracy: its cells are
+    joined to bins by noisy counts.
 
     Parameters
     ----------
@@ -274,15 +244,15 @@ class Grid:
         Width of a cell, in the units of the column. ``None`` makes ``cells`` cells that are equally
         wide on the column's scale.
     cells : int, default=100
-        Number of cells, where there is no ``step``. A column of integers that has fewer values has
-        a cell for each.
+        Number of cells if ``step`` is None. A column of integers with fewer values has a cell for
+        each value.
     atoms : sequence of float, default=()
-        Values that mean something special, each of which is a cell of its own: 0 where most people
-        have exactly none, or the number that stands for "this much or more".
+        Special values, each with a separate cell: 0 where most people have exactly none, or a
+        top code that stands for "this much or more".
 
     See Also
     --------
-    skprivacy.synthesis.PrivateSynthesizer : Takes grids by the names of columns.
+    skprivacy.synthesis.PrivateSynthesizer : Takes a grid for each numeric column.
 
     Examples
     --------
@@ -314,7 +284,7 @@ class Grid:
         object.__setattr__(self, "atoms", tuple(sorted(set(atoms))))
 
     def edges(self, fact: Bounded) -> NDArray[np.float64]:
-        """Return the edges of the cells of a column, without those of the atoms.
+        """Return the edges of a column's cells, ignoring the atoms.
 
         Parameters
         ----------
@@ -324,12 +294,12 @@ class Grid:
         Returns
         -------
         ndarray of shape (n_cells + 1,)
-            Increasing, from ``fact.lower`` to ``fact.upper``; both ends alone if these are equal.
+            Increasing, from ``fact.lower`` to ``fact.upper``; one edge if these are equal.
 
         Raises
         ------
         ValueError
-            If there would be too many cells.
+            If ``step`` makes too many cells.
         """
         if self.step is None:
             return np.unique(fact.from_unit(np.linspace(0.0, 1.0, self.cells + 1)))

@@ -1,4 +1,9 @@
-"""Private choice of the marginals that are measured."""
+"""Private selection of the marginals that a synthesizer measures.
+
+Two methods choose pairs of columns with the exponential mechanism:
+:func:`select_spanning_tree` (MST: McKenna, Miklau and Sheldon 2021) and
+:func:`select_adaptively` (AIM: McKenna et al. 2022).
+"""
 
 from __future__ import annotations
 
@@ -17,9 +22,9 @@ __all__ = ["Pair", "count_choices", "select_adaptively", "select_spanning_tree"]
 
 Pair = tuple[int, int]
 
-_NOISE_WEIGHT = 0.7  # of the expected noise of a table, against what it would improve
-_MEAN_ABS_NORMAL = math.sqrt(2 / math.pi)  # absolute value of standard normal noise
-_STEPS_PER_ROUND, _FINAL_STEPS = 25, 300  # steps of L-BFGS between rounds, and after the last
+_NOISE_WEIGHT = 0.7  # of a table's expected noise in its score
+_MEAN_ABS_NORMAL = math.sqrt(2 / math.pi)  # mean absolute value of a standard normal
+_STEPS_PER_ROUND, _FINAL_STEPS = 25, 300  # of L-BFGS
 _SAMPLE_LIMITS = (
     2_000,
     120_000,
@@ -27,16 +32,7 @@ _SAMPLE_LIMITS = (
 
 
 def count_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
-    """Return how many marginals are chosen: a public number.
-
-    Parameters
-    ----------
-    method : {"adaptive", "independent", "tree"}
-    weights : mapping of pair to float
-        How much pairs of columns matter.
-    rounds : int
-        Most choices of "adaptive".
-    """
+    """Return the number of chosen marginals, which is public; ``rounds`` limits "adaptive"."""
     pairs = _weighted_pairs(weights)
     return {
         "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(rounds, len(pairs))
@@ -44,11 +40,12 @@ def count_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> in
 
 
 def _weighted_pairs(weights: Mapping[Pair, float]) -> list[Pair]:
+    """Return the pairs of positive weight, which are the candidates."""
     return [pair for pair, weight in weights.items() if weight > 0]
 
 
 def _count_forest_edges(pairs: list[Pair]) -> int:
-    """Return how many pairs connect what can be connected: any spanning forest has as many."""
+    """Return the number of edges of a spanning forest of the pairs."""
     part = {c: c for pair in pairs for c in pair}
     n = 0
     for a, b in pairs:
@@ -58,6 +55,7 @@ def _count_forest_edges(pairs: list[Pair]) -> int:
 
 
 def _merge_components(part: dict[int, int], one: int, other: int) -> dict[int, int]:
+    """Return component labels with the component ``other`` merged into ``one``."""
     return {c: one if of == other else of for c, of in part.items()}
 
 
@@ -69,21 +67,21 @@ def select_spanning_tree(
     plan: MeasurementPlan,
     random: SecureRandom,
 ) -> GraphicalModel:
-    """Choose a spanning tree of pairs by Kruskal's algorithm, each edge privately; measure it.
+    """Measure a spanning tree of pairs, chosen by Kruskal's algorithm with private choices (MST).
 
-    A forest, if the pairs that matter connect no more.
+    The result is a forest if the pairs of positive weight are not connected.
 
     Parameters
     ----------
     model : GraphicalModel
-        Of the columns by themselves, given the label.
-    records : Records
-        Binned.
+        Model of the single columns, given the label.
+    records : EncodedRecords
+        Records with bins for cells.
     label_index : tuple of int
-        The label, which is in every clique, or none.
+        Index of the label, which is in every clique, or ().
     weights : mapping of pair to float
-        How much each pair of columns matters, in [0, 1]; pairs without one are no candidates.
-    plan : Plan
+        Weight of each pair of columns, in [0, 1]. Other pairs are not candidates.
+    plan : MeasurementPlan
     random : SecureRandom
 
     Returns
@@ -92,10 +90,11 @@ def select_spanning_tree(
 
     Notes
     -----
-    **Guarantees.** Those of ``plan``. Only the scores and the released tables depend on records.
+    **Guarantees.** Those of ``plan``: only the scores and the released tables depend on records.
     """
     noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(plan.marginal_mechanism)
     beliefs = model.beliefs()
+    # McKenna, Miklau and Sheldon 2021 (MST): score pairs by their distance from independence.
     scores = {}
     for pair in _weighted_pairs(weights):
         expected = model.total * _independent_table(model, beliefs, pair, label_index)
@@ -104,12 +103,14 @@ def select_spanning_tree(
     part = {c: c for c in range(len(records.sizes))}
     chosen: list[Clique] = []
     for _ in range(plan.n_choices):
+        # Kruskal's algorithm: an edge must join two components.
         pairs = [(a, b) for a, b in scores if part[a] != part[b]]
         number = plan.choice_mechanism.release(np.array([scores[pair] for pair in pairs]), random)
         a, b = pairs[int(number)]
         chosen.append(tuple(sorted((a, b, *label_index))))
         part = _merge_components(part, part[a], part[b])
     tables = [records.table(clique) for clique in chosen]
+    # The same paper: measure all selected marginals with Gaussian noise, as one vector.
     noisy = plan.marginal_mechanism.release(np.concatenate([t.ravel() for t in tables]), random)
     cuts = np.cumsum([t.size for t in tables])[:-1]
     measurements = [
@@ -127,7 +128,7 @@ def _independent_table(
     pair: Pair,
     label_index: tuple[int, ...],
 ) -> NDArray[np.float64]:
-    """Return what two columns would be if independent, given the label: (first, second, label)."""
+    """Return the table of two columns if independent given the label: (first, second, label)."""
     one, two = (_joint_with_label(model, beliefs, column, label_index) for column in pair)
     label = one.sum(axis=0)
     joint: NDArray[np.float64] = one[:, None] * two[None] / np.where(label > 0, label, 1.0)
@@ -140,7 +141,7 @@ def _joint_with_label(
     column: int,
     label_index: tuple[int, ...],
 ) -> NDArray[np.float64]:
-    """Return the probabilities of a column and the label, (n_cells, n_classes)."""
+    """Return the joint probabilities of a column and the label, (n_cells, n_classes)."""
     table = model.marginal(tuple(sorted((column, *label_index))), beliefs)
     if not label_index:
         return table[:, None]
@@ -156,14 +157,14 @@ def select_adaptively(
     random: SecureRandom,
     max_cells: int,
 ) -> GraphicalModel:
-    """Choose the pair that the model has most wrong, measure it, refit; round after round.
+    """Measure in each round the pair that the model fits worst, and refit (AIM).
 
     Parameters
     ----------
     model, records, label_index, weights, plan, random
         As for :func:`select_spanning_tree`.
     max_cells : int
-        Largest total size of the tables of the junction tree.
+        Largest number of cells of the junction tree.
 
     Returns
     -------
@@ -171,8 +172,8 @@ def select_adaptively(
 
     Notes
     -----
-    **Guarantees.** Those of ``plan``. Rounds stop early if no candidate is left within
-    ``max_cells``, which depends on noisy tables alone; all of them are paid for.
+    **Guarantees.** Those of ``plan``. Rounds stop early if no candidate keeps the junction tree
+    within ``max_cells``. This depends on noisy tables only, and all rounds are charged.
 
     References
     ----------
@@ -193,7 +194,7 @@ def select_adaptively(
         }
         if not left:
             break
-        # Estimates depend on releases alone, and the seed is public: no chance is spent here.
+        # The estimate depends on releases only, so its seed may be public.
         codes = model.sample(n_drawn, np.random.RandomState(number))
         drawn = EncodedRecords(codes, model.sizes, None)
         scores = [
@@ -204,6 +205,7 @@ def select_adaptively(
             )
             for pair, clique in left.items()
         ]
+        # McKenna et al. 2022 (AIM): choose by the exponential mechanism, measure, re-estimate.
         pair = list(left)[int(plan.choice_mechanism.release(np.array(scores), random))]
         clique = left.pop(pair)
         measured.append(clique)

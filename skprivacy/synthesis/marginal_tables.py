@@ -1,8 +1,7 @@
-"""Bins of fine cells, by their noisy counts alone.
+"""Marginal tables of encoded records, their release with noise, and the bins of numeric columns.
 
-Counts of private records: all that is ever computed from them.
-
-Fine tables: each column by the label, in the cells of its public grid.
+All that a marginal synthesizer computes from private records are the counts of
+:meth:`EncodedRecords.table`. Start reading at :func:`release_fine_tables`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Integers = NDArray[np.int64]
 
 
 def project_to_counts(noisy: Floats, total: float) -> Floats:
-    """Return the nearest table without negative counts that adds up to ``total`` > 0."""
+    """Return the nearest non-negative table, in L2, with sum ``total`` > 0."""
     falling = np.sort(noisy.ravel())[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
     return np.maximum(noisy - excess[falling > excess][-1], 0.0)
@@ -46,25 +45,9 @@ def project_to_counts(noisy: Floats, total: float) -> Floats:
 def choose_bins(
     column: ColumnCells, noisy: Floats, std: float, most: int, least: float
 ) -> Integers:
-    """Return the bin of each fine cell.
-
-    Parameters
-    ----------
-    column : Column
-    noisy : ndarray of shape (n_cells, n_classes)
-        Noisy counts of the fine cells.
-    std : float
-        Their standard deviation.
-    most : int
-        About how many bins an ordered column may have.
-    least : float
-        Count that a bin should have, so that what is measured of it later is not mostly noise.
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
-        From 0 on, without gaps.
-    """
+    """Return the bin of each fine cell, of shape (n_cells,): numbers from 0 without gaps."""
+    # `std` is the noise of a fine cell. A bin should count at least `least`, so that a marginal
+    # measured by bins is not mostly noise.
     mass = project_to_counts(noisy, max(float(noisy.sum()), 1.0)).sum(axis=1)
     if not column.ordered:
         return _join_rare_cells(mass, min(least, 5 * std))
@@ -74,7 +57,7 @@ def choose_bins(
 
 
 def _join_rare_cells(mass: Floats, least: float) -> Integers:
-    """Return a bin for each frequent cell, and one for all others."""
+    """Return one bin for each frequent cell, and one bin for all others."""
     frequent = mass >= least
     if np.count_nonzero(~frequent) <= 1:
         return np.arange(len(mass))
@@ -84,7 +67,7 @@ def _join_rare_cells(mass: Floats, least: float) -> Integers:
 
 
 def _join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
-    """Return bins of neighbouring cells of about equal mass; a heavy cell is one by itself."""
+    """Return bins of neighbouring cells of about equal mass; a heavy cell is a bin alone."""
     heavy = (mass >= mass.sum() / most) & (mass >= least)
     target = max(mass[~heavy].sum() / max(most - np.count_nonzero(heavy), 1), least)
     bins, number, filled = np.zeros(len(mass), np.int64), 0, 0.0
@@ -105,15 +88,16 @@ def _join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
 
 @dataclass(frozen=True)
 class EncodedRecords:
-    """The private records, as codes.
+    """Private records as codes of cells.
 
     Parameters
     ----------
     codes : ndarray of shape (n, n_columns)
     sizes : list of int
-        Cells of each column.
+        Number of cells of each column.
     weights : ndarray of shape (n,) or None
-        Shares of records in their unit, in whole ``PARTS``; ``None`` if each is a unit of its own.
+        Share of each record in its group, a multiple of 1 / ``PARTS``. ``None`` if each record is a
+        unit by itself.
     """
 
     codes: NDArray[np.integer]
@@ -130,7 +114,7 @@ class EncodedRecords:
         return counts.reshape(shape).astype(np.float64)
 
     def binned(self, bins: list[NDArray[np.int64]]) -> EncodedRecords:
-        """Return the records with bins for cells, which take the cells' place in memory."""
+        """Return the records with bins instead of cells; overwrites the codes to save memory."""
         for j, own in enumerate(bins):
             self.codes[:, j] = own[self.codes[:, j]]
         sizes = [int(own.max()) + 1 for own in bins]
@@ -138,18 +122,17 @@ class EncodedRecords:
 
 
 def l1_distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
-    """Return the L1 distance of counts from what is expected, exactly on a grid.
+    """Return the L1 distance between counts and expected counts, without rounding errors.
 
     Notes
     -----
-    **Guarantees.** Counts and expectations are multiples of 1 / ``PARTS``, 2**-20, so that sums
-    below 2**33 are exact: a unit changes the distance by no more than its weight, not even by
-    rounding.
+    **Guarantees.** Counts and expected counts are multiples of 1 / ``PARTS`` = 2**-20, so sums
+    below 2**33 are exact. A unit therefore changes the distance by at most its weight.
     """
     return float(np.abs(table - np.rint(expected * PARTS) / PARTS).sum())
 
 
-_MIN_BIN_COUNT_IN_STDS = 10.0  # standard deviations that a bin should hold
+_MIN_BIN_COUNT_IN_STDS = 10.0  # smallest count of a bin, in standard deviations of noise
 
 
 def release_fine_tables(
@@ -159,7 +142,7 @@ def release_fine_tables(
     plan: MeasurementPlan,
     random: SecureRandom,
 ) -> list[NDArray[np.float64]]:
-    """Return noisy fine tables, (n_cells, n_classes) of each column."""
+    """Return the noisy table of each column by the label, of shape (n_cells, n_classes)."""
     exact = [records.table((c, *label_index)).reshape(records.sizes[c], -1) for c in columns]
     noisy = plan.fine_mechanism.release(np.concatenate([table.ravel() for table in exact]), random)
     parts = np.split(noisy, np.cumsum([table.size for table in exact])[:-1])
@@ -167,8 +150,8 @@ def release_fine_tables(
 
 
 def estimate_total(tables: list[NDArray[np.float64]]) -> float:
-    """Return the number of records by noisy tables, each of which tells it; at least 1."""
-    accuracy = np.array([1 / table.size for table in tables])  # the noise of a sum adds up
+    """Return the number of records, at least 1, as a weighted mean of the sums of noisy tables."""
+    accuracy = np.array([1 / table.size for table in tables])  # inverse variance of each sum
     sums = np.array([table.sum() for table in tables])
     return max(float(sums @ accuracy / accuracy.sum()), 1.0)
 
@@ -180,7 +163,7 @@ def choose_column_bins(
     plan: MeasurementPlan,
     most: int,
 ) -> list[NDArray[np.int64]]:
-    """Return the bins of every column, by noisy tables alone; the label keeps its cells."""
+    """Return the bins of every column from its noisy table; the label keeps its cells."""
     std = noise_std(plan.fine_mechanism)
     least = _MIN_BIN_COUNT_IN_STDS * (
         noise_std(plan.single_marginal_mechanism) if plan.n_choices else std
@@ -198,7 +181,7 @@ def sum_over_bins(
     bins: list[NDArray[np.int64]],
     plan: MeasurementPlan,
 ) -> list[Measurement]:
-    """Return what the fine tables say of bins; their noise adds up."""
+    """Return fine tables as measurements of bins; the variances of cells add up."""
     measurements = []
     for c, table in zip(columns, tables, strict=True):
         joined = np.zeros((int(bins[c].max()) + 1, table.shape[1]))
@@ -218,7 +201,7 @@ def sum_over_bins(
 def cell_weights_in_bins(
     table: NDArray[np.float64], bins: NDArray[np.int64], total: float
 ) -> NDArray[np.float64]:
-    """Return the weights of fine cells within each bin and class, (n_bins * n_classes, n_cells)."""
+    """Return weights of fine cells in each bin and class, (n_bins * n_classes, n_cells)."""
     counts = project_to_counts(table, total) + 1e-9
     n_cells, n_classes = table.shape
     cells = np.zeros((int(bins.max()) + 1, n_classes, n_cells))
