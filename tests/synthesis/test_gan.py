@@ -117,8 +117,8 @@ def test_the_guarantee_is_what_was_asked_for_and_paid_once():
         ({"generator_layer_sizes": ("a",)}, "generator_layer_sizes"),
         ({"epsilon": 1e-9}, "epsilon"),
         ({"delta": 1 / 50}, "delta"),
-        ({"missing": ["name"]}, "names 'name', which is no column"),
-        ({"epochs": 4}, "discriminator_steps=5 are more than all 4 steps"),
+        ({"missing": ["name"]}, "names 'name', which is not a column"),
+        ({"epochs": 4}, "discriminator_steps=5 exceeds the total of 4 steps"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):

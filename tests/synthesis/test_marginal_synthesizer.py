@@ -243,16 +243,16 @@ def test_without_a_schema_the_leak_is_stated():
     [
         ({"label": "age"}, "label='age' must be a column with categories"),
         ({"label": "name"}, "label='name' must be a column with categories"),
-        ({"missing": ["name"]}, "names 'name', which is no column"),
+        ({"missing": ["name"]}, "names 'name', which is not a column"),
         ({"grids": {"job": Grid()}}, "'job' is given Grid"),
         ({"grids": {"age": 5}}, "'age' is given 5"),
         ({"grids": {"gain": Grid(step=1e-3)}}, "expected at most 10000"),
-        ({"workload": {("age",): 1.0}}, "no pair of two columns"),
-        ({"workload": {("age", "name"): 1.0}}, "no pair of two columns"),
-        ({"workload": {("age", "job"): -1.0}}, "weighs -1.0"),
+        ({"workload": {("age",): 1.0}}, "not a pair of two columns"),
+        ({"workload": {("age", "name"): 1.0}}, "not a pair of two columns"),
+        ({"workload": {("age", "job"): -1.0}}, "has the weight -1.0"),
         ({"delta": 0.5}, "delta=0.5"),
         ({"epsilon": 1e-9}, "epsilon"),
-        ({"method": "gan"}, "method='gan' is a class of its own, DPGANSynthesizer"),
+        ({"method": "gan"}, "method='gan' is not an option: use the class DPGANSynthesizer"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
