@@ -347,6 +347,44 @@ BudgetExceededError
 SyntheticTrainingError
     If the estimator fails on the synthetic records, though it took the trial records. The synthetic
     records are charged, and the error's ``synthesizer`` can draw others.""",
+    "release_epsilon": """\
+epsilon : float
+    Privacy loss, in nats, of all numbers together.
+delta : float, default=0.0
+    0 for Laplace noise, above 0 for Gaussian noise.""",
+    "release_relation": """\
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation.""",
+    "mean_relation": """\
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation. Under "add_remove" the number of records is private, and its release is
+    part of the cost. Otherwise it is public.""",
+    "release_groups": """\
+groups : array-like of shape (n_samples,), default=None
+    Group of each record. The guarantee then protects all records of a group together. Each of the m
+    records of a group counts 1 / m.""",
+    "release_budget": """\
+budget : PrivacyBudget, default=None
+    Budget that is charged before the data is read. A release that it cannot afford is refused.
+noise_seed : int, default=None
+    Makes the noise reproducible **and the guarantee void**. For tests only.""",
+    "moment_columns": """\
+X : array-like of shape (n_samples,) or (n_samples, n_features)
+    Private values. NaN counts as the middle of the bounds; infinity is clipped.
+bounds : tuple (lower, upper)
+    Public bounds: two numbers, or two sequences of length n_features. With two features, two
+    numbers per feature are told apart by passing two arrays.""",
+    "column_options": """\
+missing : bool, default=False
+    Whether a further feature is 1 where the value is missing or unknown to the schema.
+description : str, default=""
+    Meaning of the column, for readers of the schema.
+inferred : bool, default=False
+    Whether the facts were read off private data. It stays true after a confirmation, and is not
+    part of equality.
+confirmed : Confirmation, default=None
+    Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
+    since are unconfirmed. It is not part of equality.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

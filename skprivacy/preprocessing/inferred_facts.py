@@ -28,13 +28,15 @@ __all__ = [
 
 NEARLY_UNIQUE = 0.9  # share of rows with a value of their own
 _MIN_UNIQUE = 50  # values of their own; in fewer rows, ages may all differ
-_LARGEST = 10  # rows of a value over the mean: an identifier has no dominant value
+_MAX_COUNT_OVER_MEAN = 10  # rows of a value over the mean: an identifier has no dominant value
 _MIN_BLOCKS = 20  # values whose rows are adjacent
-_MANY = 200  # distinct values, more than those of an age or a blood pressure
-_SMALL = 10_000  # whole numbers below may be a measurement, such as a day or a minute
+_MANY_VALUES = 200  # distinct values, more than those of an age or a blood pressure
+_SMALL_NUMBER = 10_000  # whole numbers below may be a measurement, such as a day or a minute
 _DIGITS = 7  # of a long code, if all numbers have as many
 _DATE = r"(?:\d\d?|\d{4})([-./])\d\d?\1(?:\d\d?|\d{4})(?:\D|$)"  # how text with a date begins
-_EVEN = 0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
+_MAX_UNEVENNESS = (
+    0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
+)
 
 
 class IdentifierEvidence(NamedTuple):
@@ -80,14 +82,14 @@ def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
         strong = not is_number or _looks_assigned(names)
         return IdentifierEvidence(words, strong, n_values, n_rows)
     largest = np.bincount(codes).max()
-    if largest > _LARGEST * n_rows / n_values:
+    if largest > _MAX_COUNT_OVER_MEAN * n_rows / n_values:
         return None
     words = f"{n_values} different values with {n_rows / n_values:.1f} rows each on average"
-    is_small = is_number and max(names) < _SMALL
+    is_small = is_number and max(names) < _SMALL_NUMBER
     if np.count_nonzero(np.diff(codes)) + 1 == n_values:
         words += ", all in adjacent rows"
-        return IdentifierEvidence(words, n_values > _MANY and not is_small, n_values, n_rows)
-    if n_values > _MANY and (_looks_assigned(names) if is_number else _have_digits(names)):
+        return IdentifierEvidence(words, n_values > _MANY_VALUES and not is_small, n_values, n_rows)
+    if n_values > _MANY_VALUES and (_looks_assigned(names) if is_number else _have_digits(names)):
         strong = is_number and not is_small  # texts may be postcodes
         return IdentifierEvidence(words, strong, n_values, n_rows)
     return None
@@ -120,7 +122,7 @@ def _looks_assigned(names: pd.Index) -> bool:
     if low >= 10 ** (_DIGITS - 1) and np.floor(np.log10(low)) == np.floor(np.log10(high)):
         return True
     expected = np.linspace(0.0, 1.0, len(numbers))
-    return bool(np.abs((numbers - low) / (high - low) - expected).max() < _EVEN)
+    return bool(np.abs((numbers - low) / (high - low) - expected).max() < _MAX_UNEVENNESS)
 
 
 def _have_digits(names: pd.Index) -> bool:

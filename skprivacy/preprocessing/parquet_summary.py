@@ -19,7 +19,7 @@ from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import SecureRandom
-from .bounded_moments import Release, additive, check_target
+from .bounded_moments import Release, calibrate_additive, check_release_target
 from .columns import Bounded
 from .parquet_scan import STEPS, Scan
 from .schema import Schema
@@ -142,12 +142,12 @@ def private_summary(
     >>> privacy  # doctest: +SKIP
     1.00-DP per patient, add-remove, exact noise, proved
     """
-    check_target(epsilon, delta, relation)
+    check_release_target(epsilon, delta, relation)
     scan = _checked(path, schema, marginals, means, person, max_rows)
     schema.warn_if_unconfirmed()
     size = 1 + len(scan.means) + len(scan.marginals)
     most = scan.max_rows * (2.0 if relation == "replace_one" else 1.0)
-    mechanism = additive(epsilon, delta, most * size, most * math.sqrt(size))
+    mechanism = calibrate_additive(epsilon, delta, most * size, most * math.sqrt(size))
     with _connection(memory, directory) as (connection, folder):
         scan.checked_types(connection)
         with private_release(

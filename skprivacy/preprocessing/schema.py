@@ -38,7 +38,7 @@ KINDS: dict[str, type[Column]] = {
     kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
 }
 _KEYS = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
-_TEXT = (
+_FREE_TEXT_ERROR = (
     "is free text, which no schema describes: public facts cannot bound it. Leave the column out, "
     "or turn it into numbers by an encoder that was trained on public text, and describe these"
 )
@@ -86,11 +86,11 @@ def schema_arguments(facts: Any) -> dict[str, Any]:
             f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(_KEYS)}. Remove it."
         )
     known = {name: facts.get(name) for name in ("target", "classes", "target_bounds")}
-    columns = {name: column_of(name, fact) for name, fact in facts["columns"].items()}
-    return {"columns": columns, **known, **marks_of("Schema", facts)}
+    columns = {name: parse_column(name, fact) for name, fact in facts["columns"].items()}
+    return {"columns": columns, **known, **origin_marks("Schema", facts)}
 
 
-def column_of(name: str, fact: Any) -> Column:
+def parse_column(name: str, fact: Any) -> Column:
     """Return the facts about a column.
 
     Raises
@@ -100,7 +100,7 @@ def column_of(name: str, fact: Any) -> Column:
     """
     kind = fact.get("type") if isinstance(fact, Mapping) else None
     if kind == "text":
-        raise ValueError(f"Schema: column {name!r} {_TEXT}.")
+        raise ValueError(f"Schema: column {name!r} {_FREE_TEXT_ERROR}.")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(
             f'Schema: column {name!r} must have a "type" that is one of {sorted(KINDS)}; got '
@@ -114,14 +114,14 @@ def column_of(name: str, fact: Any) -> Column:
         )
     if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
         raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing. Add it.")
-    arguments |= marks_of(f"Schema: column {name!r}", arguments)
+    arguments |= origin_marks(f"Schema: column {name!r}", arguments)
     try:
         return maker(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
 
 
-def marks_of(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file says of the origin of facts, as arguments of a Column or Schema.
 
     "inferred": false is refused: facts that were read off data become public by a confirmation of
@@ -155,7 +155,12 @@ def target_range(target_bounds: Any) -> tuple[float, float]:
     return lower, upper
 
 
-_CALLED = {"Bounded": "bounded", "Categories": "categorical", "Dates": "date", "Hashed": "hashed"}
+_KIND_NAMES = {
+    "Bounded": "bounded",
+    "Categories": "categorical",
+    "Dates": "date",
+    "Hashed": "hashed",
+}
 
 
 class Schema(Mapping[str, Column]):
@@ -253,7 +258,7 @@ class Schema(Mapping[str, Column]):
         counts = Counter(type(column).__name__ for column in self.values())
         *most, last = [
             f"{counts[kind]} {name}"
-            for kind, name in _CALLED.items()
+            for kind, name in _KIND_NAMES.items()
             if counts[kind] or kind in ("Bounded", "Categories")
         ]
         return (

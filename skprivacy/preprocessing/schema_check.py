@@ -222,22 +222,24 @@ def check_table(
         described = {**described, target: label}
     return SchemaCheck(
         tuple(
-            _checked(name, table[name], fact, name == target)
+            _check_column(name, table[name], fact, name == target)
             for name, fact in described.items()
             if name in table
         ),
         tuple(name for name in described if name not in table),
         tuple(str(name) for name in table if name not in described and name != target),
-        _people(table, described, target) if groups is None else (_given_people(groups, table),),
+        _count_found_groups(table, described, target)
+        if groups is None
+        else (_count_given_groups(groups, table),),
     )
 
 
-def _given_people(groups: Any, table: pd.DataFrame) -> RowsPerPerson:
+def _count_given_groups(groups: Any, table: pd.DataFrame) -> RowsPerPerson:
     found = check_groups(groups, table)
     return _rows_per_person(pd.Series(found.codes, name=found.unit), "as given")
 
 
-def _people(
+def _count_found_groups(
     table: pd.DataFrame, described: Mapping[str, Column], target: str | None
 ) -> tuple[RowsPerPerson, ...]:
     """Return the rows per value of each column that seems to identify people."""
@@ -261,19 +263,19 @@ def _rows_per_person(column: pd.Series, reason: str) -> RowsPerPerson:
     )  # fmt: skip
 
 
-def _checked(name: str, column: pd.Series, fact: Column, is_target: bool) -> ColumnCheck:
+def _check_column(name: str, column: pd.Series, fact: Column, is_target: bool) -> ColumnCheck:
     n, missing = len(column), _is_missing(column)
     if isinstance(fact, Categories):
         unknown = (category_codes(column, fact.values) < 0) & ~missing
-        values, hints = np.empty(0), _spellings(column[unknown], fact.values)
+        values, hints = np.empty(0), _spelling_hints(column[unknown], fact.values)
     elif isinstance(fact, Bounded):
         values = column_numbers(column)
         unknown = np.isnan(values) & ~missing
-        hints = _no_numbers(column[unknown])
+        hints = _number_hints(column[unknown])
     elif isinstance(fact, Dates):
         values = fact.days(column)
         unknown = np.isnan(values) & ~missing
-        hints = _no_dates(column[unknown], fact)
+        hints = _date_hints(column[unknown], fact)
     else:  # a bucket takes any value
         values, unknown, hints = np.empty(0), np.zeros(n, dtype=bool), ()
     clipped = 0
@@ -282,7 +284,7 @@ def _checked(name: str, column: pd.Series, fact: Column, is_target: bool) -> Col
         clipped = int(((values < lower) | (values > upper)).sum())
         finite = values[np.isfinite(values)]
         hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)
-        hints += _equal_extremes(finite, lower, upper, int(isinstance(fact, Dates)))
+        hints += _extreme_hints(finite, lower, upper, int(isinstance(fact, Dates)))
     if not isinstance(fact, Dates) and not is_target:
         hints += _identifier_hint(name, column)
     return ColumnCheck(name, n, int(missing.sum()), clipped, int(unknown.sum()), hints)
@@ -293,7 +295,7 @@ def _is_missing(column: pd.Series) -> np.ndarray:
     return (column.isna() | empty.fillna(False).astype(bool)).to_numpy(dtype=bool)
 
 
-def _spellings(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...]:
+def _spelling_hints(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...]:
     known = [category_key(value) for value in values]
     folded = {text.casefold(): text for text in known}
     hints = []
@@ -307,14 +309,14 @@ def _spellings(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(hints)
 
 
-def _no_numbers(unknown: pd.Series) -> tuple[str, ...]:
+def _number_hints(unknown: pd.Series) -> tuple[str, ...]:
     found = _most_frequent(unknown)
-    comma = any(_with_point(value) for value, _ in found)
+    comma = any(_replace_decimal_comma(value) for value, _ in found)
     told = tuple(f"{count} times {value!r}, which is no number" for value, count in found)
     return (*told, "decimal commas? read the table with --decimal ','") if comma else told
 
 
-def _no_dates(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
+def _date_hints(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
     form = "ISO 8601, such as 2020-01-31" if fact.format is None else repr(fact.format)
     return tuple(
         f"{count} times {value!r}, which is no date in the format {form}"
@@ -322,7 +324,7 @@ def _no_dates(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
     )
 
 
-def _with_point(value: Any) -> bool:
+def _replace_decimal_comma(value: Any) -> bool:
     try:
         float(str(value).replace(",", "."))
     except ValueError:
@@ -356,7 +358,7 @@ def _range_hints(
     return ()
 
 
-def _equal_extremes(values: np.ndarray, lower: float, upper: float, step: int) -> tuple[str, ...]:
+def _extreme_hints(values: np.ndarray, lower: float, upper: float, step: int) -> tuple[str, ...]:
     """Return which bounds are the smallest and the largest value, of dates the same day or next."""
     if not len(values):
         return ()

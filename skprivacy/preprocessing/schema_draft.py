@@ -113,7 +113,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         name = str(label)
         if label == target:
             continue
-        fact, note = (None, _NAMED) if identifiers([name]) else _guess(table[label])
+        fact, note = (None, _NAMED) if identifiers([name]) else _draft_column(table[label])
         if fact is not None:
             columns[name] = fact
         if note:
@@ -127,37 +127,37 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     facts: dict[str, Any] = {}
     if target is not None:
         facts = target_facts(table[target].dropna().to_numpy())
-        notes[target] = _told(facts)
+        notes[target] = _describe_facts(facts)
     return SchemaDraft(Schema(columns, target=target, inferred=True, **facts), notes)
 
 
-def _told(facts: dict[str, Any]) -> str:
+def _describe_facts(facts: dict[str, Any]) -> str:
     if "classes" in facts:
         return f"the target, taken for {len(facts['classes'])} classes"
     return 'the target, taken for a number; for a classification write "classes" instead'
 
 
-def _guess(column: pd.Series) -> tuple[Column | None, str]:
+def _draft_column(column: pd.Series) -> tuple[Column | None, str]:
     """Return what a column seems to be, and a note; no column where it is to be left out."""
     values = column.dropna()
     missing = len(values) < (1 - _MISSING) * len(column)
     if not len(values):
         return None, "left out: it is empty"
     if pd.api.types.is_datetime64_any_dtype(column):
-        return _dates(values, None, missing)
+        return _draft_dates(values, None, missing)
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
-        return _number(values, missing)
+        return _draft_number(values, missing)
     try:
         texts = values.map(category_key)
     except (TypeError, ValueError):
         return None, "left out: its values are neither numbers, text nor dates"
     for form in _FORMATS:
-        if _all_dates(texts.head(_TRIED), form):
-            return _dates(texts, form, missing)
-    return _words(texts, missing)
+        if _parse_all(texts.head(_TRIED), form):
+            return _draft_dates(texts, form, missing)
+    return _draft_texts(texts, missing)
 
 
-def _number(values: pd.Series, missing: bool) -> tuple[Column | None, str]:
+def _draft_number(values: pd.Series, missing: bool) -> tuple[Column | None, str]:
     numbers = values.to_numpy(dtype=np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
@@ -165,20 +165,20 @@ def _number(values: pd.Series, missing: bool) -> tuple[Column | None, str]:
     low, high = float(numbers.min()), float(numbers.max())
     fact = Bounded(low, high, missing=missing, inferred=True)
     if evidence := identifier_evidence(values):
-        return _judged(fact, evidence)
+        return _review_column(fact, evidence)
     if high > low and np.quantile(numbers, 0.99) - low < (high - low) / 10:
         return fact, 'a few values are far above the rest: consider "scale": "log"'
     return fact, ""
 
 
-def _judged(fact: Column, evidence: IdentifierEvidence) -> tuple[Column | None, str]:
+def _review_column(fact: Column, evidence: IdentifierEvidence) -> tuple[Column | None, str]:
     """Return a column that looks like an identifier if it may be another, and what to look at."""
     if evidence.is_strong:
         return None, _IDENTIFIES.format(words=evidence.words)
     return fact, _MAY_IDENTIFY.format(words=evidence.words)
 
 
-def _dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
+def _draft_dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
     reader = Dates("1970-01-01", "1970-01-02", format=form)
     days = reader.days(values)
     days = days[~np.isnan(days)]
@@ -193,19 +193,19 @@ def _dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column |
     return fact, "dates with slashes: is the day or the month first?" if doubt else ""
 
 
-def _all_dates(texts: pd.Series, form: str | None) -> bool:
+def _parse_all(texts: pd.Series, form: str | None) -> bool:
     days = Dates("1970-01-01", "1970-01-02", format=form).days(texts)
     return not bool(np.isnan(days).any())
 
 
-def _words(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
+def _draft_texts(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
     found = sorted(set(texts) - {""})
     if not found:
         return None, "left out: it is empty"
     evidence = identifier_evidence(texts)
     if len(found) <= _MAX_CATEGORIES and len(found) < max(NEARLY_UNIQUE * len(texts), 3):
         fact = Categories(tuple(found), missing=missing, inferred=True)
-        return _judged(fact, evidence) if evidence else (fact, "")
+        return _review_column(fact, evidence) if evidence else (fact, "")
     if texts.str.len().mean() > _LONG:
         return None, (
             "left out: free text. Turn it into numbers by an encoder trained on public text, and "

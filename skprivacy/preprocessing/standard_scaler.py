@@ -17,7 +17,7 @@ from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, public_bounds
 from ..mechanisms import SecureRandom
-from .bounded_moments import RELATIONS, Columns
+from .bounded_moments import RELATIONS, BoundedColumns
 
 __all__ = ["PrivateStandardScaler"]
 
@@ -146,7 +146,7 @@ class PrivateStandardScaler(
             self._validate_params()
             check_order(groups, X)
             rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
-            columns = Columns(rows, public_bounds(fit, rows, self.bounds), groups)
+            columns = BoundedColumns(rows, public_bounds(fit, rows, self.bounds), groups)
             mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
             with fit.charged(
                 mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit,

@@ -128,7 +128,7 @@ def make_private_pipeline(
     else:
         facts |= {"classes": schema.classes, "target_bounds": schema.target_bounds}
         facts |= _row_facts(schema, feature_range)
-    return make_pipeline(encode, _told(model, facts), memory=memory, verbose=verbose)
+    return make_pipeline(encode, _set_known_facts(model, facts), memory=memory, verbose=verbose)
 
 
 def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, 
     return {"bounds": (-bound, bound), "radius": norm / bound}
 
 
-def _told(model: Any, facts: dict[str, Any]) -> Any:
+def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
     """Return a clone that knows each fact that it asks for and has not been told."""
     told = clone(model)
     params = told.get_params(deep=False)
@@ -150,12 +150,12 @@ def _told(model: Any, facts: dict[str, Any]) -> Any:
     missing = {
         name: fact
         for name, fact in facts.items()
-        if fact is not None and name in params and _unknown(params[name])
+        if fact is not None and name in params and _is_unset(params[name])
     }
     return told.set_params(**missing)
 
 
-def _unknown(value: Any) -> bool:
+def _is_unset(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value == "auto")
 
 
@@ -337,13 +337,13 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"schema={self.schema!r} must be a Schema or None. Create one with Schema({{...}})."
             )
-        pair = _read_as(lambda: np.asarray(self.feature_range, dtype=np.float64), np.empty(0))
+        pair = _try_read(lambda: np.asarray(self.feature_range, dtype=np.float64), np.empty(0))
         if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[0] < pair[1]:
             raise ValueError(
                 f"feature_range={self.feature_range!r} must be two finite numbers, the lower one "
                 "first."
             )
-        dtype = _read_as(lambda: np.dtype(self.dtype), None)
+        dtype = _try_read(lambda: np.dtype(self.dtype), None)
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
 
@@ -364,7 +364,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
 
 
-def _read_as(read: Callable[[], Any], otherwise: Any) -> Any:
+def _try_read(read: Callable[[], Any], otherwise: Any) -> Any:
     try:
         return read()
     except (TypeError, ValueError):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .._validation import is_number
 from ..accounting.event import numbers
 from ..preprocessing import Bounded, Categories
-from ..preprocessing.cell_values import category_codes, column_numbers, plain
+from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
 
 __all__ = [
     "Cells",
@@ -52,7 +52,7 @@ class ValueCells:
         return len(self.fact.values)
 
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
-        return category_codes(plain(column), self.fact.values).astype(np.int64)
+        return category_codes(mask_unreadable(column), self.fact.values).astype(np.int64)
 
     def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
         return np.array(self.fact.values, dtype=object)[codes]
@@ -79,7 +79,7 @@ class NumberCells:
         return len(self.left)
 
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
-        numbers = column_numbers(plain(column))
+        numbers = column_numbers(mask_unreadable(column))
         codes = np.searchsorted(self.left, numbers, side="right") - 1
         return np.where(np.isnan(numbers), _UNKNOWN_CODE, np.clip(codes, 0, self.size - 1))
 

@@ -42,7 +42,7 @@ from .._validation import Interval, check_random_state, raise_alone
 from ..base import PrivateEstimatorMixin, of_frozen_parts
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import Bounded, Categories
-from ..preprocessing.cell_values import category_codes, plain
+from ..preprocessing.cell_values import category_codes, mask_unreadable
 from .base import Synthesizer, TableFacts
 from .domain import Domain
 from .gan import DPGANSynthesizer
@@ -324,7 +324,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         self.classes_ = np.unique(np.array(fact.values))
 
     def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
-        codes = category_codes(plain(y), self.classes_)
+        codes = category_codes(mask_unreadable(y), self.classes_)
         known = np.flatnonzero(codes >= 0)  # drop missing labels
         rows, codes = safe_indexing(rows, known), codes[known]
         if len(np.unique(codes)) == 1:
