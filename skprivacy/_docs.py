@@ -385,6 +385,19 @@ inferred : bool, default=False
 confirmed : Confirmation, default=None
     Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
     since are unconfirmed. It is not part of equality.""",
+    "bunch_options": """\
+as_frame : bool, default=False
+    Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+return_X_y : bool, default=False
+    Whether to return ``(data, target)`` only.""",
+    "dataset_not_found": """\
+DatasetNotFoundError
+    If a file is missing and cannot be downloaded, or is not the published one.""",
+    "generated_shape": """\
+n_features, n_classes : int
+    Numbers of features and of classes, by default those of the published table.
+random_state : int, RandomState instance or None, default=None
+    Seed.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

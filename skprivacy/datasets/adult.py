@@ -1,4 +1,4 @@
-"""Adult: the 1994 census extract of the UCI repository, read from its original files."""
+"""Adult data set: the 1994 census extract of the UCI repository, from its original files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from sklearn.utils import Bunch
 
+from .._docs import fill_docs
 from ..preprocessing import Bounded, Categories, Schema
 from .files import PublishedFile, as_bunch
 
@@ -34,8 +35,8 @@ def _listed(names: str) -> Categories:
     return Categories(tuple(names.split("|")))
 
 
-# Categories are those listed in adult.names; bounds are those of the census codebook and the file's
-# documentation: age is top-coded at 90, hours at 99 and capital gains at 99,999.
+# Categories follow adult.names. Bounds follow the census codebook and the file's documentation:
+# age is top-coded at 90, hours at 99 and capital gains at 99,999.
 ADULT_SCHEMA = Schema(
     {
         "age": Bounded(17, 90),
@@ -78,6 +79,7 @@ ADULT_SCHEMA = Schema(
 )
 
 
+@fill_docs
 def fetch_adult(
     *,
     subset: str = "train",
@@ -86,7 +88,7 @@ def fetch_adult(
     return_X_y: bool = False,
     download_if_missing: bool = True,
 ) -> Bunch | tuple[Any, Any]:
-    """Load Adult, whose target is whether a person earns more than 50,000 dollars a year.
+    """Load Adult: census records, and whether a person earns more than 50,000 dollars a year.
 
     =================   =====================
     Classes                                 2
@@ -102,10 +104,7 @@ def fetch_adult(
     data_home : path-like, default=None
         The data folder; the files are in ``<data_home>/adult``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
     download_if_missing : bool, default=True
         Whether to download missing files from the UCI repository.
 
@@ -114,12 +113,11 @@ def fetch_adult(
     Bunch
         ``data`` (n_samples, 14), ``target`` ("<=50K" or ">50K"), ``frame``, ``feature_names``,
         ``target_names``, ``classes``, ``schema`` (public bounds and categories), ``DESCR``.
-        An unknown value stays ``"?"``.
+        Unknown values are ``"?"``.
 
     Raises
     ------
-    DatasetNotFoundError
-        If a file is missing and cannot be downloaded, or is not the published one.
+    %(dataset_not_found)s
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The data sets by name."""
+"""Catalogue of the data sets by name, for the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["CATALOGUE", "Entry"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A named data set: its loader and a summary."""
+    """Loader and summary of a named data set."""
 
     load: Callable[..., Any]
     summary: str
 
 
 def _seeded(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Fix the seed: a name must mean the same rows each time."""
+    """Return the generator with a fixed seed, so that a name always means the same rows."""
     return partial(make, random_state=0)
 
 

@@ -1,4 +1,4 @@
-"""Synthetic tables shaped like well-known ones, for tests and benchmarks without any files."""
+"""Generated tables shaped like well-known data sets, for tests and benchmarks without downloads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
+from .._docs import fill_docs
 from .._validation import check_random_state, whole
 from ..preprocessing import Bounded, Categories, Schema
 from .adult import ADULT_SCHEMA
@@ -16,6 +17,7 @@ from .files import as_bunch
 __all__ = ["make_adult_like", "make_location_like", "make_purchase_like", "make_texas_like"]
 
 
+@fill_docs
 def make_adult_like(
     n_samples: int = 32_561,
     *,
@@ -31,10 +33,7 @@ def make_adult_like(
         Number of rows.
     random_state : int, RandomState instance or None, default=None
         Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
 
     Returns
     -------
@@ -88,6 +87,7 @@ def make_adult_like(
     )
 
 
+@fill_docs
 def make_purchase_like(
     n_samples: int = 20_000,
     *,
@@ -103,14 +103,8 @@ def make_purchase_like(
     ----------
     n_samples : int, default=20000
         Number of rows.
-    n_features, n_classes : int
-        Numbers of features and of classes, by default those of the published table.
-    random_state : int, RandomState instance or None, default=None
-        Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(generated_shape)s
+    %(bunch_options)s
 
     Returns
     -------
@@ -128,6 +122,7 @@ def make_purchase_like(
     return _clusters(shape, 0.25, 0.03, random_state, as_frame, return_X_y, "Purchase-100")
 
 
+@fill_docs
 def make_texas_like(
     n_samples: int = 10_000,
     *,
@@ -143,14 +138,8 @@ def make_texas_like(
     ----------
     n_samples : int, default=10000
         Number of rows.
-    n_features, n_classes : int
-        Numbers of features and of classes, by default those of the published table.
-    random_state : int, RandomState instance or None, default=None
-        Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(generated_shape)s
+    %(bunch_options)s
 
     Returns
     -------
@@ -161,6 +150,7 @@ def make_texas_like(
     return _clusters(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
 
 
+@fill_docs
 def make_location_like(
     n_samples: int = 5_010,
     *,
@@ -176,14 +166,8 @@ def make_location_like(
     ----------
     n_samples : int, default=5010
         Number of rows.
-    n_features, n_classes : int
-        Numbers of features and of classes, by default those of the published table.
-    random_state : int, RandomState instance or None, default=None
-        Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(generated_shape)s
+    %(bunch_options)s
 
     Returns
     -------

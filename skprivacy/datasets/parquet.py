@@ -1,4 +1,4 @@
-"""Parquet files larger than memory, as memory-mapped arrays."""
+"""Memory-mapped arrays of Parquet files that are larger than memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .._validation import as_paths, flag, sequence
 
 __all__ = ["open_parquet"]
 
-_ROWS = 1 << 14  # rows read at a time
-_BUFFER = 1 << 16  # bytes of a column's pages that are read ahead
+_ROWS = 1 << 14  # per read
+_BUFFER = 1 << 16  # bytes read ahead per column
 _READABLE = "iufb"
 
 Path = str | PathLike[str]
@@ -36,9 +36,9 @@ def open_parquet(
 ) -> Any:
     """Read Parquet files of any size into a memory-mapped array of single precision.
 
-    The files are read once, some thousand rows at a time, into a temporary file from which the
-    private networks read the rows of each step. Parquet itself gives no fast access to single rows:
-    a whole page must be decoded for each.
+    The files are read once, some thousand rows at a time, into a temporary file. Private networks
+    read the rows of each step from it. Parquet itself has no fast access to single rows, because
+    each access decodes a whole page.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ def open_parquet(
     Notes
     -----
     **Guarantees.** The temporary file holds private records, unencrypted. It has no name, so nobody
-    else can open it, and the system frees its disk space when ``data`` is no longer used or the
-    process ends, however it ends (on Windows it has a name until then).
+    else can open it. The system frees its disk space when ``data`` is no longer used or the process
+    ends, even if it is killed. On Windows the file has a name until then.
 
     **Edge cases.** A missing number becomes NaN; a network ignores such a record. Numbers beyond
-    single precision become infinite. While files are read, memory holds some pages of each column,
-    3 MB of each as pyarrow writes them, however many rows there are. Passing ``data`` to another
+    single precision become infinite. While files are read, memory holds some pages of each column:
+    3 MB per column as pyarrow writes them, whatever the number of rows. Passing ``data`` to another
     process, as joblib does, copies it into memory: let each process open the file itself.
 
     Examples
@@ -124,7 +124,7 @@ def open_parquet(
 def _named(parameter: str, names: Any) -> list[str]:
     found = [names] if isinstance(names, str) else list(sequence(parameter, names))
     if not all(isinstance(name, str) for name in found):
-        raise TypeError(f"{parameter}={names!r} must be names of columns, which are text.")
+        raise TypeError(f"{parameter}={names!r} must be names of columns.")
     return found
 
 
@@ -138,7 +138,7 @@ def _open(path: str) -> Any:
         ) from error
     try:
         return parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
-    except FileNotFoundError as error:  # which does not know its file name
+    except FileNotFoundError as error:  # it lacks the file name
         raise FileNotFoundError(error.errno, os.strerror(error.errno or 0), path) from error
     except ArrowInvalid as error:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""One scan of Parquet files by DuckDB: sums of what each row contributes, as whole numbers."""
+"""DuckDB scan of Parquet files: exact integer sums of bounded row contributions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from .columns import Bounded, Categories
 
 __all__ = ["Scan"]
 
-STEPS = 1 << 16  # of a number in [-1, 1], rounded towards 0 so that it stays within
-_WHOLE = 1 << 53  # to which sums are clipped: float64 holds whole numbers up to here
-ROWS_AT_A_TIME = 3_000_000  # of some persons, all of whose rows are looked at together
+STEPS = 1 << 16  # grid of numbers in [-1, 1], rounded towards 0
+_WHOLE = 1 << 53  # sums are clipped to it: float64 holds integers up to here
+ROWS_AT_A_TIME = 3_000_000  # of one batch of persons
 ROWS_BEFORE_A_WRITE = 20_000
 _NUMBERS = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN",
 )  # fmt: skip
-_PLACES = ("file_index", "file_row_number")  # DuckDB's; a column of the file goes before these
+_PLACES = (
+    "file_index",
+    "file_row_number",
+)  # columns by DuckDB, which a column of the file would hide
 _NAMES = ("VARCHAR", "BOOLEAN", *(kind for kind in _NUMBERS if kind.endswith("INT")), "INTEGER")
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What is asked of the files.
+    """Query of row counts, sums and marginals over the files.
 
     Parameters
     ----------
@@ -44,13 +47,13 @@ class Scan:
     person : str or None
         The column by which rows belong together.
     max_rows : int
-        How many rows of a person count: the first ones, in the order of the files.
+        Number of rows used per person: the first ones in the order of the files.
 
     Notes
     -----
-    **Guarantees.** A row's contribution is a function of that row alone: 1 to the count, whole
+    **Guarantees.** A row's contribution depends on this row only: 1 to the count, whole
     steps of at most ``STEPS`` to each sum, and 1 to at most one cell of each marginal. Which rows
-    of a person count depends on that person's rows alone. Sums are of whole numbers, so exact.
+    of a person are used depends on this person's rows only. Sums are integers, hence exact.
     """
 
     files: Sequence[str]
@@ -66,7 +69,7 @@ class Scan:
         return [tuple(_n_cells(self.facts[name]) for name in names) for names in self.marginals]
 
     def checked_types(self, connection: Any) -> None:
-        """Refuse columns that are missing or of another type; only the files' headers are read."""
+        """Refuse columns that are missing or of a wrong type; reads file headers only."""
         described = connection.execute(f"DESCRIBE SELECT * FROM {self._source()}").fetchall()
         kinds = {name: kind.split("(")[0] for name, kind, *_ in described}
         used = [*self.means, *(name for names in self.marginals for name in names)]
@@ -93,7 +96,7 @@ class Scan:
     def _check_alike(self, connection: Any, used: list[str]) -> None:
         """Refuse files of which one is read twice, or as another type than its own.
 
-        A conversion may fail, which tells of a value, or make one person of two.
+        A conversion may fail, which reveals a value, or merge two persons into one.
         """
         listed = f"[{', '.join(map(_text, self.files))}]"
         found = connection.execute(f"SELECT file_name FROM parquet_file_metadata({listed})")
@@ -125,14 +128,14 @@ class Scan:
                     )
 
     def run(self, connection: Any, folder: str) -> tuple[int, list[int], list[NDArray[np.float64]]]:
-        """Return the number of rows that count, the sums in steps, and the cells of marginals.
+        """Return the number of rows used, the sums in steps, and the tables of marginals.
 
         Rows of persons are written to ``folder``, in parts that fit into memory.
         """
         counts = [np.zeros(math.prod(shape)) for shape in self.shapes]
         n, sums = 0, [0] * len(self.means)
         at = 1 + len(counts)
-        level = (1 << len(counts)) - 1  # of the grand total: every marginal is summed over
+        level = (1 << len(counts)) - 1  # grouping level of the grand total
         for row in self._totals(connection, folder):
             which, cells, (total, *parts) = row[0], row[1:at], row[at:]
             if which == level:
@@ -177,7 +180,7 @@ class Scan:
         return f"read_parquet([{', '.join(map(_text, self.files))}])"
 
     def _added(self, rows: str) -> str:
-        """Return the query that adds rows up, all of them and by the cells of each marginal."""
+        """Return the query that sums rows: the grand total, and by the cells of each marginal."""
         marks = [f"m{i}" for i in range(len(self.marginals))]
         sums = [f"sum(z{i})" for i in range(len(self.means))]
         level = f"grouping({', '.join(marks)})" if marks else "0"
@@ -188,7 +191,7 @@ class Scan:
         )
 
     def _cell(self, names: tuple[str, ...]) -> str:
-        """Return the number of a row's cell, NULL if one of its values is in no cell."""
+        """Return SQL for a row's cell index; NULL if a value is in no cell."""
         found = "0::BIGINT"
         for name in names:
             fact = self.facts[name]
@@ -197,7 +200,7 @@ class Scan:
         return found
 
     def _steps(self, name: str) -> str:
-        """Return a number's distance from the middle of its bounds, in whole steps."""
+        """Return SQL for a number's distance from the middle of its bounds, in steps."""
         fact = self.facts[name]
         assert isinstance(fact, Bounded)
         half = (fact.upper - fact.lower) / 2
@@ -214,13 +217,13 @@ def _n_cells(fact: Bounded | Categories) -> int:
 
 
 def _number(name: str) -> str:
-    """Return a column in double precision; NULL for NaN, which DuckDB takes for the largest."""
+    """Return SQL for a column as double; NULL for NaN, which DuckDB treats as the largest value."""
     value = f"CAST({_name(name)} AS DOUBLE)"
     return f"(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)"
 
 
 def _clip(name: str, fact: Bounded) -> str:
-    """Return a number within its bounds; what it is for NULL, which least ignores, is not used."""
+    """Return SQL for a clipped number; the result for NULL is not used."""
     return f"greatest({_exact(fact.lower)}, least({_exact(fact.upper)}, {_number(name)}))"
 
 

@@ -1,4 +1,4 @@
-"""A first schema of a table, to be edited: every guess is marked as read off the data."""
+"""Draft of a schema read off a table; every fact is marked as inferred until confirmed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .schema import Schema
 
 __all__ = ["SchemaDraft", "draft_schema"]
 
-_MAX_CATEGORIES = 50  # more are dealt to buckets
-_MISSING = 0.01  # share from which a feature for missing values is worth one
-_LONG = 30  # letters of free text, on average
+_MAX_CATEGORIES = 50  # columns with more are hashed
+_MISSING = 0.01  # share of missing values that justifies a feature for them
+_LONG = 30  # mean number of letters of free text
 _FORMATS = (None, "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
-_TRIED = 1000  # values on which a format is tried
+_TRIED = 1000  # values used to test a date format
 _NAMED = (
     "left out: its name says that it identifies people. If anybody can have several rows, pass it "
     "as groups (--groups)"
@@ -39,14 +39,14 @@ _MAY_IDENTIFY = (
 
 @dataclass(frozen=True)
 class SchemaDraft:
-    """A schema to be edited, and what is to be known of it; returned by :func:`draft_schema`.
+    """Draft schema to edit, with notes; returned by :func:`draft_schema`.
 
     Attributes
     ----------
     schema : Schema
         All of its facts are marked as read off the data.
     notes : dict of str to str
-        By the name of a column: why it was left out, or what to look at.
+        For column names: why a column was left out, or what to check.
     """
 
     schema: Schema
@@ -54,28 +54,27 @@ class SchemaDraft:
 
 
 def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
-    """Guess a schema from data. This LEAKS: it is to be compared with a codebook, column by column.
+    """Draft a schema from data. This LEAKS: compare each column with a codebook afterwards.
 
-    Numbers get bounds, words categories, dates their range; a column of very many values is dealt
-    to buckets by a hash. Free text is left out, and so are columns that identify people, by their
-    names or by their values, with advice.
+    Numbers get bounds, text gets categories, and dates get their range. Columns with very many
+    values are hashed. Free text and columns that seem to identify people are left out, with a note.
 
     Parameters
     ----------
     table : DataFrame of shape (n_samples, n_columns)
-        Records; public ones if there are any.
+        Records, preferably public ones.
     target : str, default=None
         The column to predict. None drafts no target.
 
     Returns
     -------
     SchemaDraft
-        With the schema, and what is to be known of it.
+        The schema and its notes.
 
     Raises
     ------
     ValueError
-        If there is no such column, or none that can be described.
+        If ``target`` is not a column, or no column can be described.
 
     Warns
     -----
@@ -100,7 +99,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         raise TypeError(f"table must be a DataFrame, not of type {type(table).__name__}.")
     if target is not None and not (isinstance(target, str) and target in table):
         raise ValueError(
-            f"target={target!r} is no column of the table; it has "
+            f"target={target!r} is not a column of the table; it has "
             f"{', '.join(map(str, table))}. Name one of them."
         )
     _config.leak(
@@ -138,7 +137,7 @@ def _describe_facts(facts: dict[str, Any]) -> str:
 
 
 def _draft_column(column: pd.Series) -> tuple[Column | None, str]:
-    """Return what a column seems to be, and a note; no column where it is to be left out."""
+    """Return drafted facts of a column, or None to leave it out, and a note."""
     values = column.dropna()
     missing = len(values) < (1 - _MISSING) * len(column)
     if not len(values):
@@ -172,7 +171,7 @@ def _draft_number(values: pd.Series, missing: bool) -> tuple[Column | None, str]
 
 
 def _review_column(fact: Column, evidence: IdentifierEvidence) -> tuple[Column | None, str]:
-    """Return a column that looks like an identifier if it may be another, and what to look at."""
+    """Return a note, and the column's facts unless it is surely an identifier."""
     if evidence.is_strong:
         return None, _IDENTIFIES.format(words=evidence.words)
     return fact, _MAY_IDENTIFY.format(words=evidence.words)
