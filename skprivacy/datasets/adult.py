@@ -31,7 +31,7 @@ _FILES = {
 }
 
 
-def _listed(names: str) -> Categories:
+def _split_categories(names: str) -> Categories:
     return Categories(tuple(names.split("|")))
 
 
@@ -40,32 +40,34 @@ def _listed(names: str) -> Categories:
 ADULT_SCHEMA = Schema(
     {
         "age": Bounded(17, 90),
-        "workclass": _listed(
+        "workclass": _split_categories(
             "Private|Self-emp-not-inc|Self-emp-inc|Federal-gov|Local-gov|State-gov|"
             "Without-pay|Never-worked"
         ),
         "fnlwgt": Bounded(0, 1_500_000, scale="log"),
-        "education": _listed(
+        "education": _split_categories(
             "Bachelors|Some-college|11th|HS-grad|Prof-school|Assoc-acdm|Assoc-voc|9th|"
             "7th-8th|12th|Masters|1st-4th|10th|Doctorate|5th-6th|Preschool"
         ),
         "education-num": Bounded(1, 16),
-        "marital-status": _listed(
+        "marital-status": _split_categories(
             "Married-civ-spouse|Divorced|Never-married|Separated|Widowed|"
             "Married-spouse-absent|Married-AF-spouse"
         ),
-        "occupation": _listed(
+        "occupation": _split_categories(
             "Tech-support|Craft-repair|Other-service|Sales|Exec-managerial|Prof-specialty|"
             "Handlers-cleaners|Machine-op-inspct|Adm-clerical|Farming-fishing|"
             "Transport-moving|Priv-house-serv|Protective-serv|Armed-Forces"
         ),
-        "relationship": _listed("Wife|Own-child|Husband|Not-in-family|Other-relative|Unmarried"),
-        "race": _listed("White|Asian-Pac-Islander|Amer-Indian-Eskimo|Other|Black"),
-        "sex": _listed("Female|Male"),
+        "relationship": _split_categories(
+            "Wife|Own-child|Husband|Not-in-family|Other-relative|Unmarried"
+        ),
+        "race": _split_categories("White|Asian-Pac-Islander|Amer-Indian-Eskimo|Other|Black"),
+        "sex": _split_categories("Female|Male"),
         "capital-gain": Bounded(0, 99_999, scale="log", knee=5_000),
         "capital-loss": Bounded(0, 5_000, scale="log", knee=5_000),
         "hours-per-week": Bounded(1, 99),
-        "native-country": _listed(
+        "native-country": _split_categories(
             "United-States|Cambodia|England|Puerto-Rico|Canada|Germany|"
             "Outlying-US(Guam-USVI-etc)|India|Japan|Greece|South|China|Cuba|Iran|Honduras|"
             "Philippines|Italy|Poland|Jamaica|Vietnam|Mexico|Portugal|Ireland|France|"
@@ -127,7 +129,7 @@ def fetch_adult(
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
     if not isinstance(subset, str) or subset not in parts:
         raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
-    frames = [_read(part, data_home, download_if_missing) for part in parts[subset]]
+    frames = [_read_part(part, data_home, download_if_missing) for part in parts[subset]]
     frame = pd.concat(frames, ignore_index=True)
     return as_bunch(
         frame[list(ADULT_SCHEMA)],
@@ -139,7 +141,7 @@ def fetch_adult(
     )
 
 
-def _read(part: str, data_home: Any, download: bool) -> pd.DataFrame:
+def _read_part(part: str, data_home: Any, download: bool) -> pd.DataFrame:
     path = _FILES[part].path(data_home, download)
     names = [*ADULT_SCHEMA, "income"]
     frame = pd.read_csv(

@@ -30,7 +30,7 @@ __all__ = [
     "data_folder",
 ]
 
-ENVIRONMENT = "SKPRIVACY_DATA"
+DATA_VARIABLE = "SKPRIVACY_DATA"
 MAX_UNPACKED_BYTES = 1 << 30
 
 
@@ -44,7 +44,7 @@ def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
     """
     chosen = data_home
     if chosen is None:
-        chosen = os.environ.get(ENVIRONMENT) or Path.home() / "skprivacy_data"
+        chosen = os.environ.get(DATA_VARIABLE) or Path.home() / "skprivacy_data"
     return Path(as_path("data_home", chosen)).expanduser()
 
 
@@ -79,7 +79,7 @@ class PublishedFile:
         new = not path.parent.exists()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _timeout(seconds=20):
+            with _socket_timeout(seconds=20):
                 fetch_file(self.url, folder=path.parent, local_filename=path.name, n_retries=0)
         except OSError as error:  # no network, or a folder that cannot be written
             if new:
@@ -91,7 +91,8 @@ class PublishedFile:
         return DatasetNotFoundError(
             f"{self.name} is not in {path.parent}, and {reason}. Put the file with checksum "
             f"{self.checksum} there (it is published at {self.url}), or set the environment "
-            f"variable {ENVIRONMENT} or data_home to a folder with {self.folder}/{self.name} in it."
+            f"variable {DATA_VARIABLE} or data_home to a folder that contains "
+            f"{self.folder}/{self.name}."
         )
 
     def _checksum_of(self, path: Path) -> str:
@@ -113,7 +114,7 @@ class PublishedFile:
 
 
 @contextmanager
-def _timeout(seconds: float) -> Iterator[None]:
+def _socket_timeout(seconds: float) -> Iterator[None]:
     """Set a socket timeout: ``fetch_file`` waits for minutes if a host drops packets."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)

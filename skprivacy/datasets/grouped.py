@@ -70,8 +70,8 @@ def make_people(
     >>> people.data.shape, people.groups.nunique(), int(people.groups.value_counts().max())
     ((1797, 64), 455, 48)
     """
-    if not isinstance(rows, str) or rows not in _ROWS:
-        raise ValueError(f"rows={rows!r} must be one of {tuple(_ROWS)}.")
+    if not isinstance(rows, str) or rows not in _METHODS:
+        raise ValueError(f"rows={rows!r} must be one of {tuple(_METHODS)}.")
     whole("most", most)
     if n_people is not None:
         whole("n_people", n_people)
@@ -85,9 +85,9 @@ def make_people(
     if table.empty:
         raise ValueError(f"X has shape {table.shape}; expected records.")
     rng = check_random_state(random_state)
-    sizes = _sizes(len(table), n_people, int(most), float(exponent), rng)
+    sizes = _draw_sizes(len(table), n_people, int(most), float(exponent), rng)
     person = np.repeat(np.arange(len(sizes)), sizes)
-    taken, made = _ROWS[rows](table, sizes, rng)
+    taken, made = _METHODS[rows](table, sizes, rng)
     order = rng.permutation(len(person))
     data = made.iloc[order].reset_index(drop=True)
     return Bunch(
@@ -97,7 +97,7 @@ def make_people(
     )
 
 
-def _sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -> Ints:
+def _draw_sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -> Ints:
     """Draw how many records each person has."""
     if n_people is not None and n_people > n:
         raise ValueError(f"n_people={n_people} is more than the {n} records of the table.")
@@ -116,15 +116,15 @@ def _sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -
     return np.asarray(sizes, np.int64)
 
 
-def _random(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+def _pick_random(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
     taken = rng.permutation(len(table))[: sizes.sum()]
     return taken, table.iloc[taken]
 
 
-def _nearest(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+def _pick_nearest(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
     """Assign nearest records, largest people first, while close neighbours are still free."""
     order = rng.permutation(len(table))
-    points = _points(table)[order]
+    points = _table_to_points(table)[order]
     squares = (points**2).sum(axis=1)
     free = np.ones(len(order), dtype=bool)
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -144,7 +144,7 @@ def _nearest(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataF
     return taken, table.iloc[taken]
 
 
-def _copies(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+def _make_copies(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
     taken = np.repeat(rng.permutation(len(table))[: len(sizes)], sizes)
     original = np.r_[True, np.diff(np.repeat(np.arange(len(sizes)), sizes)) > 0]
     made = table.iloc[taken].copy()
@@ -165,7 +165,7 @@ def _copies(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFr
     return taken, made
 
 
-def _points(table: pd.DataFrame) -> NDArray[np.float32]:
+def _table_to_points(table: pd.DataFrame) -> NDArray[np.float32]:
     """Return records as points: standardised numbers, and one-hot columns of other values."""
     number = [pd.api.types.is_numeric_dtype(dtype) for dtype in table.dtypes]
     numbers = table.loc[:, number].to_numpy(dtype=float)
@@ -178,8 +178,8 @@ def _points(table: pd.DataFrame) -> NDArray[np.float32]:
 
 
 _Made = tuple[Ints, pd.DataFrame]
-_ROWS: dict[str, Callable[[pd.DataFrame, Ints, Any], _Made]] = {
-    "nearest": _nearest,
-    "copies": _copies,
-    "random": _random,
+_METHODS: dict[str, Callable[[pd.DataFrame, Ints, Any], _Made]] = {
+    "nearest": _pick_nearest,
+    "copies": _make_copies,
+    "random": _pick_random,
 }

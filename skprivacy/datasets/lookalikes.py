@@ -119,7 +119,9 @@ def make_purchase_like(
     ((500, 600), [0, 1])
     """
     shape = n_samples, n_features, n_classes
-    return _clusters(shape, 0.25, 0.03, random_state, as_frame, return_X_y, "Purchase-100")
+    return _make_binary_classes(
+        shape, 0.25, 0.03, random_state, as_frame, return_X_y, "Purchase-100"
+    )
 
 
 @fill_docs
@@ -147,7 +149,7 @@ def make_texas_like(
         As returned by :func:`~skprivacy.datasets.fetch_texas100`.
     """
     shape = n_samples, n_features, n_classes
-    return _clusters(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
+    return _make_binary_classes(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
 
 
 @fill_docs
@@ -175,10 +177,12 @@ def make_location_like(
         As returned by :func:`~skprivacy.datasets.fetch_location30`.
     """
     shape = n_samples, n_features, n_classes
-    return _clusters(shape, 0.12, 0.027, random_state, as_frame, return_X_y, "Location-30")
+    return _make_binary_classes(
+        shape, 0.12, 0.027, random_state, as_frame, return_X_y, "Location-30"
+    )
 
 
-def _clusters(
+def _make_binary_classes(
     shape: tuple[int, int, int],
     density: float,
     spread: float,
@@ -214,11 +218,13 @@ def _clusters(
     )
 
 
-_MOST = 10**8
+_MAX_SIZE = 10**8
 
 
 def _check_size(name: str, value: Any) -> int:
     whole(name, value)
-    if value > _MOST:
-        raise ValueError(f"{name}={value!r} must be at most {_MOST}: the table is held in memory.")
+    if value > _MAX_SIZE:
+        raise ValueError(
+            f"{name}={value!r} must be at most {_MAX_SIZE}: the table is held in memory."
+        )
     return int(value)

@@ -113,7 +113,7 @@ def fetch_mnist(
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
     if not isinstance(subset, str) or subset not in parts:
         raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
-    read = [_read(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
+    read = [_read_part(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
     names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]
     return as_bunch(
         pd.DataFrame(np.concatenate([X for X, _ in read]), columns=names, copy=False),
@@ -125,14 +125,16 @@ def fetch_mnist(
     )
 
 
-def _read(stem: str, count: int, data_home: Any, download: bool) -> tuple[np.ndarray, np.ndarray]:
+def _read_part(
+    stem: str, count: int, data_home: Any, download: bool
+) -> tuple[np.ndarray, np.ndarray]:
     images = _FILES[f"{stem}-images-idx3"].path(data_home, download)
     labels = _FILES[f"{stem}-labels-idx1"].path(data_home, download)
-    X = _idx(images, (count, 28, 28)).reshape(count, 784)
-    return X, _idx(labels, (count,)).astype(np.int64)
+    X = _read_idx(images, (count, 28, 28)).reshape(count, 784)
+    return X, _read_idx(labels, (count,)).astype(np.int64)
 
 
-def _idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+def _read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """Read an idx file of bytes with this shape; reads no more bytes than the shape needs."""
     header = np.array([0x0800 + len(shape), *shape], dtype=">u4").tobytes()
     size = len(header) + int(np.prod(shape))

@@ -77,7 +77,7 @@ class Dates(Column):
                     f"Dates: {name}={value!r} must be a date as ISO 8601 writes it, such as "
                     "'2020-01-31'."
                 )
-        if not self._moment("first") < self._moment("last"):
+        if not self._parse_end("first") < self._parse_end("last"):
             raise ValueError(
                 f"Dates: first={self.first!r} must be before last={self.last!r}. Swap them, or "
                 "widen the range."
@@ -125,7 +125,7 @@ class Dates(Column):
         for part in self.parts:
             width, place = PARTS[part]
             codes = map_values(
-                column, lambda value, place=place: self._place(value, place), np.intp
+                column, lambda value, place=place: self._part_index(value, place), np.intp
             )
             write_one_hot(out[:, at : at + width], codes)
             at += width
@@ -144,7 +144,9 @@ class Dates(Column):
         ndarray of shape (n_samples,)
             With fractions for hours.
         """
-        return map_values(column, lambda value: self._days_of(self._read(value)), np.float64)
+        return map_values(
+            column, lambda value: self._days_since_first(self._parse_value(value)), np.float64
+        )
 
     def ends(self) -> tuple[float, float]:
         """Return the least and the largest number of days that are not clipped.
@@ -154,18 +156,18 @@ class Dates(Column):
         tuple of float
             From ``first`` on.
         """
-        return 0.0, self._days_of(self._moment("last"))
+        return 0.0, self._days_since_first(self._parse_end("last"))
 
-    def _days_of(self, moment: datetime | None) -> float:
+    def _days_since_first(self, moment: datetime | None) -> float:
         if moment is None:
             return np.nan
-        return (moment - self._moment("first")).total_seconds() / _SECONDS_PER_DAY
+        return (moment - self._parse_end("first")).total_seconds() / _SECONDS_PER_DAY
 
-    def _place(self, value: Any, place: Callable[[datetime], int]) -> int:
-        moment = self._read(value)
+    def _part_index(self, value: Any, place: Callable[[datetime], int]) -> int:
+        moment = self._parse_value(value)
         return -1 if moment is None else place(moment)
 
-    def _read(self, value: Any) -> datetime | None:
+    def _parse_value(self, value: Any) -> datetime | None:
         """Return the date and time of a value, without a time zone; None if it is not a date."""
         if isinstance(value, str):
             return _parse_iso(value) if self.format is None else _parse_format(value, self.format)
@@ -177,7 +179,7 @@ class Dates(Column):
             return value.replace(tzinfo=None)
         return datetime.combine(value, time())
 
-    def _moment(self, name: str) -> datetime:
+    def _parse_end(self, name: str) -> datetime:
         found = _parse_iso(getattr(self, name))
         assert found is not None
         return found

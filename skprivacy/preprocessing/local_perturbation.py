@@ -164,8 +164,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             Or in the container chosen by ``set_output``.
         """
         encoded = super().transform(X)
-        self._check_as_stated()
-        return encoded if self.perturb == "fit" else self._perturbed(encoded)
+        self._check_unchanged()
+        return encoded if self.perturb == "fit" else self._perturb_rows(encoded)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
         """Fit to ``X`` and return its records, encoded and perturbed.
@@ -184,11 +184,13 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         ndarray of shape (n_samples, n_features_out)
             Or in the container chosen by ``set_output``.
         """
-        return self._perturbed(super(LocalPerturbation, self.fit(X, y, **fit_params)).transform(X))
+        return self._perturb_rows(
+            super(LocalPerturbation, self.fit(X, y, **fit_params)).transform(X)
+        )
 
-    def _perturbed(self, encoded: Any) -> np.ndarray:
+    def _perturb_rows(self, encoded: Any) -> np.ndarray:
         check_is_fitted(self, "privacy_event_")
-        self._check_as_stated()
+        self._check_unchanged()
         out = np.array(encoded, dtype=np.float64)
         random = SecureRandom(self.noise_seed)
         low, high = self.feature_range
@@ -202,7 +204,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             k = fact.n_features_out
             block = out[:, at : at + k]
             codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
-            reported = self._response(fact).release(codes, random)
+            reported = self._category_response(fact).release(codes, random)
             block[:] = reported[:, None] == np.arange(k)
             at += k
         if numbers:
@@ -227,12 +229,12 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     def _mechanisms(self) -> list[Mechanism]:
         numbers: list[Mechanism] = [self._number_noise()] if self._numeric else []
         facts = self.schema_.values()
-        return numbers + [self._response(f) for f in facts if isinstance(f, Categories)]
+        return numbers + [self._category_response(f) for f in facts if isinstance(f, Categories)]
 
     def _settings(self) -> tuple[Any, ...]:
         return self.epsilon, self.delta, self.perturb
 
-    def _check_as_stated(self) -> None:
+    def _check_unchanged(self) -> None:
         """Refuse to release if the parameters no longer agree with ``privacy_``."""
         seeded = self.noise_seed is not None and self.privacy_.kind == "proved"
         if seeded or self._settings() != self._stated:
@@ -249,7 +251,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         z = analytic_noise_multiplier(share, float(self.delta))
         return Gaussian(z, math.sqrt(self._numeric))
 
-    def _response(self, fact: Categories) -> RandomizedResponse:
+    def _category_response(self, fact: Categories) -> RandomizedResponse:
         return RandomizedResponse(float(self.epsilon) / len(self.schema_), len(fact.values) + 1)
 
     def _check_parameters(self) -> None:

@@ -21,14 +21,14 @@ from ..base import private_release
 from ..mechanisms import SecureRandom
 from .bounded_moments import Release, calibrate_additive, check_release_target
 from .columns import Bounded
-from .parquet_scan import STEPS, Scan
+from .parquet_scan import STEPS_PER_UNIT, Scan
 from .schema import Schema
 
 __all__ = ["Summary", "private_summary"]
 
 Path = str | PathLike[str]
-_MOST_CELLS = 10_000_000  # of all marginals together
-_MOST_MARGINALS = 60
+_MAX_CELLS = 10_000_000  # of all marginals together
+_MAX_MARGINALS = 60
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ def private_summary(
     1.00-DP per patient, add-remove, exact noise, proved
     """
     check_release_target(epsilon, delta, relation)
-    scan = _checked(path, schema, marginals, means, person, max_rows)
+    scan = _check_arguments(path, schema, marginals, means, person, max_rows)
     schema.warn_if_unconfirmed()
     size = 1 + len(scan.means) + len(scan.marginals)
     most = scan.max_rows * (2.0 if relation == "replace_one" else 1.0)
     mechanism = calibrate_additive(epsilon, delta, most * size, most * math.sqrt(size))
-    with _connection(memory, directory) as (connection, folder):
-        scan.checked_types(connection)
+    with _open_connection(memory, directory) as (connection, folder):
+        scan.check_types(connection)
         with private_release(
             mechanism.event, relation=relation, at_delta=delta, who="private_summary",
             budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
@@ -157,13 +157,13 @@ def private_summary(
             arithmetic=mechanism.arithmetic,
         ) as privacy:  # fmt: skip
             n, sums, cells = scan.run(connection, folder)
-            numbers = np.array([n, *(part / STEPS for part in sums)], dtype=np.float64)
+            numbers = np.array([n, *(part / STEPS_PER_UNIT for part in sums)], dtype=np.float64)
             exact = np.concatenate([numbers, *(table.ravel() for table in cells)])
             noisy = mechanism.release(exact, SecureRandom(noise_seed))
-    return Release(_read(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
+    return Release(_read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
 
 
-def _read(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
+def _read_summary(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
     """Return the summary of the noisy numbers."""
     means, at = {}, 1
     for name in scan.means:
@@ -179,7 +179,7 @@ def _read(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
     return Summary(float(noisy[0]), means, tables)
 
 
-def _checked(
+def _check_arguments(
     path: Path | Sequence[Path],
     schema: Schema,
     marginals: Iterable[str | Sequence[str]],
@@ -212,9 +212,9 @@ def _checked(
             )
         if len(set(names)) < len(names):
             raise ValueError(f"{what} holds a column twice: {names!r}. Name each once.")
-    if len(set(sets)) < len(sets) or not all(sets) or len(sets) > _MOST_MARGINALS:
+    if len(set(sets)) < len(sets) or not all(sets) or len(sets) > _MAX_MARGINALS:
         raise ValueError(
-            f"marginals={sets!r} must be at most {_MOST_MARGINALS} different sets of at least one "
+            f"marginals={sets!r} must be at most {_MAX_MARGINALS} different sets of at least one "
             "column."
         )
     counted = [*summed, *(name for names in sets for name in names)]
@@ -239,16 +239,16 @@ def _checked(
     if person == "record" or not (person is None or (isinstance(person, str) and person)):
         raise ValueError(f"person={person!r} must be the name of a column, other than 'record'.")
     scan = Scan(files, facts, sets, summed, person, int(max_rows))
-    if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MOST_CELLS:
+    if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MAX_CELLS:
         raise ValueError(
-            f"marginals={sets!r} have {cells:,} cells; expected at most {_MOST_CELLS:,}. Use fewer "
+            f"marginals={sets!r} have {cells:,} cells; expected at most {_MAX_CELLS:,}. Use fewer "
             "columns or bins."
         )
     return scan
 
 
 @contextmanager
-def _connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
+def _open_connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
     """Open an empty database that spills into a temporary folder."""
     try:
         import duckdb

@@ -21,8 +21,8 @@ from .inferred_facts import identifier_evidence
 __all__ = ["ColumnCheck", "RowsPerPerson", "SchemaCheck", "check_table"]
 
 TOLERANCE = 0.01  # share of values that a column may lose
-_FEW = 3  # values shown per column
-_NARROW = 0.02  # share of the range that hints at bounds that are too wide
+_MAX_SHOWN_VALUES = 3  # values shown per column
+_NARROW_SHARE = 0.02  # share of the range that hints at bounds that are too wide
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def _replace_decimal_comma(value: Any) -> bool:
 
 
 def _most_frequent(unknown: pd.Series) -> list[tuple[Any, int]]:
-    return Counter(map(str, unknown)).most_common(_FEW)
+    return Counter(map(str, unknown)).most_common(_MAX_SHOWN_VALUES)
 
 
 def _range_hints(
@@ -337,7 +337,7 @@ def _range_hints(
         )
     if isinstance(fact, Bounded) and upper > lower:
         low, high = fact.to_unit(np.quantile(values, [0.01, 0.99]))
-        if 0 < high - low < _NARROW:
+        if 0 < high - low < _NARROW_SHARE:
             return (
                 f"nearly all values lie within {high - low:.2%} of the range, where a model can "
                 'hardly tell them apart: narrower bounds, or "scale": "log"?',

@@ -19,19 +19,19 @@ from .schema import Schema
 __all__ = ["SchemaDraft", "draft_schema"]
 
 _MAX_CATEGORIES = 50  # columns with more are hashed
-_MISSING = 0.01  # share of missing values that justifies a feature for them
-_LONG = 30  # mean number of letters of free text
+_MIN_SHARE_MISSING = 0.01  # share of missing values that justifies a feature for them
+_MIN_TEXT_LENGTH = 30  # mean number of letters of free text
 _FORMATS = (None, "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
-_TRIED = 1000  # values used to test a date format
-_NAMED = (
+_N_FORMAT_VALUES = 1000  # values used to test a date format
+_IDENTIFIER_NAME_NOTE = (
     "left out: its name says that it identifies people. If anybody can have several rows, pass it "
     "as groups (--groups)"
 )
-_IDENTIFIES = (
+_IDENTIFIER_NOTE = (
     "left out: it looks like an identifier ({words}). If it identifies people who can have several "
     "rows, pass it as groups (--groups); if it is a measurement or a code, describe it yourself"
 )
-_MAY_IDENTIFY = (
+_POSSIBLE_IDENTIFIER_NOTE = (
     "does it identify people ({words})? Then leave it out, and if anybody can have several rows, "
     "pass it as groups (--groups)"
 )
@@ -112,7 +112,9 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         name = str(label)
         if label == target:
             continue
-        fact, note = (None, _NAMED) if identifiers([name]) else _draft_column(table[label])
+        fact, note = (
+            (None, _IDENTIFIER_NAME_NOTE) if identifiers([name]) else _draft_column(table[label])
+        )
         if fact is not None:
             columns[name] = fact
         if note:
@@ -139,7 +141,7 @@ def _describe_facts(facts: dict[str, Any]) -> str:
 def _draft_column(column: pd.Series) -> tuple[Column | None, str]:
     """Return drafted facts of a column, or None to leave it out, and a note."""
     values = column.dropna()
-    missing = len(values) < (1 - _MISSING) * len(column)
+    missing = len(values) < (1 - _MIN_SHARE_MISSING) * len(column)
     if not len(values):
         return None, "left out: it is empty"
     if pd.api.types.is_datetime64_any_dtype(column):
@@ -151,7 +153,7 @@ def _draft_column(column: pd.Series) -> tuple[Column | None, str]:
     except (TypeError, ValueError):
         return None, "left out: its values are neither numbers, text nor dates"
     for form in _FORMATS:
-        if _parse_all(texts.head(_TRIED), form):
+        if _parse_all(texts.head(_N_FORMAT_VALUES), form):
             return _draft_dates(texts, form, missing)
     return _draft_texts(texts, missing)
 
@@ -173,8 +175,8 @@ def _draft_number(values: pd.Series, missing: bool) -> tuple[Column | None, str]
 def _review_column(fact: Column, evidence: IdentifierEvidence) -> tuple[Column | None, str]:
     """Return a note, and the column's facts unless it is surely an identifier."""
     if evidence.is_strong:
-        return None, _IDENTIFIES.format(words=evidence.words)
-    return fact, _MAY_IDENTIFY.format(words=evidence.words)
+        return None, _IDENTIFIER_NOTE.format(words=evidence.words)
+    return fact, _POSSIBLE_IDENTIFIER_NOTE.format(words=evidence.words)
 
 
 def _draft_dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
@@ -205,7 +207,7 @@ def _draft_texts(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
     if len(found) <= _MAX_CATEGORIES and len(found) < max(NEARLY_UNIQUE * len(texts), 3):
         fact = Categories(tuple(found), missing=missing, inferred=True)
         return _review_column(fact, evidence) if evidence else (fact, "")
-    if texts.str.len().mean() > _LONG:
+    if texts.str.len().mean() > _MIN_TEXT_LENGTH:
         return None, (
             "left out: free text. Turn it into numbers by an encoder trained on public text, and "
             "describe these"
@@ -213,8 +215,8 @@ def _draft_texts(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
     if len(found) > NEARLY_UNIQUE * len(texts):
         return None, "left out: nearly every row has a value of its own, as names have"
     if evidence and evidence.is_strong:
-        return None, _IDENTIFIES.format(words=evidence.words)
+        return None, _IDENTIFIER_NOTE.format(words=evidence.words)
     note = f"{len(found)} different values: dealt to 64 buckets by a hash, which lists none of them"
     if evidence:
-        note += f". {_MAY_IDENTIFY.format(words=evidence.words)}"
+        note += f". {_POSSIBLE_IDENTIFIER_NOTE.format(words=evidence.words)}"
     return Hashed(missing=missing, inferred=True), note
