@@ -230,7 +230,8 @@ def _number_sql(name: str) -> str:
 
 def _clip_sql(name: str, fact: Bounded) -> str:
     """Return SQL for a clipped number; the result for NULL is not used."""
-    return f"greatest({_quote_number(fact.lower)}, least({_quote_number(fact.upper)}, {_number_sql(name)}))"
+    lower, upper = _quote_number(fact.lower), _quote_number(fact.upper)
+    return f"greatest({lower}, least({upper}, {_number_sql(name)}))"
 
 
 def _bin_sql(name: str, fact: Bounded) -> str:
@@ -239,7 +240,8 @@ def _bin_sql(name: str, fact: Bounded) -> str:
         return f"CASE WHEN {_number_sql(name)} IS NOT NULL THEN 0 END"
     unit = f"({_clip_sql(name, fact)} - {_quote_number(fact.lower)})"
     if fact.scale == "log":
-        unit = f"ln(1 + {unit} / {_quote_number(fact.knee)}) / {_quote_number(math.log1p(span / fact.knee))}"
+        scale = _quote_number(math.log1p(span / fact.knee))
+        unit = f"ln(1 + {unit} / {_quote_number(fact.knee)}) / {scale}"
     else:
         unit = f"{unit} / {_quote_number(span)}"
     place = f"CAST(least({fact.bins - 1}, floor({unit} * {fact.bins})) AS BIGINT)"
