@@ -305,6 +305,99 @@ module_ : torch.nn.Module
     The fitted network; it takes rows as they come.
 n_features_in_ : int
     Number of features seen during fit.""",
+    "table_schema": """\
+schema : Schema, default=None
+    Public ranges and categories of the columns. ``None`` reads them off the data, and the guarantee
+    then names this as an assumption.""",
+    "missing_columns": """\
+missing : sequence of str, default=()
+    Columns in which values may be missing, from public knowledge. A record is left out if a value
+    of another column is missing, or is not a number or category of the schema.""",
+    "synthesizer_attributes": """\
+domain_ : Domain
+    The public cells of each column.
+schema_ : Schema
+    The schema used.
+target_ : str or None
+    The column that ``sample(return_X_y=True)`` returns separately: ``y``, or the label.""",
+    "synthesizer_fit": """\
+X : DataFrame or array-like of shape (n_samples, n_features)
+    Private records, with the schema's columns.
+y : array-like of shape (n_samples,), default=None
+    Their target, one more column: the schema's ``target``, with its ``classes`` or
+    ``target_bounds``.""",
+    "synthetic_training": """\
+synthesizer : estimator
+    A :class:`PrivateSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. Its parameters set the
+    guarantee: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
+n_samples : int, default=None
+    Number of synthetic records to draw. ``None`` means the synthesizer's estimate of the number of
+    private records.
+random_state : int, RandomState instance or None, default=None
+    Seed of the drawn records. No private information depends on it.""",
+    "synthetic_training_attributes": """\
+synthesizer_ : estimator
+    The fitted synthesizer, which draws further records at no further cost.""",
+    "synthetic_training_raises": """\
+ValueError
+    If a parameter or a shape is not as described, or the estimator does not take records of this
+    schema. Nothing has been released then.
+BudgetExceededError
+    If the synthesizer's ``budget`` cannot afford the fit. Nothing has been released.
+SyntheticTrainingError
+    If the estimator fails on the synthetic records, though it took the trial records. The synthetic
+    records are charged, and the error's ``synthesizer`` can draw others.""",
+    "release_epsilon": """\
+epsilon : float
+    Privacy loss, in nats, of all numbers together.
+delta : float, default=0.0
+    0 for Laplace noise, above 0 for Gaussian noise.""",
+    "release_relation": """\
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation.""",
+    "mean_relation": """\
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation. Under "add_remove" the number of records is private, and its release is
+    part of the cost. Otherwise it is public.""",
+    "release_groups": """\
+groups : array-like of shape (n_samples,), default=None
+    Group of each record. The guarantee then protects all records of a group together. Each of the m
+    records of a group counts 1 / m.""",
+    "release_budget": """\
+budget : PrivacyBudget, default=None
+    Budget that is charged before the data is read. A release that it cannot afford is refused.
+noise_seed : int, default=None
+    Makes the noise reproducible **and the guarantee void**. For tests only.""",
+    "moment_columns": """\
+X : array-like of shape (n_samples,) or (n_samples, n_features)
+    Private values. NaN counts as the middle of the bounds; infinity is clipped.
+bounds : tuple (lower, upper)
+    Public bounds: two numbers, or two sequences of length n_features. With two features, two
+    numbers per feature are told apart by passing two arrays.""",
+    "column_options": """\
+missing : bool, default=False
+    Whether a further feature is 1 where the value is missing or unknown to the schema.
+description : str, default=""
+    Meaning of the column, for readers of the schema.
+inferred : bool, default=False
+    Whether the facts were read off private data. It stays true after a confirmation, and is not
+    part of equality.
+confirmed : Confirmation, default=None
+    Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
+    since are unconfirmed. It is not part of equality.""",
+    "bunch_options": """\
+as_frame : bool, default=False
+    Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+return_X_y : bool, default=False
+    Whether to return ``(data, target)`` only.""",
+    "dataset_not_found": """\
+DatasetNotFoundError
+    If a file is missing and cannot be downloaded, or is not the published one.""",
+    "generated_shape": """\
+n_features, n_classes : int
+    Numbers of features and of classes, by default those of the published table.
+random_state : int, RandomState instance or None, default=None
+    Seed.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)

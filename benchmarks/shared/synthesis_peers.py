@@ -78,10 +78,10 @@ def sample_peer(name: str, table: Any, epsilon: float, delta: float, seed: int) 
     train = table.train[list(table.schema)]
     ours = table.settings.get("grids", {})
     cells = {n: Grid(cells=CELLS, atoms=ours.get(n, Grid()).atoms) for n in numeric}
-    domain = Domain.of(dict(table.schema), cells, missing, dict(train.dtypes))
-    codes, _ = domain.encoded([train[n] for n in train])
+    domain = Domain.from_facts(dict(table.schema), cells, missing, dict(train.dtypes))
+    codes, _ = domain.encode([train[n] for n in train])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         drawn = PEERS[name](pd.DataFrame(codes, columns=list(train)), epsilon, delta)
     made = drawn[list(train)].to_numpy().astype(np.int64)
-    return domain.decoded(made, np.random.RandomState(seed))
+    return domain.decode(made, np.random.RandomState(seed))

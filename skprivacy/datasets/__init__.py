@@ -1,15 +1,15 @@
-"""Data sets with public schemas: published files, checked by checksum, and synthetic ones.
+"""Data sets with public schemas: published files, checked by checksum, and generated tables.
 
 Files, in reading order:
 
-- ``files``: Locate, download, verify; `Bunch` with a schema
-- ``catalogue``: Data sets by name
-- ``adult``: `fetch_adult`
-- ``mnist``: `fetch_mnist`, and `load_demo` (digits)
+- ``files``: locate, download and verify files; tables with a schema
+- ``catalogue``: data sets by name
+- ``adult``: fetch_adult
+- ``mnist``: fetch_mnist, load_demo
 - ``membership_benchmarks``: Location-30, Purchase-100, Texas-100
-- ``lookalikes``: `make_*_like`
-- ``grouped``: `make_people`
-- ``parquet``: `open_parquet`
+- ``lookalikes``: make_adult_like and other generated tables
+- ``grouped``: make_people
+- ``parquet``: open_parquet
 """
 
 from .adult import fetch_adult

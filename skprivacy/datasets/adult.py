@@ -1,4 +1,4 @@
-"""Adult: the 1994 census extract of the UCI repository, read from its original files."""
+"""Adult data set: the 1994 census extract of the UCI repository, from its original files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from sklearn.utils import Bunch
 
+from .._docs import fill_docs
 from ..preprocessing import Bounded, Categories, Schema
 from .files import PublishedFile, as_bunch
 
@@ -30,41 +31,43 @@ _FILES = {
 }
 
 
-def _listed(names: str) -> Categories:
+def _split_categories(names: str) -> Categories:
     return Categories(tuple(names.split("|")))
 
 
-# Categories are those listed in adult.names; bounds are those of the census codebook and the file's
-# documentation: age is top-coded at 90, hours at 99 and capital gains at 99,999.
+# Categories follow adult.names. Bounds follow the census codebook and the file's documentation:
+# age is top-coded at 90, hours at 99 and capital gains at 99,999.
 ADULT_SCHEMA = Schema(
     {
         "age": Bounded(17, 90),
-        "workclass": _listed(
+        "workclass": _split_categories(
             "Private|Self-emp-not-inc|Self-emp-inc|Federal-gov|Local-gov|State-gov|"
             "Without-pay|Never-worked"
         ),
         "fnlwgt": Bounded(0, 1_500_000, scale="log"),
-        "education": _listed(
+        "education": _split_categories(
             "Bachelors|Some-college|11th|HS-grad|Prof-school|Assoc-acdm|Assoc-voc|9th|"
             "7th-8th|12th|Masters|1st-4th|10th|Doctorate|5th-6th|Preschool"
         ),
         "education-num": Bounded(1, 16),
-        "marital-status": _listed(
+        "marital-status": _split_categories(
             "Married-civ-spouse|Divorced|Never-married|Separated|Widowed|"
             "Married-spouse-absent|Married-AF-spouse"
         ),
-        "occupation": _listed(
+        "occupation": _split_categories(
             "Tech-support|Craft-repair|Other-service|Sales|Exec-managerial|Prof-specialty|"
             "Handlers-cleaners|Machine-op-inspct|Adm-clerical|Farming-fishing|"
             "Transport-moving|Priv-house-serv|Protective-serv|Armed-Forces"
         ),
-        "relationship": _listed("Wife|Own-child|Husband|Not-in-family|Other-relative|Unmarried"),
-        "race": _listed("White|Asian-Pac-Islander|Amer-Indian-Eskimo|Other|Black"),
-        "sex": _listed("Female|Male"),
+        "relationship": _split_categories(
+            "Wife|Own-child|Husband|Not-in-family|Other-relative|Unmarried"
+        ),
+        "race": _split_categories("White|Asian-Pac-Islander|Amer-Indian-Eskimo|Other|Black"),
+        "sex": _split_categories("Female|Male"),
         "capital-gain": Bounded(0, 99_999, scale="log", knee=5_000),
         "capital-loss": Bounded(0, 5_000, scale="log", knee=5_000),
         "hours-per-week": Bounded(1, 99),
-        "native-country": _listed(
+        "native-country": _split_categories(
             "United-States|Cambodia|England|Puerto-Rico|Canada|Germany|"
             "Outlying-US(Guam-USVI-etc)|India|Japan|Greece|South|China|Cuba|Iran|Honduras|"
             "Philippines|Italy|Poland|Jamaica|Vietnam|Mexico|Portugal|Ireland|France|"
@@ -78,6 +81,7 @@ ADULT_SCHEMA = Schema(
 )
 
 
+@fill_docs
 def fetch_adult(
     *,
     subset: str = "train",
@@ -86,7 +90,7 @@ def fetch_adult(
     return_X_y: bool = False,
     download_if_missing: bool = True,
 ) -> Bunch | tuple[Any, Any]:
-    """Load Adult, whose target is whether a person earns more than 50,000 dollars a year.
+    """Load Adult: census records, and whether a person earns more than 50,000 dollars a year.
 
     =================   =====================
     Classes                                 2
@@ -102,10 +106,7 @@ def fetch_adult(
     data_home : path-like, default=None
         The data folder; the files are in ``<data_home>/adult``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
     download_if_missing : bool, default=True
         Whether to download missing files from the UCI repository.
 
@@ -114,12 +115,11 @@ def fetch_adult(
     Bunch
         ``data`` (n_samples, 14), ``target`` ("<=50K" or ">50K"), ``frame``, ``feature_names``,
         ``target_names``, ``classes``, ``schema`` (public bounds and categories), ``DESCR``.
-        An unknown value stays ``"?"``.
+        Unknown values are ``"?"``.
 
     Raises
     ------
-    DatasetNotFoundError
-        If a file is missing and cannot be downloaded, or is not the published one.
+    %(dataset_not_found)s
 
     References
     ----------
@@ -129,7 +129,7 @@ def fetch_adult(
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
     if not isinstance(subset, str) or subset not in parts:
         raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
-    frames = [_read(part, data_home, download_if_missing) for part in parts[subset]]
+    frames = [_read_part(part, data_home, download_if_missing) for part in parts[subset]]
     frame = pd.concat(frames, ignore_index=True)
     return as_bunch(
         frame[list(ADULT_SCHEMA)],
@@ -141,7 +141,7 @@ def fetch_adult(
     )
 
 
-def _read(part: str, data_home: Any, download: bool) -> pd.DataFrame:
+def _read_part(part: str, data_home: Any, download: bool) -> pd.DataFrame:
     path = _FILES[part].path(data_home, download)
     names = [*ADULT_SCHEMA, "income"]
     frame = pd.read_csv(

@@ -1,4 +1,4 @@
-"""The data sets by name."""
+"""Catalogue of the data sets by name, for the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["CATALOGUE", "Entry"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A named data set: its loader and a summary."""
+    """Loader and summary of a named data set."""
 
     load: Callable[..., Any]
     summary: str
 
 
-def _seeded(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Fix the seed: a name must mean the same rows each time."""
+def _fix_seed(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the generator with a fixed seed, so that a name always means the same rows."""
     return partial(make, random_state=0)
 
 
@@ -40,8 +40,8 @@ CATALOGUE = {
     "purchase100": Entry(fetch_purchase100, "products bought, 197,324 x 600, 100 classes"),
     "texas100": Entry(fetch_texas100, "hospital stays, 67,330 x 6,169, 100 classes"),
     "digits": Entry(load_demo, "handwritten digits, 1,797 x 64, 10 classes; embedded"),
-    "adult-like": Entry(_seeded(make_adult_like), "generated, 32,561 x 14, 2 classes"),
-    "location-like": Entry(_seeded(make_location_like), "generated, 5,010 x 446, 30 classes"),
-    "purchase-like": Entry(_seeded(make_purchase_like), "generated, 20,000 x 600, 100 classes"),
-    "texas-like": Entry(_seeded(make_texas_like), "generated, 10,000 x 6,169, 100 classes"),
+    "adult-like": Entry(_fix_seed(make_adult_like), "generated, 32,561 x 14, 2 classes"),
+    "location-like": Entry(_fix_seed(make_location_like), "generated, 5,010 x 446, 30 classes"),
+    "purchase-like": Entry(_fix_seed(make_purchase_like), "generated, 20,000 x 600, 100 classes"),
+    "texas-like": Entry(_fix_seed(make_texas_like), "generated, 10,000 x 6,169, 100 classes"),
 }

@@ -1,7 +1,4 @@
-"""Data files: locating, downloading and checking them.
-
-A table with its public facts, in the form that scikit-learn's loaders return.
-"""
+"""Data files, located, downloaded and verified by checksum, and tables with a public schema."""
 
 from __future__ import annotations
 
@@ -33,8 +30,8 @@ __all__ = [
     "data_folder",
 ]
 
-ENVIRONMENT = "SKPRIVACY_DATA"
-MOST_BYTES = 1 << 30
+DATA_VARIABLE = "SKPRIVACY_DATA"
+MAX_UNPACKED_BYTES = 1 << 30
 
 
 def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
@@ -47,17 +44,16 @@ def data_folder(data_home: str | PathLike[str] | None = None) -> Path:
     """
     chosen = data_home
     if chosen is None:
-        chosen = os.environ.get(ENVIRONMENT) or Path.home() / "skprivacy_data"
+        chosen = os.environ.get(DATA_VARIABLE) or Path.home() / "skprivacy_data"
     return Path(as_path("data_home", chosen)).expanduser()
 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A published file, identified by its checksum.
+    """Published file with a checksum.
 
-    ``checksum`` is "sha256:..." of the bytes, "git:..." (git's id of the bytes), or
-    "unzipped:...", the sha256 of the contents of a gzip file: some files are published in several
-    compressed forms.
+    ``checksum`` is "sha256:..." of the bytes, "git:..." (git's blob id), or "unzipped:...", the
+    SHA-256 of the contents of a gzip file: some files are published in several compressed forms.
     """
 
     folder: str
@@ -66,13 +62,7 @@ class PublishedFile:
     url: str
 
     def path(self, data_home: str | PathLike[str] | None = None, download: bool = True) -> Path:
-        """Return the path of the file, after downloading it if it is missing and ``download``.
-
-        Raises
-        ------
-        DatasetNotFoundError
-            If the file is missing and cannot be downloaded, or is not the published one.
-        """
+        """Return the path of the verified file, after a download if it is missing."""
         path = data_folder(data_home) / self.folder / self.name
         if not path.is_file():
             self._download(path, download)
@@ -89,7 +79,7 @@ class PublishedFile:
         new = not path.parent.exists()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _timeout(seconds=20):
+            with _socket_timeout(seconds=20):
                 fetch_file(self.url, folder=path.parent, local_filename=path.name, n_retries=0)
         except OSError as error:  # no network, or a folder that cannot be written
             if new:
@@ -101,7 +91,8 @@ class PublishedFile:
         return DatasetNotFoundError(
             f"{self.name} is not in {path.parent}, and {reason}. Put the file with checksum "
             f"{self.checksum} there (it is published at {self.url}), or set the environment "
-            f"variable {ENVIRONMENT} or data_home to a folder with {self.folder}/{self.name} in it."
+            f"variable {DATA_VARIABLE} or data_home to a folder that contains "
+            f"{self.folder}/{self.name}."
         )
 
     def _checksum_of(self, path: Path) -> str:
@@ -115,16 +106,16 @@ class PublishedFile:
                 while chunk := stream.read(1 << 20):
                     digest.update(chunk)
                     total += len(chunk)
-                    if total > MOST_BYTES:
-                        return f"{kind}:none, it holds more than {MOST_BYTES} bytes"
+                    if total > MAX_UNPACKED_BYTES:
+                        return f"{kind}:none, it holds more than {MAX_UNPACKED_BYTES} bytes"
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             return f"{kind}:none, {error}"
         return f"{kind}:{digest.hexdigest()}"
 
 
 @contextmanager
-def _timeout(seconds: float) -> Iterator[None]:
-    """Time out for a host that drops packets; ``fetch_file`` would wait for minutes."""
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    """Set a socket timeout: ``fetch_file`` waits for minutes if a host drops packets."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -142,10 +133,7 @@ def as_bunch(
     as_frame: bool = False,
     return_X_y: bool = False,
 ) -> Bunch | tuple[Any, Any]:
-    """Return features and target in the form of ``sklearn.datasets``.
-
-    ``data`` has the schema's columns, in its order; ``schema`` knows the classes.
-    """
+    """Return features and target in the form of ``sklearn.datasets``, with the schema."""
     flag("as_frame", as_frame)
     flag("return_X_y", return_X_y)
     classes = np.array(schema.classes)

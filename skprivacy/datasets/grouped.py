@@ -1,4 +1,4 @@
-"""Tables of people with several records each, made from a table of single records."""
+"""Generator of tables in which people have several records, from a table of single records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._validation import check_random_state, is_number, whole
 
 __all__ = ["make_people"]
 
-_SHARE = 0.1  # of a column's spread, and of values drawn anew, by which copies differ
+_COPY_NOISE = 0.1  # of a column's standard deviation, and share of other values drawn anew
 Ints = NDArray[np.int64]
 
 
@@ -34,18 +34,18 @@ def make_people(
     Parameters
     ----------
     X : DataFrame or array-like of shape (n_records, n_features)
-        A public table: what is made shows its records.
+        A public table: the result contains its records.
     y : array-like of shape (n_records,)
-        What is predicted.
+        The target.
     rows : {"nearest", "copies", "random"}, default="nearest"
-        What a person's records are. "nearest": a record and those nearest to it that nobody has
-        yet, as of somebody who changes little. "copies": a record, and others with a tenth of the
-        spread added to each number and a tenth of all other values drawn anew. "random": any, as of
-        somebody who is different each time.
+        Similarity of a person's records. "nearest": a record and its nearest unused neighbours.
+        "copies": a record and noisy copies of it. Noise of a tenth of the column's standard
+        deviation is added to numbers, and a tenth of other values are drawn anew. "random":
+        arbitrary records.
     n_people : int, default=None
-        ``None``: as many as have as many records together as the table.
+        Number of people. ``None`` adds people until they have as many records as the table.
     most : int, default=50
-        The most records of a person.
+        Largest number of records per person.
     exponent : float, default=1.75
         A person has m records with a probability in proportion to m ** -exponent (Zipf).
     random_state : int, RandomState instance or None, default=None
@@ -54,8 +54,8 @@ def make_people(
     Returns
     -------
     Bunch
-        ``data`` in the form of ``X``, ``target`` an array, and ``groups``, a Series named "person".
-        In random order. By "nearest" and "random" no record is there twice.
+        ``data`` in the form of ``X``, ``target`` an array, and ``groups``, a Series named "person",
+        all in random order. With "nearest" and "random" each record occurs at most once.
 
     Raises
     ------
@@ -70,8 +70,8 @@ def make_people(
     >>> people.data.shape, people.groups.nunique(), int(people.groups.value_counts().max())
     ((1797, 64), 455, 48)
     """
-    if not isinstance(rows, str) or rows not in _ROWS:
-        raise ValueError(f"rows={rows!r} must be one of {tuple(_ROWS)}.")
+    if not isinstance(rows, str) or rows not in _METHODS:
+        raise ValueError(f"rows={rows!r} must be one of {tuple(_METHODS)}.")
     whole("most", most)
     if n_people is not None:
         whole("n_people", n_people)
@@ -85,9 +85,9 @@ def make_people(
     if table.empty:
         raise ValueError(f"X has shape {table.shape}; expected records.")
     rng = check_random_state(random_state)
-    sizes = _sizes(len(table), n_people, int(most), float(exponent), rng)
+    sizes = _draw_sizes(len(table), n_people, int(most), float(exponent), rng)
     person = np.repeat(np.arange(len(sizes)), sizes)
-    taken, made = _ROWS[rows](table, sizes, rng)
+    taken, made = _METHODS[rows](table, sizes, rng)
     order = rng.permutation(len(person))
     data = made.iloc[order].reset_index(drop=True)
     return Bunch(
@@ -97,7 +97,7 @@ def make_people(
     )
 
 
-def _sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -> Ints:
+def _draw_sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -> Ints:
     """Draw how many records each person has."""
     if n_people is not None and n_people > n:
         raise ValueError(f"n_people={n_people} is more than the {n} records of the table.")
@@ -110,21 +110,21 @@ def _sizes(n: int, n_people: int | None, most: int, exponent: float, rng: Any) -
         sizes[-1] -= sizes.sum() - n
     elif sizes.sum() > n:
         raise ValueError(
-            f"n_people={n_people} have {sizes.sum()} records, and the table has {n}. Use fewer "
+            f"n_people={n_people} need {sizes.sum()} records, and the table has {n}. Use fewer "
             "people, a smaller most, or a larger exponent."
         )
     return np.asarray(sizes, np.int64)
 
 
-def _random(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+def _pick_random(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
     taken = rng.permutation(len(table))[: sizes.sum()]
     return taken, table.iloc[taken]
 
 
-def _nearest(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
-    """Let those with most records choose first, so that theirs are near."""
+def _pick_nearest(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+    """Assign nearest records, largest people first, while close neighbours are still free."""
     order = rng.permutation(len(table))
-    points = _points(table)[order]
+    points = _table_to_points(table)[order]
     squares = (points**2).sum(axis=1)
     free = np.ones(len(order), dtype=bool)
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -132,19 +132,19 @@ def _nearest(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataF
     for person in np.argsort(-sizes, kind="stable"):
         size, first = sizes[person], int(free.argmax())
         chosen = np.array([first])
-        if size > 1:  # the first that is free, and those nearest to it
+        if size > 1:  # the first free record and its nearest free neighbours
             distances = np.where(free, squares - 2 * (points @ points[first]), np.inf)
             distances[first] = -np.inf
             chosen = np.argpartition(distances, size - 1)[:size]
         taken[starts[person] : starts[person + 1]] = order[chosen]
         free[chosen] = False
-        if 2 * free.sum() < len(free):  # who is taken is looked at no longer
+        if 2 * free.sum() < len(free):  # drop used records from the search
             order, points, squares = order[free], points[free], squares[free]
             free = np.ones(len(order), dtype=bool)
     return taken, table.iloc[taken]
 
 
-def _copies(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
+def _make_copies(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFrame]:
     taken = np.repeat(rng.permutation(len(table))[: len(sizes)], sizes)
     original = np.r_[True, np.diff(np.repeat(np.arange(len(sizes)), sizes)) > 0]
     made = table.iloc[taken].copy()
@@ -152,21 +152,21 @@ def _copies(table: pd.DataFrame, sizes: Ints, rng: Any) -> tuple[Ints, pd.DataFr
         column = table.iloc[:, place]
         if pd.api.types.is_numeric_dtype(column.dtype) and column.dtype != bool:
             values = made.iloc[:, place].to_numpy(dtype=float)
-            other = values + rng.normal(0.0, _SHARE * column.std(), len(taken))
+            other = values + rng.normal(0.0, _COPY_NOISE * column.std(), len(taken))
             other = np.clip(other, column.min(), column.max())
             if column.dtype.kind in "iu":
                 other = np.rint(other)
             changed = np.where(original, values, other).astype(column.dtype)
         else:
             drawn = column.to_numpy()[rng.randint(len(table), size=len(taken))]
-            anew = ~original & (rng.uniform(size=len(taken)) < _SHARE)
+            anew = ~original & (rng.uniform(size=len(taken)) < _COPY_NOISE)
             changed = np.where(anew, drawn, made.iloc[:, place].to_numpy())
         made.isetitem(place, pd.Series(changed, index=made.index).astype(column.dtype))
     return taken, made
 
 
-def _points(table: pd.DataFrame) -> NDArray[np.float32]:
-    """Return records as points: standardised numbers, and an axis for each other value."""
+def _table_to_points(table: pd.DataFrame) -> NDArray[np.float32]:
+    """Return records as points: standardised numbers, and one-hot columns of other values."""
     number = [pd.api.types.is_numeric_dtype(dtype) for dtype in table.dtypes]
     numbers = table.loc[:, number].to_numpy(dtype=float)
     spread = numbers.std(axis=0)
@@ -178,8 +178,8 @@ def _points(table: pd.DataFrame) -> NDArray[np.float32]:
 
 
 _Made = tuple[Ints, pd.DataFrame]
-_ROWS: dict[str, Callable[[pd.DataFrame, Ints, Any], _Made]] = {
-    "nearest": _nearest,
-    "copies": _copies,
-    "random": _random,
+_METHODS: dict[str, Callable[[pd.DataFrame, Ints, Any], _Made]] = {
+    "nearest": _pick_nearest,
+    "copies": _make_copies,
+    "random": _pick_random,
 }

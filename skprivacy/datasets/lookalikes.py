@@ -1,4 +1,4 @@
-"""Synthetic tables shaped like well-known ones, for tests and benchmarks without any files."""
+"""Generated tables shaped like well-known data sets, for tests and benchmarks without downloads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
+from .._docs import fill_docs
 from .._validation import check_random_state, whole
 from ..preprocessing import Bounded, Categories, Schema
 from .adult import ADULT_SCHEMA
@@ -16,6 +17,7 @@ from .files import as_bunch
 __all__ = ["make_adult_like", "make_location_like", "make_purchase_like", "make_texas_like"]
 
 
+@fill_docs
 def make_adult_like(
     n_samples: int = 32_561,
     *,
@@ -31,10 +33,7 @@ def make_adult_like(
         Number of rows.
     random_state : int, RandomState instance or None, default=None
         Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
 
     Returns
     -------
@@ -88,6 +87,7 @@ def make_adult_like(
     )
 
 
+@fill_docs
 def make_purchase_like(
     n_samples: int = 20_000,
     *,
@@ -103,14 +103,8 @@ def make_purchase_like(
     ----------
     n_samples : int, default=20000
         Number of rows.
-    n_features, n_classes : int
-        Numbers of features and of classes, by default those of the published table.
-    random_state : int, RandomState instance or None, default=None
-        Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(generated_shape)s
+    %(bunch_options)s
 
     Returns
     -------
@@ -125,9 +119,12 @@ def make_purchase_like(
     ((500, 600), [0, 1])
     """
     shape = n_samples, n_features, n_classes
-    return _clusters(shape, 0.25, 0.03, random_state, as_frame, return_X_y, "Purchase-100")
+    return _make_binary_classes(
+        shape, 0.25, 0.03, random_state, as_frame, return_X_y, "Purchase-100"
+    )
 
 
+@fill_docs
 def make_texas_like(
     n_samples: int = 10_000,
     *,
@@ -143,14 +140,8 @@ def make_texas_like(
     ----------
     n_samples : int, default=10000
         Number of rows.
-    n_features, n_classes : int
-        Numbers of features and of classes, by default those of the published table.
-    random_state : int, RandomState instance or None, default=None
-        Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(generated_shape)s
+    %(bunch_options)s
 
     Returns
     -------
@@ -158,9 +149,10 @@ def make_texas_like(
         As returned by :func:`~skprivacy.datasets.fetch_texas100`.
     """
     shape = n_samples, n_features, n_classes
-    return _clusters(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
+    return _make_binary_classes(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
 
 
+@fill_docs
 def make_location_like(
     n_samples: int = 5_010,
     *,
@@ -176,14 +168,8 @@ def make_location_like(
     ----------
     n_samples : int, default=5010
         Number of rows.
-    n_features, n_classes : int
-        Numbers of features and of classes, by default those of the published table.
-    random_state : int, RandomState instance or None, default=None
-        Seed.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(generated_shape)s
+    %(bunch_options)s
 
     Returns
     -------
@@ -191,10 +177,12 @@ def make_location_like(
         As returned by :func:`~skprivacy.datasets.fetch_location30`.
     """
     shape = n_samples, n_features, n_classes
-    return _clusters(shape, 0.12, 0.027, random_state, as_frame, return_X_y, "Location-30")
+    return _make_binary_classes(
+        shape, 0.12, 0.027, random_state, as_frame, return_X_y, "Location-30"
+    )
 
 
-def _clusters(
+def _make_binary_classes(
     shape: tuple[int, int, int],
     density: float,
     spread: float,
@@ -230,11 +218,13 @@ def _clusters(
     )
 
 
-_MOST = 10**8
+_MAX_SIZE = 10**8
 
 
 def _check_size(name: str, value: Any) -> int:
     whole(name, value)
-    if value > _MOST:
-        raise ValueError(f"{name}={value!r} must be at most {_MOST}: the table is held in memory.")
+    if value > _MAX_SIZE:
+        raise ValueError(
+            f"{name}={value!r} must be at most {_MAX_SIZE}: the table is held in memory."
+        )
     return int(value)

@@ -1,4 +1,4 @@
-"""Location-30, Purchase-100 and Texas-100: the usual benchmarks of membership attacks."""
+"""Location-30, Purchase-100 and Texas-100: membership inference benchmarks (Shokri et al. 2017)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
+from .._docs import fill_docs
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Schema
 from .files import PublishedFile, as_bunch
@@ -24,7 +25,7 @@ _URL = "https://github.com/privacytrustlab/datasets/raw/master/"
 
 @dataclass(frozen=True)
 class _BinaryTable:
-    """An archive of lines of zeros and ones, with the label before them or in a separate file."""
+    """Archive of binary rows; labels start each line or are in a separate member."""
 
     file: PublishedFile
     member: str
@@ -68,7 +69,7 @@ class _BinaryTable:
         return X, y
 
     def _lines(self, archive: tarfile.TarFile, name: str) -> Iterable[bytes]:
-        """Yield the lines of one member of the archive, if it is a file of plausible size."""
+        """Return the lines of a member of the archive, which must have a plausible size."""
         try:
             member = archive.getmember(name)
         except KeyError as error:
@@ -77,7 +78,7 @@ class _BinaryTable:
         most = self.n_samples * (2 * self.n_features + 16)
         stream = archive.extractfile(member) if member.isfile() else None
         if stream is None or member.size > most:
-            raise ValueError(f"its member {name} is no file of at most {most} bytes")
+            raise ValueError(f"its member {name} is not a file of at most {most} bytes")
         return (line.rstrip(b"\r\n") for line in stream)
 
     def _bits(self, values: bytes) -> np.ndarray:
@@ -91,8 +92,7 @@ class _BinaryTable:
 
     def _broken(self, path: Path, reason: str) -> DatasetNotFoundError:
         return DatasetNotFoundError(
-            f"{path} does not hold {self.description}: {reason}. Remove it, so that it is "
-            "downloaded again."
+            f"{path} does not hold {self.description}: {reason}. Remove it to download it again."
         )
 
     def fetch(
@@ -155,6 +155,7 @@ _TEXAS = _BinaryTable(
 )
 
 
+@fill_docs
 def fetch_location30(
     *,
     data_home: str | PathLike[str] | None = None,
@@ -169,10 +170,7 @@ def fetch_location30(
     data_home : path-like, default=None
         The data folder; the file is in ``<data_home>/location``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
     download_if_missing : bool, default=True
         Whether to download the file if it is missing.
 
@@ -183,8 +181,7 @@ def fetch_location30(
 
     Raises
     ------
-    DatasetNotFoundError
-        If the file is missing and cannot be downloaded, or is not the published one.
+    %(dataset_not_found)s
 
     References
     ----------
@@ -194,6 +191,7 @@ def fetch_location30(
     return _LOCATION.fetch(data_home, as_frame, return_X_y, download_if_missing)
 
 
+@fill_docs
 def fetch_purchase100(
     *,
     data_home: str | PathLike[str] | None = None,
@@ -208,10 +206,7 @@ def fetch_purchase100(
     data_home : path-like, default=None
         The data folder; the file is in ``<data_home>/purchase``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
     download_if_missing : bool, default=True
         Whether to download the file if it is missing.
 
@@ -222,12 +217,12 @@ def fetch_purchase100(
 
     Raises
     ------
-    DatasetNotFoundError
-        If the file is missing and cannot be downloaded, or is not the published one.
+    %(dataset_not_found)s
     """
     return _PURCHASE.fetch(data_home, as_frame, return_X_y, download_if_missing)
 
 
+@fill_docs
 def fetch_texas100(
     *,
     data_home: str | PathLike[str] | None = None,
@@ -242,10 +237,7 @@ def fetch_texas100(
     data_home : path-like, default=None
         The data folder; the file is in ``<data_home>/texas``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
     download_if_missing : bool, default=True
         Whether to download the file if it is missing.
 
@@ -256,7 +248,6 @@ def fetch_texas100(
 
     Raises
     ------
-    DatasetNotFoundError
-        If the file is missing and cannot be downloaded, or is not the published one.
+    %(dataset_not_found)s
     """
     return _TEXAS.fetch(data_home, as_frame, return_X_y, download_if_missing)

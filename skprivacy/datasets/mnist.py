@@ -1,6 +1,6 @@
-"""MNIST: handwritten digits in the original idx files.
+"""Handwritten digits: MNIST from its original idx files, and scikit-learn's small embedded digits.
 
-A data set that needs no network: scikit-learn's handwritten digits.
+:func:`load_demo` needs no download.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
+from .._docs import fill_docs
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Schema
 from .files import PublishedFile, as_bunch
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+@fill_docs
 def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tuple[Any, Any]:
     """Load the embedded data set: 1,797 handwritten digits of 8 by 8 pixels, with a schema.
 
@@ -32,10 +34,7 @@ def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tu
 
     Parameters
     ----------
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
 
     Returns
     -------
@@ -75,6 +74,7 @@ _FILES = {
 _PARTS = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
 
 
+@fill_docs
 def fetch_mnist(
     *,
     subset: str = "train",
@@ -92,10 +92,7 @@ def fetch_mnist(
     data_home : path-like, default=None
         The data folder; the files are in ``<data_home>/mnist``. ``None`` means the environment
         variable ``SKPRIVACY_DATA`` or, without it, ``~/skprivacy_data``.
-    as_frame : bool, default=False
-        Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` only.
+    %(bunch_options)s
     download_if_missing : bool, default=True
         Whether to download missing files.
 
@@ -107,8 +104,7 @@ def fetch_mnist(
 
     Raises
     ------
-    DatasetNotFoundError
-        If a file is missing and cannot be downloaded, or is not the published one.
+    %(dataset_not_found)s
 
     References
     ----------
@@ -117,7 +113,7 @@ def fetch_mnist(
     parts = {"train": ["train"], "test": ["test"], "all": ["train", "test"]}
     if not isinstance(subset, str) or subset not in parts:
         raise ValueError(f"subset={subset!r} must be one of {sorted(parts)}.")
-    read = [_read(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
+    read = [_read_part(*_PARTS[part], data_home, download_if_missing) for part in parts[subset]]
     names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]
     return as_bunch(
         pd.DataFrame(np.concatenate([X for X, _ in read]), columns=names, copy=False),
@@ -129,21 +125,23 @@ def fetch_mnist(
     )
 
 
-def _read(stem: str, count: int, data_home: Any, download: bool) -> tuple[np.ndarray, np.ndarray]:
+def _read_part(
+    stem: str, count: int, data_home: Any, download: bool
+) -> tuple[np.ndarray, np.ndarray]:
     images = _FILES[f"{stem}-images-idx3"].path(data_home, download)
     labels = _FILES[f"{stem}-labels-idx1"].path(data_home, download)
-    X = _idx(images, (count, 28, 28)).reshape(count, 784)
-    return X, _idx(labels, (count,)).astype(np.int64)
+    X = _read_idx(images, (count, 28, 28)).reshape(count, 784)
+    return X, _read_idx(labels, (count,)).astype(np.int64)
 
 
-def _idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """Read an idx file of bytes that must have this shape, without reading more than that."""
+def _read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """Read an idx file of bytes with this shape; reads no more bytes than the shape needs."""
     header = np.array([0x0800 + len(shape), *shape], dtype=">u4").tobytes()
     size = len(header) + int(np.prod(shape))
     with gzip.open(path) as stream:
         content = stream.read(size + 1)
     if len(content) != size or not content.startswith(header):
         raise DatasetNotFoundError(
-            f"{path} is no idx file of shape {shape}. Remove it, so that it is downloaded again."
+            f"{path} is not an idx file of shape {shape}. Remove it to download it again."
         )
     return np.frombuffer(content, dtype=np.uint8, offset=len(header)).reshape(shape)

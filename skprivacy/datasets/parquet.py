@@ -1,4 +1,4 @@
-"""Parquet files larger than memory, as memory-mapped arrays."""
+"""Memory-mapped arrays of Parquet files that are larger than memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .._validation import as_paths, flag, sequence
 
 __all__ = ["open_parquet"]
 
-_ROWS = 1 << 14  # rows read at a time
-_BUFFER = 1 << 16  # bytes of a column's pages that are read ahead
-_READABLE = "iufb"
+_ROWS_PER_READ = 1 << 14  # per read
+_BUFFER_BYTES = 1 << 16  # bytes read ahead per column
+_NUMERIC_KINDS = "iufb"
 
 Path = str | PathLike[str]
 
@@ -36,9 +36,9 @@ def open_parquet(
 ) -> Any:
     """Read Parquet files of any size into a memory-mapped array of single precision.
 
-    The files are read once, some thousand rows at a time, into a temporary file from which the
-    private networks read the rows of each step. Parquet itself gives no fast access to single rows:
-    a whole page must be decoded for each.
+    The files are read once, some thousand rows at a time, into a temporary file. Private networks
+    read the rows of each step from it. Parquet itself has no fast access to single rows, because
+    each access decodes a whole page.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ def open_parquet(
     Notes
     -----
     **Guarantees.** The temporary file holds private records, unencrypted. It has no name, so nobody
-    else can open it, and the system frees its disk space when ``data`` is no longer used or the
-    process ends, however it ends (on Windows it has a name until then).
+    else can open it. The system frees its disk space when ``data`` is no longer used or the process
+    ends, even if it is killed. On Windows the file has a name until then.
 
     **Edge cases.** A missing number becomes NaN; a network ignores such a record. Numbers beyond
-    single precision become infinite. While files are read, memory holds some pages of each column,
-    3 MB of each as pyarrow writes them, however many rows there are. Passing ``data`` to another
+    single precision become infinite. While files are read, memory holds some pages of each column:
+    3 MB per column as pyarrow writes them, whatever the number of rows. Passing ``data`` to another
     process, as joblib does, copies it into memory: let each process open the file itself.
 
     Examples
@@ -90,20 +90,20 @@ def open_parquet(
     >>> DPSGDClassifier(classes=[0, 1], delta=1e-8).fit(X, y)  # doctest: +SKIP
     """
     flag("return_X_y", return_X_y)
-    files = [_open(file) for file in as_paths("path", path)]
-    targets = _named("target", () if target is None else target)
-    names = _columns(files, targets, columns)
+    files = [_open_file(file) for file in as_paths("path", path)]
+    targets = _check_names("target", () if target is None else target)
+    names = _feature_columns(files, targets, columns)
     labels: list[NDArray] = []
     feature_names = names
     rows = width = 0
     with tempfile.TemporaryFile(
         dir=None if directory is None else as_path("directory", directory)
     ) as cache:
-        for frame in _parts(files, [*names, *targets]):
+        for frame in _read_frames(files, [*names, *targets]):
             if targets:
                 labels.append(frame[targets].to_numpy())
-            numbers, feature_names = _numbers(frame[names], transformer)
-            width = _written(cache, numbers, width)
+            numbers, feature_names = _to_numbers(frame[names], transformer)
+            width = _write_rows(cache, numbers, width)
             rows += len(numbers)
         if rows == 0 or width == 0:
             raise ValueError(
@@ -121,14 +121,14 @@ def open_parquet(
     return Bunch(data=data, target=y, feature_names=feature_names)
 
 
-def _named(parameter: str, names: Any) -> list[str]:
+def _check_names(parameter: str, names: Any) -> list[str]:
     found = [names] if isinstance(names, str) else list(sequence(parameter, names))
     if not all(isinstance(name, str) for name in found):
-        raise TypeError(f"{parameter}={names!r} must be names of columns, which are text.")
+        raise TypeError(f"{parameter}={names!r} must be names of columns.")
     return found
 
 
-def _open(path: str) -> Any:
+def _open_file(path: str) -> Any:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError as error:
@@ -137,8 +137,8 @@ def _open(path: str) -> Any:
             "pyarrow."
         ) from error
     try:
-        return parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
-    except FileNotFoundError as error:  # which does not know its file name
+        return parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+    except FileNotFoundError as error:  # it lacks the file name
         raise FileNotFoundError(error.errno, os.strerror(error.errno or 0), path) from error
     except ArrowInvalid as error:
         raise ValueError(
@@ -146,12 +146,14 @@ def _open(path: str) -> Any:
         ) from error
 
 
-def _columns(files: list[Any], targets: list[str], columns: list[str] | None) -> list[str]:
+def _feature_columns(files: list[Any], targets: list[str], columns: list[str] | None) -> list[str]:
     if not files:
         raise ValueError("path=[] must name at least one file.")
     found = files[0].schema_arrow.names
     names = (
-        [c for c in found if c not in targets] if columns is None else _named("columns", columns)
+        [c for c in found if c not in targets]
+        if columns is None
+        else _check_names("columns", columns)
     )
     for file in files:
         missing = {*names, *targets} - set(file.schema_arrow.names)
@@ -167,13 +169,13 @@ def _columns(files: list[Any], targets: list[str], columns: list[str] | None) ->
     return names
 
 
-def _parts(files: list[Any], names: list[str]) -> Iterator[pd.DataFrame]:
+def _read_frames(files: list[Any], names: list[str]) -> Iterator[pd.DataFrame]:
     for file in files:
-        for batch in file.iter_batches(batch_size=_ROWS, columns=names, use_threads=False):
+        for batch in file.iter_batches(batch_size=_ROWS_PER_READ, columns=names, use_threads=False):
             yield batch.to_pandas()
 
 
-def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32], list[str]]:
+def _to_numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32], list[str]]:
     """Return the rows in single precision, and the names of the columns."""
     names = list(frame.columns)
     numbers: Any = frame
@@ -184,7 +186,7 @@ def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32]
         if hasattr(transformer, "get_feature_names_out"):
             names = list(transformer.get_feature_names_out())
     if isinstance(numbers, pd.DataFrame):
-        not_numeric = [c for c, kind in numbers.dtypes.items() if kind.kind not in _READABLE]
+        not_numeric = [c for c, kind in numbers.dtypes.items() if kind.kind not in _NUMERIC_KINDS]
         if not_numeric:
             raise ValueError(
                 f"The columns {not_numeric!r} are not numeric. Leave them out of columns, or pass "
@@ -195,7 +197,7 @@ def _numbers(frame: pd.DataFrame, transformer: Any) -> tuple[NDArray[np.float32]
         return np.ascontiguousarray(numbers, dtype=np.float64).astype(np.float32), names
 
 
-def _written(cache: IO[bytes], numbers: NDArray[np.float32], width: int) -> int:
+def _write_rows(cache: IO[bytes], numbers: NDArray[np.float32], width: int) -> int:
     if width and numbers.shape[1] != width:
         raise ValueError(
             f"transformer returned {numbers.shape[1]} columns for one part of the table and "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..mechanisms import Gaussian, analytic_noise_multiplier
 from ..preprocessing import Bounded, Categories, Schema
-from ..preprocessing.cell_values import category_codes, column_numbers, plain
+from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import described_columns
 
@@ -58,7 +58,7 @@ class Marginals:
         """Return the private counts, (n_cells, n_classes); shares of a unit add up to at most 1."""
         tables = []
         for column, fact in described_columns(self.schema, X):
-            cells = _cell_indices(plain(column), fact)
+            cells = _cell_indices(mask_unreadable(column), fact)
             known = cells != _MISSING
             places = cells[known] * self.n_classes + codes[known]
             size = _n_cells(fact) * self.n_classes

@@ -47,7 +47,7 @@ def told_by_schema(model: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
         "dtype": np.dtype(model.dtype).name,
     }
     if isinstance(model, LocalPerturbation):
-        model._check_as_stated()
+        model._check_unchanged()
         facts["params"] = {name: getattr(model, name) for name in _OF_LOCAL}
         facts["privacy"] = model.privacy_.to_dict()
     return facts, {}

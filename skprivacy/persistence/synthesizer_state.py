@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._environment import torch_is_named
 from ..synthesis import DPGANSynthesizer, PrivateSynthesizer
 from ..synthesis.gan_features import Features
-from ..synthesis.graphical_model import GraphicalModel, Measurement, n_cells_of_junction_tree
+from ..synthesis.graphical_model import GraphicalModel, Measurement, count_junction_tree_cells
 from .file_format import Arrays
 from .table_state import restored_table, texts, told_table
 from .value_checks import check_names, number, whole
@@ -105,7 +105,7 @@ def _model(facts: dict[str, Any], arrays: Arrays, sizes: list[int]) -> Graphical
     ]
     if {c for m in measured for c in m.columns} != set(range(len(sizes))):
         raise ValueError("some column is in no table")
-    if n_cells_of_junction_tree([m.columns for m in measured], sizes) > _MOST_CELLS:
+    if count_junction_tree_cells([m.columns for m in measured], sizes) > _MOST_CELLS:
         raise ValueError(f"the tables of its model have more than {_MOST_CELLS} cells")
     total = number(facts, "total")
     if not 1 <= total < 2.0**53:
@@ -166,7 +166,7 @@ def restored_gan(kind: type, facts: dict[str, Any], arrays: Arrays) -> DPGANSynt
         raise ValueError(f"the rates of its labels are {model.rates_!r}")
     with torch_is_named():
         from ..neural_network._training.adversarial import load_generator
-    plan = model._plan(features)
+    plan = model._generator_plan(features)
     model.generator_ = load_generator(
         plan, lambda name, shape: arrays.take(f"generator_.{name}", shape)
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..preprocessing import Categories, Schema
 from ..synthesis import Grid
-from ..synthesis.domain import Cells, Column, Domain, NumberCells, ValueCells
+from ..synthesis.domain import Cells, ColumnCells, Domain, NumberCells, ValueCells
 from .file_format import Arrays
 from .value_checks import check_names, common, make, restore_common, restore_guarantee, whole
 
@@ -90,7 +90,7 @@ def restored_table(
     return model
 
 
-def _told_column(column: Column) -> dict[str, Any]:
+def _told_column(column: ColumnCells) -> dict[str, Any]:
     cells, dtype = column.cells, column.dtype
     kind: str | None
     if isinstance(dtype, pd.CategoricalDtype):
@@ -120,7 +120,7 @@ def texts(told: Any) -> list[str]:
     return told
 
 
-def _column(told: Any, arrays: Arrays, name: str) -> Column:
+def _column(told: Any, arrays: Arrays, name: str) -> ColumnCells:
     check_names(told, ("name", "type", "may_be_missing", "values", "whole", "n_cells"))
     (own,) = texts([told["name"]])
     if not isinstance(told["may_be_missing"], bool):
@@ -137,7 +137,7 @@ def _column(told: Any, arrays: Arrays, name: str) -> Column:
         raise ValueError(f"the column {own!r} has neither categories nor cells of numbers")
     if cells.size != told["n_cells"]:
         raise ValueError(f"the column {own!r} has {cells.size} cells, not {told['n_cells']!r}")
-    return Column(own, cells, _type(told["type"], cells), told["may_be_missing"])
+    return ColumnCells(own, cells, _type(told["type"], cells), told["may_be_missing"])
 
 
 def _type(told: Any, cells: Cells) -> Any:

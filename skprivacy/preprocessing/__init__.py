@@ -3,21 +3,20 @@
 Files, in reading order:
 
 - ``cell_values``: single values as numbers or category keys
+- ``confirmation``: statement of a person that inferred facts agree with a codebook
 - ``columns``: Column, Bounded, Categories, Hashed
 - ``dates``: Dates
-- ``schema``: Schema and its JSON
-- ``schema_draft``: guesses read off data, marked
-- ``schema_check``: what a table loses under a schema
+- ``inferred_facts``: facts read off data, and signs that a column identifies people
+- ``schema``: Schema and its JSON format
+- ``schema_check``: clipped, unknown and missing values of a table under a schema
+- ``schema_draft``: draft_schema
 - ``transformer``: SchemaTransformer, make_private_pipeline
 - ``local_perturbation``: LocalPerturbation
 - ``bounded_moments``: scaled columns, exact sums, additive noise
 - ``statistics``: private sum, mean, variance, quantile, count, histogram, group size
 - ``standard_scaler``: PrivateStandardScaler
 - ``parquet_summary``: private_summary
-- ``parquet_scan``: its SQL
-- ``confirmation``: The record that a person compared facts that were read off data with a codebook
-- ``inferred_facts``: Signs in the values of a column that they identify people: for the holder of
-  the data alone
+- ``parquet_scan``: the DuckDB queries of private_summary
 """
 
 from ..defences.randomized_smoothing import SmoothedClassifier

@@ -1,7 +1,4 @@
-"""Bounded columns and the private release of their moments.
-
-The release of a private statistic: its mechanism, its value and its guarantee.
-"""
+"""Moments of bounded columns with exact sums, and calibrated additive noise for their release."""
 
 from __future__ import annotations
 
@@ -22,17 +19,17 @@ from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slice
 
 __all__ = [
     "RELATIONS",
-    "Columns",
+    "BoundedColumns",
     "Release",
-    "additive",
-    "check_target",
-    "one_column",
+    "calibrate_additive",
+    "check_one_column",
+    "check_release_target",
 ]
 
-_SHARE_STEP = 2.0**-24  # of what records of groups add: sums of up to 2**29 groups are exact
+_SHARE_GRID = 2.0**-24  # sums of up to 2**29 groups are exact
 
 
-def one_column(x: ArrayLike) -> NDArray:
+def check_one_column(x: ArrayLike) -> NDArray:
     """Return a dense column of real values."""
     if sparse.issparse(x):
         raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
@@ -43,8 +40,8 @@ def one_column(x: ArrayLike) -> NDArray:
     check_cells(values, "x")
     if values.ndim != 1:
         raise ValueError(
-            f"x has shape {values.shape}; expected one column, (n_samples,): with several columns, "
-            "a record would count several times. Release each column separately, at its own cost."
+            f"x has shape {values.shape}; expected one column, (n_samples,): a record must "
+            "not count several times. Release each column separately, at separate cost."
         )
     if values.dtype.kind == "c":
         raise ValueError(
@@ -53,13 +50,13 @@ def one_column(x: ArrayLike) -> NDArray:
     return values
 
 
-class Columns:
+class BoundedColumns:
     """Columns scaled to [-1, 1], whose moments are released together.
 
     Notes
     -----
     **Guarantees.** Each of the m records of a group adds 1 / m of its numbers, rounded towards 0,
-    and the group 1 to the count: no number of a sum changes more by a group than by a record.
+    and the group adds 1 to the count. A group thus changes no sum by more than a record would.
     """
 
     def __init__(self, X: ArrayLike, bounds: Any, groups: Any = None) -> None:
@@ -80,7 +77,7 @@ class Columns:
         self._rows = rows
 
     def _unit(self, middle: Any, half: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Yield the columns scaled to [-1, 1], on a grid on which sums are exact, by some rows."""
+        """Yield slices of the columns, scaled to [-1, 1] on a grid on which sums are exact."""
         for part in row_slices(len(self._rows)):
             rows = self._rows[part]
             clipped = np.where(np.isnan(rows), self.middle, np.clip(rows, self.lower, self.upper))
@@ -93,7 +90,7 @@ class Columns:
         """Return the mechanism that :meth:`release` needs to spend (epsilon, delta)."""
         size = float(degree * self.d + (relation == "add_remove"))
         factor = 2.0 if relation == "replace_one" else 1.0
-        return additive(epsilon, delta, factor * size, factor * math.sqrt(size))
+        return calibrate_additive(epsilon, delta, factor * size, factor * math.sqrt(size))
 
     def release(
         self, degree: int, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
@@ -117,12 +114,12 @@ class Columns:
     def sums_mechanism(self, epsilon: float, delta: float, relation: str) -> Laplace | Gaussian:
         """Return the mechanism that :meth:`sums` needs to spend (epsilon, delta)."""
         factor = 2.0 if relation == "replace_one" else 1.0
-        return additive(epsilon, delta, factor * self.d, factor * math.sqrt(self.d))
+        return calibrate_additive(epsilon, delta, factor * self.d, factor * math.sqrt(self.d))
 
     def sums(
         self, mechanism: Laplace | Gaussian, relation: str, random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Return the sum of each column, (n_features,); of groups, that of their means.
+        """Return the noisy sum of each column, (n_features,); with groups, the sum of group means.
 
         Adding or removing a record changes the sum by its value; replacing a record changes it by
         at most the width of the bounds. Columns are scaled so that the largest change is 1 or 2,
@@ -138,10 +135,10 @@ class Columns:
         return (middle * self.n if relation == "replace_one" else 0.0) + half * noisy
 
     def _sums(self, numbers: NDArray[np.float64], part: slice) -> NDArray[np.float64]:
-        """Return the sums over some records of numbers on the grid, exact in any order."""
+        """Return the exact sums over some records of numbers on the grid."""
         if self._shares is not None:
             shared = numbers * self._shares[part, None]
-            return (np.trunc(shared / _SHARE_STEP) * _SHARE_STEP).sum(axis=0)
+            return (np.trunc(shared / _SHARE_GRID) * _SHARE_GRID).sum(axis=0)
         return exact_product(numbers, np.ones((len(numbers), 1)))[:, 0]
 
     def means(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -164,7 +161,7 @@ class Release(NamedTuple):
     privacy: PrivacyGuarantee
 
 
-def additive(epsilon: float, delta: float, l1: float, l2: float) -> Laplace | Gaussian:
+def calibrate_additive(epsilon: float, delta: float, l1: float, l2: float) -> Laplace | Gaussian:
     """Return the mechanism that spends (epsilon, delta) on sums of the given sensitivities.
 
     **Edge cases.** If epsilon is infinite, there is no noise and no guarantee.
@@ -176,14 +173,13 @@ def additive(epsilon: float, delta: float, l1: float, l2: float) -> Laplace | Ga
     return Gaussian(analytic_noise_multiplier(float(epsilon), float(delta)), l2)
 
 
-def check_target(epsilon: float, delta: float, relation: str) -> None:
+def check_release_target(epsilon: float, delta: float, relation: str) -> None:
     if not (is_number(epsilon) and 1e-6 <= epsilon < math.inf):
         raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 1e-6, for example 1.0.")
     if not (is_number(delta) and 0 <= delta < 1):
         raise ValueError(f"delta={delta!r} must be a number in [0, 1); 0 means Laplace noise.")
     if not isinstance(relation, str) or relation not in RELATIONS:
         raise ValueError(
-            f"relation={relation!r} must be one of {RELATIONS}. Statistics are of whole records: "
-            "'label' would take all other columns for public, and another label for half of the "
-            "change that it is."
+            f"relation={relation!r} must be one of {RELATIONS}. Statistics protect whole "
+            "records, which 'label' does not."
         )

@@ -1,4 +1,4 @@
-"""Values of a column as numbers or categories, each read by itself."""
+"""Conversion of single column values to numbers or category keys, independently of other rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["category_codes", "category_key", "column_numbers", "each_value", "plain"]
+__all__ = ["category_codes", "category_key", "column_numbers", "map_values", "mask_unreadable"]
 
 
 def category_key(value: Any) -> str:
-    """Return the text by which values are compared, so that 1, 1.0, True and "1" are equal."""
+    """Return the text that identifies a category: 1, 1.0, True and "1" are equal."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, (numbers.Real, np.bool_)):
@@ -39,10 +39,10 @@ def column_numbers(column: pd.Series) -> np.ndarray:
     """Return a column as floats, with NaN for values that are not numbers."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return each_value(column, _number, np.float64)
+    return map_values(column, _parse_number, np.float64)
 
 
-def _number(value: Any) -> float:
+def _parse_number(value: Any) -> float:
     if not isinstance(value, (str, numbers.Real, np.bool_)):
         return np.nan
     try:
@@ -53,23 +53,25 @@ def _number(value: Any) -> float:
         return np.inf if value > 0 else -np.inf  # type: ignore[operator]  # only integers overflow
 
 
-def plain(column: pd.Series) -> pd.Series:
-    """Return a column without values that are neither text nor number: these count as missing."""
-    if pd.api.types.is_complex_dtype(column):  # one complex number makes all others such
+def mask_unreadable(column: pd.Series) -> pd.Series:
+    """Return the column with None for values that are neither text nor number."""
+    if pd.api.types.is_complex_dtype(
+        column
+    ):  # a single complex number makes the whole column complex
         return column.map(lambda v: v.real if v.imag == 0 else np.nan).astype(np.float64)
-    if column.dtype != object and not _is_of_arrow(column.dtype):
+    if column.dtype != object and not _is_arrow_object(column.dtype):
         return column
     kept = [v if isinstance(v, (str, numbers.Real, np.bool_)) else None for v in column]
     return pd.Series(kept, name=column.name, dtype=object)
 
 
-def _is_of_arrow(dtype: Any) -> bool:
-    """Whether values are Arrow's, and no numbers: text, or what has no hash, such as lists."""
+def _is_arrow_object(dtype: Any) -> bool:
+    """Return True for a non-numeric Arrow type, whose values may be unhashable."""
     return isinstance(dtype, pd.ArrowDtype) and not pd.api.types.is_numeric_dtype(dtype)
 
 
 def category_codes(column: pd.Series, values: Iterable[Any]) -> np.ndarray:
-    """Return each value's index in ``values``, -1 for a missing or unknown one."""
+    """Return the index of each value in ``values``, or -1 if it is missing or unknown."""
     index = {category_key(value): i for i, value in enumerate(values)}
 
     def code(value: Any) -> int:
@@ -78,11 +80,11 @@ def category_codes(column: pd.Series, values: Iterable[Any]) -> np.ndarray:
         except (TypeError, ValueError, OverflowError):
             return -1
 
-    return each_value(column, code, np.intp)
+    return map_values(column, code, np.intp)
 
 
-def each_value(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray:
-    """Apply a function to each value, once per distinct one.
+def map_values(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray:
+    """Apply a function to each value, once per distinct value.
 
     The cache is typed: 1, True and Decimal(1) are equal, but the result for a row must never depend
     on the values of other rows.
@@ -91,7 +93,7 @@ def each_value(column: pd.Series, function: Callable, dtype: Any) -> np.ndarray:
         places, values = pd.factorize(column)
         missing = getattr(column.dtype, "na_value", np.nan)
         found = np.array([function(value) for value in [*values.tolist(), missing]], dtype=dtype)
-        return found[places]  # the place of a missing value is -1, the last
+        return found[places]  # the code of a missing value is -1: the last entry
     cached = lru_cache(maxsize=None, typed=True)(function)
     try:
         return np.fromiter(map(cached, column.tolist()), dtype, count=len(column))

@@ -1,8 +1,7 @@
-"""Public facts about one column: its bounds or its categories.
+"""Public facts about one column, and its encoding as bounded features.
 
-What all kinds of columns have in common.
-
-Public facts about a column whose categories nobody can list.
+:class:`Bounded` describes numbers, :class:`Categories` known categories, and :class:`Hashed`
+categories that cannot be listed. :class:`Column` holds the common parts.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._docs import fill_docs
 from .._validation import is_whole, storable
-from .cell_values import category_codes, category_key, column_numbers, each_value
+from .cell_values import category_codes, category_key, column_numbers, map_values
 from .confirmation import Confirmation, facts_digest
 
 __all__ = [
@@ -33,9 +33,9 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class Column:
-    """What is publicly known about one column; the kinds say how its values become features.
+    """Public facts about one column; subclasses encode its values as features.
 
-    **Guarantees.** What a value becomes depends on the value and on the facts, never on other rows.
+    **Guarantees.** The features of a value depend on this value and the facts, never on other rows.
     """
 
     missing: bool = field(default=False, kw_only=True)
@@ -56,7 +56,7 @@ class Column:
             raise TypeError(f"{who}: confirmed must be None. Use Schema.confirm, which sets it.")
 
     def digest(self, name: str) -> str:
-        """Return the digest of the facts, by which a confirmation knows them.
+        """Return the digest of the facts that a confirmation refers to.
 
         Parameters
         ----------
@@ -97,11 +97,11 @@ class Column:
 
     @property
     def n_features_out(self) -> int:
-        """Number of features that the column becomes."""
+        """Number of features of the column."""
         return len(self.names_out(""))
 
     def names_out(self, name: str) -> list[str]:
-        """Return the names of the features that a column of this name becomes.
+        """Return the names of the column's features.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Column:
         return [*self._names(name), *([f"{name}_missing"] if self.missing else [])]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest norm of the features that a value becomes: one of them is 1.
+        """Return the largest L2 norm of the features of a value: one of them is 1.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Column:
             out[:, -1] = ~placed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as JSON has them; options that are not used are left out.
+        """Return the facts for JSON, without unused options.
 
         Returns
         -------
@@ -174,14 +174,14 @@ class Column:
             value = getattr(self, fact.name)
             optional = fact.kw_only or "written" in fact.metadata
             if not optional or fact.default is MISSING or value != fact.default:
-                told[fact.name] = _plain(value)
+                told[fact.name] = _to_json_value(value)
         return told
 
     def _names(self, name: str) -> list[str]:
         raise NotImplementedError
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        """Write all but whether a value is missing; return which values could be placed.
+        """Write the features except the one for missing values; return a mask of known values.
 
         Parameters
         ----------
@@ -195,27 +195,27 @@ class Column:
         Returns
         -------
         ndarray of bool of shape (n_samples,)
-            False where a value is missing, or none that the column knows.
+            False where a value is missing or unknown.
         """
         raise NotImplementedError
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, Confirmation):
         return value.to_dict()
     return list(value) if isinstance(value, tuple) else value
 
 
 def fields_of(column: Column | type[Column]) -> list[Field[Any]]:
-    """Return the fields of a column, its own before the options."""
+    """Return the fields of a column kind, specific ones before the common options."""
     return sorted(fields(column), key=lambda fact: bool(fact.kw_only))
 
 
 SCALES = ("linear", "log")
-_BIT = 0.5  # of a bin: half of what a category weighs, because many of them are 1 together
+_BIN_BIT = 0.5  # half the value of a category's 1, because many bits can be set together
 
 
-def _finite(name: str, value: Any) -> float:
+def _check_finite(name: str, value: Any) -> float:
     try:
         number = float(value)
     except OverflowError:
@@ -227,6 +227,7 @@ def _finite(name: str, value: Any) -> float:
     return number
 
 
+@fill_docs
 @dataclass(frozen=True, repr=False)
 class Bounded(Column):
     """A numeric column whose values lie in a publicly known range.
@@ -236,7 +237,7 @@ class Bounded(Column):
     lower, upper : float
         The range, in the units of the column. Values outside are clipped to it.
     scale : {"linear", "log"}, default="linear"
-        How the range is mapped to the unit interval. "log" spreads out the small values of a
+        Map of the range to the unit interval. "log" spreads out the small values of a
         column such as income: ``log1p((x - lower) / knee) / log1p((upper - lower) / knee)``.
     knee : float, default=1.0
         Point above ``lower``, in the units of the column, where "log" turns from about linear to
@@ -245,16 +246,9 @@ class Bounded(Column):
         Number of bins, equally wide on the scale. :class:`SchemaTransformer` adds a bit for each of
         the ``bins - 1`` edges between them ("thermometer" code), from which a linear model learns
         steps. Costs no privacy, but more features need more noise: try it on public data.
-    missing : bool, default=False
-        As of every column, see :class:`Categories`; and so the next three.
-    description : str, default=""
-        What the column is, for those who read the schema.
-    inferred : bool, default=False
-        Whether the facts were read off data, confirmed since or not.
-    confirmed : Confirmation, default=None
-        Set by :meth:`Schema.confirm`.
+    %(column_options)s
     unit : str, default=""
-        The unit of the numbers, such as ``"years"``, for those who read the schema.
+        The unit of the numbers, such as ``"years"``, for readers of the schema.
 
     Examples
     --------
@@ -282,7 +276,7 @@ class Bounded(Column):
                     f"Bounded: {name}={value!r} must be a number, in the units of the column."
                 )
             # Plain floats, so that equality, hashing and JSON do not depend on the number's type.
-            object.__setattr__(self, name, _finite(name, value))
+            object.__setattr__(self, name, _check_finite(name, value))
         if self.lower > self.upper:
             raise ValueError(
                 f"Bounded: lower={self.lower!r} must not exceed upper={self.upper!r}. Swap them."
@@ -321,12 +315,12 @@ class Bounded(Column):
         return [name, *(f"{name}_bin{i}" for i in range(1, self.bins))]
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest norm of the features that a value becomes.
+        """Return the largest L2 norm of the features of a value.
 
         Parameters
         ----------
         feature_range : tuple of two floats
-            To which the scaled value, the first feature, belongs.
+            The range of the scaled value, which is the first feature.
 
         Returns
         -------
@@ -334,12 +328,12 @@ class Bounded(Column):
             In L2.
         """
         return math.hypot(
-            largest_number(feature_range, self.missing), _BIT * math.sqrt(self.bins - 1)
+            largest_number(feature_range, self.missing), _BIN_BIT * math.sqrt(self.bins - 1)
         )
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        bit = 1.0 if self.missing else _BIT if self.bins > 1 else 0.0
-        return max(magnitude(feature_range), bit)
+        bit = 1.0 if self.missing else _BIN_BIT if self.bins > 1 else 0.0
+        return max(largest_magnitude(feature_range), bit)
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
         values = column_numbers(column)
@@ -407,9 +401,10 @@ class Bounded(Column):
             From the lowest edge to the highest.
         """
         edges = np.arange(1, self.bins) / self.bins
-        return _BIT * (np.asarray(unit, dtype=np.float64)[:, None] >= edges)
+        return _BIN_BIT * (np.asarray(unit, dtype=np.float64)[:, None] >= edges)
 
 
+@fill_docs
 @dataclass(frozen=True, repr=False)
 class Categories(Column):
     """A column whose possible values are publicly known.
@@ -419,17 +414,7 @@ class Categories(Column):
     values : iterable of str, int, float or bool
         The categories, in the order of the one-hot columns. A value that is not among them is
         encoded as zeros.
-    missing : bool, default=False
-        Whether a further feature says, by a 1, that the value is missing or none that the schema
-        can place.
-    description : str, default=""
-        What the column is, for those who read the schema.
-    inferred : bool, default=False
-        Whether the facts were read off private data. It stays true after a confirmation, and is
-        not part of equality.
-    confirmed : Confirmation, default=None
-        Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that were
-        changed since are unconfirmed. It is not part of equality.
+    %(column_options)s
 
     Examples
     --------
@@ -475,54 +460,50 @@ class Categories(Column):
 
 
 def write_one_hot(out: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Write a 1 at the code of each row, none where it is -1; return which rows have one."""
+    """Write a 1 at the code of each row, unless it is -1; return a mask of the rows with a code."""
     known = np.flatnonzero(codes >= 0)
     out[known, codes[known]] = 1
     return codes >= 0
 
 
-def magnitude(feature_range: tuple[float, float]) -> float:
+def largest_magnitude(feature_range: tuple[float, float]) -> float:
     """Return the largest magnitude of a number scaled to this range."""
     return max(abs(float(end)) for end in feature_range)
 
 
 def largest_number(feature_range: tuple[float, float], missing: bool) -> float:
-    """Return the largest norm of a scaled number and of the feature that says it is missing.
+    """Return the largest norm of a scaled number and its feature for missing values.
 
-    A missing number is the middle of the range.
+    A missing number is encoded as the middle of the range.
     """
     low, high = (float(end) for end in feature_range)
-    return max(magnitude(feature_range), math.hypot((low + high) / 2, 1.0) if missing else 0.0)
+    return max(
+        largest_magnitude(feature_range), math.hypot((low + high) / 2, 1.0) if missing else 0.0
+    )
 
 
-MOST_BUCKETS = 1 << 16
+MAX_BUCKETS = 1 << 16
 
 
+@fill_docs
 @dataclass(frozen=True, repr=False)
 class Hashed(Column):
-    """A column of many categories, dealt to public buckets by a hash of each value.
+    """A column of many categories, encoded by feature hashing into public buckets.
 
-    A list of postcodes or products that was read off private data would leak the rare ones. A hash
-    needs no list. Values of one bucket look alike to the model.
+    A list of postcodes or products read off private data would leak rare ones. A hash needs no
+    list. The model cannot distinguish values of one bucket.
 
     Parameters
     ----------
     buckets : int, default=64
-        Number of one-hot columns, from 2 to 65,536. More buckets part more values, and more
-        features need more noise.
-    missing : bool, default=False
-        As of :class:`Categories`; and so the next three.
-    description : str, default=""
-        What the column is, for those who read the schema.
-    inferred : bool, default=False
-        Whether the facts were read off data, confirmed since or not.
-    confirmed : Confirmation, default=None
-        Set by :meth:`Schema.confirm`.
+        Number of one-hot columns, from 2 to 65,536. More buckets separate more values, but
+        more features need more noise.
+    %(column_options)s
 
     Notes
     -----
-    The bucket is SHA-256 of the value's text, modulo ``buckets``. It is public: it hides nothing by
-    itself, and is no protection of an identifier. Empty and missing values have no bucket.
+    The bucket is SHA-256 of the value's text, modulo ``buckets``. The hash is public, so it does
+    not protect an identifier. Empty and missing values have no bucket.
 
     Examples
     --------
@@ -542,15 +523,14 @@ class Hashed(Column):
         super().__post_init__()
         if not is_whole(self.buckets):
             raise TypeError(f"Hashed: buckets={self.buckets!r} must be an integer, for example 64.")
-        if not 2 <= self.buckets <= MOST_BUCKETS:
+        if not 2 <= self.buckets <= MAX_BUCKETS:
             raise ValueError(
-                f"Hashed: buckets={self.buckets!r} must be from 2 to {MOST_BUCKETS}, for example "
-                "64."
+                f"Hashed: buckets={self.buckets!r} must be from 2 to {MAX_BUCKETS}, for example 64."
             )
         object.__setattr__(self, "buckets", int(self.buckets))
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
-        return write_one_hot(out, each_value(column, self._bucket, np.intp))
+        return write_one_hot(out, map_values(column, self._bucket, np.intp))
 
     def _bucket(self, value: Any) -> int:
         try:

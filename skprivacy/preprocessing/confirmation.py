@@ -1,4 +1,4 @@
-"""The record that a person compared facts that were read off data with a codebook."""
+"""Confirmation by a person that facts read off data agree with a public codebook."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 __all__ = ["ASSUMPTION", "Confirmation", "facts_digest"]
 
 ASSUMPTION = "the schema is public (its bounds and categories were read off the data)"
-_LONGEST = 200  # characters of a name
-# Not facts about the data: the marks themselves, and the choice of an encoding.
-_NOT_FACTS = ("inferred", "confirmed", "bins")
+_MAX_NAME_LENGTH = 200  # characters of a name
+# The marks themselves and the choice of an encoding are not facts about the data.
+_KEYS_WITHOUT_DIGEST = ("inferred", "confirmed", "bins")
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,15 @@ class Confirmation:
     def __post_init__(self) -> None:
         if not all(isinstance(getattr(self, fact.name), str) for fact in fields(self)):
             raise TypeError('"confirmed" must have the texts "by", "at" and "digest".')
-        if not self.by.strip() or len(self.by) > _LONGEST or not self.by.isprintable():
+        if not self.by.strip() or len(self.by) > _MAX_NAME_LENGTH or not self.by.isprintable():
             raise ValueError(
-                f'"by" must be the name of a person, in at most {_LONGEST} printable characters.'
+                f'"by" must be the name of a person, in at most {_MAX_NAME_LENGTH} printable '
+                "characters."
             )
 
     @classmethod
     def of(cls, by: str, digest: str) -> Confirmation:
-        """Return a confirmation that is made now."""
+        """Return a confirmation with the current time."""
         return cls(by, datetime.now(timezone.utc).isoformat(timespec="seconds"), digest)
 
     @classmethod
@@ -66,6 +67,6 @@ class Confirmation:
 
 
 def facts_digest(name: str | None, facts: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a name and the facts that a confirmation is about."""
-    about = {key: value for key, value in facts.items() if key not in _NOT_FACTS}
+    """Return the SHA-256 of a name and its facts."""
+    about = {key: value for key, value in facts.items() if key not in _KEYS_WITHOUT_DIGEST}
     return hashlib.sha256(json.dumps([name, about], sort_keys=True).encode()).hexdigest()

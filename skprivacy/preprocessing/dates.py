@@ -1,4 +1,4 @@
-"""Public facts about a column of dates."""
+"""Public facts about a column of dates, and its encoding as days and calendar parts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .cell_values import each_value
-from .columns import Column, largest_number, magnitude, write_one_hot
+from .._docs import fill_docs
+from .cell_values import map_values
+from .columns import Column, largest_magnitude, largest_number, write_one_hot
 
 __all__ = ["Dates"]
 
@@ -20,39 +21,33 @@ PARTS: dict[str, tuple[int, Callable[[datetime], int]]] = {
     "weekday": (7, lambda moment: moment.weekday()),
     "hour": (24, lambda moment: moment.hour),
 }
-_DAY = 86_400.0  # seconds
-_NOT_A_DATE = datetime.min
+_SECONDS_PER_DAY = 86_400.0  # seconds
+_NO_DATE = datetime.min
 
 
+@fill_docs
 @dataclass(frozen=True, repr=False)
 class Dates(Column):
     """A column of dates that lie between two publicly known ones.
 
-    A date becomes the days since ``first``, scaled as a bounded number is, and one-hot columns of
-    the parts that are asked for.
+    A date is encoded as the scaled number of days since ``first``, and one-hot columns of calendar
+    parts.
 
     Parameters
     ----------
     first, last : str
-        The range, as ISO 8601 writes it: ``"2020-01-31"`` or ``"2020-01-31T12:00"``. Dates outside
+        The range, in ISO 8601: ``"2020-01-31"`` or ``"2020-01-31T12:00"``. Dates outside
         become the nearer end.
     parts : sequence of {"month", "weekday", "hour"}, default=()
-        What a model may learn beside the time that has passed, such as a season.
+        Calendar parts to encode in addition, for example to learn a season.
     format : str, default=None
-        How the dates are written, as of :meth:`datetime.datetime.strptime`, such as
-        ``"%d.%m.%Y"``. ``None`` is ISO 8601. Columns that hold dates already need none.
-    missing : bool, default=False
-        As of :class:`Categories`; and so the next three.
-    description : str, default=""
-        What the column is, for those who read the schema.
-    inferred : bool, default=False
-        Whether the facts were read off data, confirmed since or not.
-    confirmed : Confirmation, default=None
-        Set by :meth:`Schema.confirm`.
+        Format of text dates for :meth:`datetime.datetime.strptime`, such as ``"%d.%m.%Y"``.
+        ``None`` means ISO 8601. Columns of date objects need no format.
+    %(column_options)s
 
     Notes
     -----
-    A time zone is dropped: what counts is the date and time that is written.
+    Time zones are dropped: the local date and time count.
 
     Examples
     --------
@@ -77,12 +72,12 @@ class Dates(Column):
             value = getattr(self, name)
             if isinstance(value, date) and value is not pd.NaT:  # or datetime, which is one
                 object.__setattr__(self, name, value.isoformat())
-            elif not isinstance(value, str) or _from_iso(value) is None:
+            elif not isinstance(value, str) or _parse_iso(value) is None:
                 raise ValueError(
                     f"Dates: {name}={value!r} must be a date as ISO 8601 writes it, such as "
                     "'2020-01-31'."
                 )
-        if not self._moment("first") < self._moment("last"):
+        if not self._parse_end("first") < self._parse_end("last"):
             raise ValueError(
                 f"Dates: first={self.first!r} must be before last={self.last!r}. Swap them, or "
                 "widen the range."
@@ -103,12 +98,12 @@ class Dates(Column):
             )
 
     def largest_norm(self, feature_range: tuple[float, float]) -> float:
-        """Return the largest norm of the features that a value becomes.
+        """Return the largest L2 norm of the features of a value.
 
         Parameters
         ----------
         feature_range : tuple of two floats
-            To which the scaled number of days belongs.
+            The range of the scaled number of days.
 
         Returns
         -------
@@ -119,7 +114,7 @@ class Dates(Column):
         return float(np.hypot(number, np.sqrt(len(self.parts))))
 
     def largest_feature(self, feature_range: tuple[float, float]) -> float:
-        return max(magnitude(feature_range), 1.0 if self.parts or self.missing else 0.0)
+        return max(largest_magnitude(feature_range), 1.0 if self.parts or self.missing else 0.0)
 
     def write(self, out: np.ndarray, column: pd.Series, scaled: Callable) -> np.ndarray:
         days = self.days(column)
@@ -129,15 +124,15 @@ class Dates(Column):
         out[:, 0] = scaled(np.where(known, np.clip(unit, 0.0, 1.0), 0.5))
         for part in self.parts:
             width, place = PARTS[part]
-            codes = each_value(
-                column, lambda value, place=place: self._place(value, place), np.intp
+            codes = map_values(
+                column, lambda value, place=place: self._part_index(value, place), np.intp
             )
             write_one_hot(out[:, at : at + width], codes)
             at += width
         return known
 
     def days(self, column: pd.Series) -> np.ndarray:
-        """Return the days since ``first``, NaN for what is no date.
+        """Return the days since ``first``; NaN for values that are not dates.
 
         Parameters
         ----------
@@ -149,7 +144,9 @@ class Dates(Column):
         ndarray of shape (n_samples,)
             With fractions for hours.
         """
-        return each_value(column, lambda value: self._days_of(self._read(value)), np.float64)
+        return map_values(
+            column, lambda value: self._days_since_first(self._parse_value(value)), np.float64
+        )
 
     def ends(self) -> tuple[float, float]:
         """Return the least and the largest number of days that are not clipped.
@@ -159,21 +156,21 @@ class Dates(Column):
         tuple of float
             From ``first`` on.
         """
-        return 0.0, self._days_of(self._moment("last"))
+        return 0.0, self._days_since_first(self._parse_end("last"))
 
-    def _days_of(self, moment: datetime | None) -> float:
+    def _days_since_first(self, moment: datetime | None) -> float:
         if moment is None:
             return np.nan
-        return (moment - self._moment("first")).total_seconds() / _DAY
+        return (moment - self._parse_end("first")).total_seconds() / _SECONDS_PER_DAY
 
-    def _place(self, value: Any, place: Callable[[datetime], int]) -> int:
-        moment = self._read(value)
+    def _part_index(self, value: Any, place: Callable[[datetime], int]) -> int:
+        moment = self._parse_value(value)
         return -1 if moment is None else place(moment)
 
-    def _read(self, value: Any) -> datetime | None:
-        """Return the date and time that a value says, without a time zone."""
+    def _parse_value(self, value: Any) -> datetime | None:
+        """Return the date and time of a value, without a time zone; None if it is not a date."""
         if isinstance(value, str):
-            return _from_iso(value) if self.format is None else _parsed(value, self.format)
+            return _parse_iso(value) if self.format is None else _parse_format(value, self.format)
         if value is pd.NaT or not isinstance(value, date):
             return None
         if isinstance(value, pd.Timestamp):
@@ -182,8 +179,8 @@ class Dates(Column):
             return value.replace(tzinfo=None)
         return datetime.combine(value, time())
 
-    def _moment(self, name: str) -> datetime:
-        found = _from_iso(getattr(self, name))
+    def _parse_end(self, name: str) -> datetime:
+        found = _parse_iso(getattr(self, name))
         assert found is not None
         return found
 
@@ -192,8 +189,8 @@ class Dates(Column):
         return [name, *parts]
 
 
-def _from_iso(text: str) -> datetime | None:
-    """Return a date and time that ISO 8601 writes with dashes and colons."""
+def _parse_iso(text: str) -> datetime | None:
+    """Return the date and time of ISO 8601 text with dashes and colons, or None."""
     text = text.strip()
     if len(text) < 10 or text[4] != "-":  # "20200131" is a number, which Python 3.10 does not read
         return None
@@ -203,7 +200,7 @@ def _from_iso(text: str) -> datetime | None:
         return None
 
 
-def _parsed(text: str, form: str) -> datetime | None:
+def _parse_format(text: str, form: str) -> datetime | None:
     try:
         return datetime.strptime(text.strip(), form).replace(tzinfo=None)
     except ValueError:

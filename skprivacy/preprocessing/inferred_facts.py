@@ -1,8 +1,8 @@
-"""Signs in the values of a column that they identify people: for the holder of the data alone.
+"""Facts read off data, which leaks them: bounds, categories, and signs that a column identifies
+people.
 
-A private fit must not use it: whether it finds something depends on every record.
-
-Facts about a column or a target, read off the data: they leak it.
+For drafts and checks by the data holder only. A private fit must not use them: they depend on every
+record.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ __all__ = [
     "target_facts",
 ]
 
-NEARLY_UNIQUE = 0.9  # share of rows with a value of their own
-_MIN_UNIQUE = 50  # values of their own; in fewer rows, ages may all differ
-_LARGEST = 10  # rows of a value over the mean: an identifier has no dominant value
+NEARLY_UNIQUE = 0.9  # distinct values per row
+_MIN_UNIQUE = 50  # distinct values; in fewer rows, even ages may all differ
+_MAX_COUNT_OVER_MEAN = 10  # rows of a value over the mean: an identifier has no dominant value
 _MIN_BLOCKS = 20  # values whose rows are adjacent
-_MANY = 200  # distinct values, more than those of an age or a blood pressure
-_SMALL = 10_000  # whole numbers below may be a measurement, such as a day or a minute
+_MANY_VALUES = 200  # distinct values, more than those of an age or a blood pressure
+_SMALL_NUMBER = 10_000  # whole numbers below may be a measurement, such as a day or a minute
 _DIGITS = 7  # of a long code, if all numbers have as many
 _DATE = r"(?:\d\d?|\d{4})([-./])\d\d?\1(?:\d\d?|\d{4})(?:\D|$)"  # how text with a date begins
-_EVEN = 0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
+_MAX_UNEVENNESS = (
+    0.15  # Kolmogorov distance from a uniform distribution: incomes and prices are beyond
+)
 
 
 class IdentifierEvidence(NamedTuple):
-    """What looks like an identifier in a column, and whether an ordinary column is unlikely."""
+    """Evidence that a column identifies people; ``is_strong`` if an ordinary column is unlikely."""
 
     words: str
     is_strong: bool
@@ -47,22 +49,12 @@ class IdentifierEvidence(NamedTuple):
 
     @property
     def has_several_rows(self) -> bool:
-        """Whether values have several rows each, and are not nearly unique."""
+        """Whether values typically have several rows."""
         return self.n_values < NEARLY_UNIQUE * self.n_rows
 
 
 def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
-    """Return why the values of a column look like identifiers; None if they do not.
-
-    Parameters
-    ----------
-    column : Series of length n_samples
-        Private values. Dates, fractions and truth values are never identifiers.
-
-    Returns
-    -------
-    IdentifierEvidence or None
-    """
+    """Return evidence that values are identifiers; None for dates, fractions and bools."""
     try:
         if column.nunique() < _MIN_BLOCKS:
             return None
@@ -80,21 +72,21 @@ def identifier_evidence(column: pd.Series) -> IdentifierEvidence | None:
         strong = not is_number or _looks_assigned(names)
         return IdentifierEvidence(words, strong, n_values, n_rows)
     largest = np.bincount(codes).max()
-    if largest > _LARGEST * n_rows / n_values:
+    if largest > _MAX_COUNT_OVER_MEAN * n_rows / n_values:
         return None
     words = f"{n_values} different values with {n_rows / n_values:.1f} rows each on average"
-    is_small = is_number and max(names) < _SMALL
+    is_small = is_number and max(names) < _SMALL_NUMBER
     if np.count_nonzero(np.diff(codes)) + 1 == n_values:
         words += ", all in adjacent rows"
-        return IdentifierEvidence(words, n_values > _MANY and not is_small, n_values, n_rows)
-    if n_values > _MANY and (_looks_assigned(names) if is_number else _have_digits(names)):
+        return IdentifierEvidence(words, n_values > _MANY_VALUES and not is_small, n_values, n_rows)
+    if n_values > _MANY_VALUES and (_looks_assigned(names) if is_number else _have_digits(names)):
         strong = is_number and not is_small  # texts may be postcodes
         return IdentifierEvidence(words, strong, n_values, n_rows)
     return None
 
 
 def _identifying_values(column: pd.Series) -> tuple[pd.Series, bool]:
-    """Return whole numbers or texts, and whether they are numbers; nothing for other values."""
+    """Return integers or texts, and whether they are numbers; an empty series for other values."""
     kinds, nothing = pd.api.types, pd.Series([], dtype=object)
     if kinds.is_bool_dtype(column) or kinds.is_datetime64_any_dtype(column):
         return nothing, False
@@ -114,24 +106,24 @@ def _identifying_values(column: pd.Series) -> tuple[pd.Series, bool]:
 
 
 def _looks_assigned(names: pd.Index) -> bool:
-    """Return True for numbers that spread evenly over their range, or are equally long codes."""
+    """Return True for numbers spread evenly over their range, or codes of equal length."""
     numbers: NDArray[np.float64] = np.sort(np.asarray(names, dtype=np.float64))
     low, high = numbers[0], numbers[-1]
     if low >= 10 ** (_DIGITS - 1) and np.floor(np.log10(low)) == np.floor(np.log10(high)):
         return True
     expected = np.linspace(0.0, 1.0, len(numbers))
-    return bool(np.abs((numbers - low) / (high - low) - expected).max() < _EVEN)
+    return bool(np.abs((numbers - low) / (high - low) - expected).max() < _MAX_UNEVENNESS)
 
 
 def _have_digits(names: pd.Index) -> bool:
     return all(any(letter.isdigit() for letter in name) for name in names[:1000])
 
 
-_MAX_CLASSES = 30  # of a target whose values are whole numbers; with more it is a number
+_MAX_CLASSES = 30  # whole-number targets with more values are numeric
 
 
 def inferred_facts(X: Any, y: Any, max_categories: int) -> dict[str, Any]:
-    """Return the arguments of the Schema that describes a table and its target."""
+    """Return the arguments of a Schema for a table and its target."""
     whole("max_categories", max_categories)
     check_column_names(X)
     X = as_frame(X)
@@ -152,7 +144,7 @@ def inferred_facts(X: Any, y: Any, max_categories: int) -> dict[str, Any]:
 
 
 def target_facts(y: np.ndarray) -> dict[str, Any]:
-    """Return the classes of a target, or the bounds of one that is a number, read off it."""
+    """Return the classes of a target, or the bounds of a numeric target."""
     if y.ndim != 1:
         raise ValueError(f"Schema.infer: y has shape {y.shape}; expected a value for each record.")
     check_one_type("y", y)
@@ -168,12 +160,12 @@ def target_facts(y: np.ndarray) -> dict[str, Any]:
 
 
 def _column_name(label: Any) -> str:
-    """Return the name of a column; one that is no text gets an x."""
+    """Return the name of a column, with an x before labels that are not text."""
     return label if isinstance(label, str) else f"x{label}"
 
 
 def _inferred_column(name: str, column: pd.Series, max_categories: int) -> Column:
-    """Return what a column seems to be."""
+    """Return the bounds or the categories of a column."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         numbers_ = column.to_numpy(dtype=np.float64, na_value=np.nan)
         finite = numbers_[np.isfinite(numbers_)]

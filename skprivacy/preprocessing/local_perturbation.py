@@ -1,4 +1,4 @@
-"""Local differential privacy: records are perturbed before anything is learned from them."""
+"""Local differential privacy: a transformer that perturbs each record before learning."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ __all__ = ["LocalPerturbation"]
 
 
 class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
-    """Encode records by a public schema, and perturb each of them independently.
+    """Encode records by a public schema and perturb each one, for local differential privacy.
 
-    It takes the place of a :class:`SchemaTransformer`. Whatever follows, private or not, sees only
-    perturbed records, so that any estimator can be used. The cost in accuracy is high: noise is
-    added to every record, and useful models need large ``epsilon`` and many records.
+    It replaces a :class:`SchemaTransformer`. Later steps see perturbed records only, so any
+    estimator can be used. Accuracy suffers: every record gets noise, and useful models need large
+    ``epsilon`` and many records.
 
     Parameters
     ----------
     schema : Schema, default=None
-        Public facts about each column. ``None`` infers them from the data passed to ``fit``, which
-        must then be numeric, and leaks them: a PrivacyLeakWarning, or an error if strict.
+        Public facts about each column. ``None`` infers them from the numeric data passed to
+        ``fit``, which leaks them: a PrivacyLeakWarning, or an error if strict.
     epsilon : float, default=1.0
         Privacy loss of one record in one call, shared equally by its columns.
     delta : float, default=0.0
-        Above 0, numeric columns get Gaussian instead of Laplace noise, which is less if there are
-        many such columns.
+        Above 0, numeric columns get Gaussian instead of Laplace noise, which is smaller for many
+        numeric columns.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns. Perturbed numbers are clipped to it.
     perturb : {"always", "fit"}, default="always"
         "fit" perturbs only in ``fit_transform`` and leaves the rows passed to ``transform``
-        unperturbed, for predictions on rows whose owner sees the prediction.
+        unperturbed, for predictions that only the owner of the row sees.
     dtype : dtype, default=numpy.float64
         The type of the output, ``numpy.float64`` or ``numpy.float32``.
     noise_seed : int, default=None
@@ -59,9 +59,9 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     privacy_ : PrivacyGuarantee
         The guarantee for a record in each call that perturbs it.
     privacy_event_ : Event
-        The release about a record in each call.
+        Release of a record in each call.
     epsilon_, delta_ : float
-        The guarantee in two numbers.
+        Epsilon and delta of the guarantee.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -69,9 +69,9 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: the distribution of a
-    perturbed record changes by no more than that if the whole record is replaced, whatever is known
-    of all others. For a data set in which each person has one record, the same holds under
+    **Guarantees.** (``epsilon``, ``delta``)-*local* differential privacy: it bounds how much the
+    distribution of a perturbed record changes if the whole record is replaced, whatever is known
+    about the others. For a data set in which each person has one record, the same holds under
     replace-one. A number changes by at most the width of its range; a category is reported by
     randomised response, where missing or unknown counts as one additional category. The noise is
     exact on a grid. Each call is a new release: perturbing the same records twice costs twice.
@@ -129,7 +129,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         Returns
         -------
         LocalPerturbation
-            Itself, fitted.
+            The fitted transformer.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
                 arithmetic=weakest_arithmetic(m.arithmetic for m in self._mechanisms()),
             ):  # fmt: skip
                 pass  # the records are released by transform, in every call
-            # The sum of the columns' shares; tight composition would give slightly less.
+            # Sum of the columns' shares; tight composition would give slightly less.
             self.epsilon_ = float(self.epsilon)
         return self
 
@@ -164,8 +164,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             Or in the container chosen by ``set_output``.
         """
         encoded = super().transform(X)
-        self._check_as_stated()
-        return encoded if self.perturb == "fit" else self._perturbed(encoded)
+        self._check_unchanged()
+        return encoded if self.perturb == "fit" else self._perturb_rows(encoded)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
         """Fit to ``X`` and return its records, encoded and perturbed.
@@ -177,18 +177,20 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         y : None
             Ignored.
         **fit_params : dict
-            There are none.
+            Must be empty.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
             Or in the container chosen by ``set_output``.
         """
-        return self._perturbed(super(LocalPerturbation, self.fit(X, y, **fit_params)).transform(X))
+        return self._perturb_rows(
+            super(LocalPerturbation, self.fit(X, y, **fit_params)).transform(X)
+        )
 
-    def _perturbed(self, encoded: Any) -> np.ndarray:
+    def _perturb_rows(self, encoded: Any) -> np.ndarray:
         check_is_fitted(self, "privacy_event_")
-        self._check_as_stated()
+        self._check_unchanged()
         out = np.array(encoded, dtype=np.float64)
         random = SecureRandom(self.noise_seed)
         low, high = self.feature_range
@@ -198,11 +200,11 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
                 numbers[at] = fact
                 at += fact.n_features_out
                 continue
-            assert isinstance(fact, Categories)  # there are no other kinds, see _restate
+            assert isinstance(fact, Categories)  # no other kinds: see _restate
             k = fact.n_features_out
             block = out[:, at : at + k]
             codes = np.where(block.any(axis=1), block.argmax(axis=1), k)
-            reported = self._response(fact).release(codes, random)
+            reported = self._category_response(fact).release(codes, random)
             block[:] = reported[:, None] == np.arange(k)
             at += k
         if numbers:
@@ -210,29 +212,29 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             noisy = self._number_noise().release(np.clip(unit, 0.0, 1.0), random)
             for (at, fact), share in zip(numbers.items(), np.clip(noisy, 0.0, 1.0).T, strict=True):
                 out[:, at] = self._scaled(share)
-                # Of the noisy number: the bits of the true one were never released.
+                # Bits are computed from the noisy number; the true ones are never released.
                 out[:, at + 1 : at + fact.bins] = fact.thermometer(share)
         return out.astype(self.dtype, copy=False)
 
     def _restate(self) -> None:
-        """Keep what the guarantee is about to describe, or, in a loaded model, describes."""
+        """Store the settings that the guarantee describes, in a fit or after loading."""
         self.schema_.check_kinds(type(self).__name__, missing=False)
         self._numeric = sum(isinstance(fact, Bounded) for fact in self.schema_.values())
         self._stated = self._settings()
 
     def _event(self) -> Event:
-        """Return the release about a record in each call."""
+        """Return the release of a record in each call."""
         return Composed(tuple(mechanism.event for mechanism in self._mechanisms()))
 
     def _mechanisms(self) -> list[Mechanism]:
         numbers: list[Mechanism] = [self._number_noise()] if self._numeric else []
         facts = self.schema_.values()
-        return numbers + [self._response(f) for f in facts if isinstance(f, Categories)]
+        return numbers + [self._category_response(f) for f in facts if isinstance(f, Categories)]
 
     def _settings(self) -> tuple[Any, ...]:
         return self.epsilon, self.delta, self.perturb
 
-    def _check_as_stated(self) -> None:
+    def _check_unchanged(self) -> None:
         """Refuse to release if the parameters no longer agree with ``privacy_``."""
         seeded = self.noise_seed is not None and self.privacy_.kind == "proved"
         if seeded or self._settings() != self._stated:
@@ -242,14 +244,14 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
             )
 
     def _number_noise(self) -> Laplace | Gaussian:
-        """Return the noise of all numbers of a record, each scaled to [0, 1]."""
+        """Return the noise mechanism of all numbers of a record, each scaled to [0, 1]."""
         share = float(self.epsilon) * self._numeric / len(self.schema_)
         if self.delta == 0:
             return Laplace(1.0 / share, float(self._numeric))
         z = analytic_noise_multiplier(share, float(self.delta))
         return Gaussian(z, math.sqrt(self._numeric))
 
-    def _response(self, fact: Categories) -> RandomizedResponse:
+    def _category_response(self, fact: Categories) -> RandomizedResponse:
         return RandomizedResponse(float(self.epsilon) / len(self.schema_), len(fact.values) + 1)
 
     def _check_parameters(self) -> None:

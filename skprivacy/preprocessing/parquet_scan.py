@@ -1,4 +1,4 @@
-"""One scan of Parquet files by DuckDB: sums of what each row contributes, as whole numbers."""
+"""DuckDB scan of Parquet files: exact integer sums of bounded row contributions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,29 @@ from .columns import Bounded, Categories
 
 __all__ = ["Scan"]
 
-STEPS = 1 << 16  # of a number in [-1, 1], rounded towards 0 so that it stays within
-_WHOLE = 1 << 53  # to which sums are clipped: float64 holds whole numbers up to here
-ROWS_AT_A_TIME = 3_000_000  # of some persons, all of whose rows are looked at together
-ROWS_BEFORE_A_WRITE = 20_000
-_NUMBERS = (
+STEPS_PER_UNIT = 1 << 16  # grid of numbers in [-1, 1], rounded towards 0
+_MAX_TOTAL = 1 << 53  # sums are clipped to it: float64 holds integers up to here
+ROWS_PER_PART = 3_000_000  # of one batch of persons
+ROWS_PER_WRITE = 20_000
+_NUMBER_TYPES = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN",
 )  # fmt: skip
-_PLACES = ("file_index", "file_row_number")  # DuckDB's; a column of the file goes before these
-_NAMES = ("VARCHAR", "BOOLEAN", *(kind for kind in _NUMBERS if kind.endswith("INT")), "INTEGER")
+_DUCKDB_COLUMNS = (
+    "file_index",
+    "file_row_number",
+)  # columns by DuckDB, which a column of the file would hide
+_CATEGORY_TYPES = (
+    "VARCHAR",
+    "BOOLEAN",
+    *(kind for kind in _NUMBER_TYPES if kind.endswith("INT")),
+    "INTEGER",
+)
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What is asked of the files.
+    """Query of row counts, sums and marginals over the files.
 
     Parameters
     ----------
@@ -44,14 +52,13 @@ class Scan:
     person : str or None
         The column by which rows belong together.
     max_rows : int
-        How many rows of a person count: the first ones, in the order of the files.
+        Number of rows used per person: the first ones in the order of the files.
 
     Notes
     -----
-    **Guarantees.** A row's contribution is a function of that row alone: 1 to the count, whole
-    steps of at most ``STEPS`` to each sum, and 1 to at most one cell of each marginal. Which rows
-    of a person count depends on that person's rows alone. Sums are of whole numbers, so exact.
-    """
+    **Guarantees.** A row's contribution depends on this row only: 1 to the count, whole steps of at
+    most ``STEPS_PER_UNIT`` to each sum, and 1 to at most one cell of each marginal. Which rows of a
+    person are used depends on this person's rows only. Sums are integers, hence exact."""
 
     files: Sequence[str]
     facts: Mapping[str, Bounded | Categories]
@@ -63,11 +70,11 @@ class Scan:
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """Number of cells of each marginal, by its columns."""
-        return [tuple(_n_cells(self.facts[name]) for name in names) for names in self.marginals]
+        return [tuple(_count_cells(self.facts[name]) for name in names) for names in self.marginals]
 
-    def checked_types(self, connection: Any) -> None:
-        """Refuse columns that are missing or of another type; only the files' headers are read."""
-        described = connection.execute(f"DESCRIBE SELECT * FROM {self._source()}").fetchall()
+    def check_types(self, connection: Any) -> None:
+        """Refuse columns that are missing or of a wrong type; reads file headers only."""
+        described = connection.execute(f"DESCRIBE SELECT * FROM {self._source_sql()}").fetchall()
         kinds = {name: kind.split("(")[0] for name, kind, *_ in described}
         used = [*self.means, *(name for names in self.marginals for name in names)]
         for name in [*used, *([self.person] if self.person else [])]:
@@ -76,26 +83,26 @@ class Scan:
                     f"path has no column {name!r}; it has {sorted(kinds)}. Correct the names."
                 )
         for name in used:
-            expected = _NUMBERS if isinstance(self.facts[name], Bounded) else _NAMES
+            expected = _NUMBER_TYPES if isinstance(self.facts[name], Bounded) else _CATEGORY_TYPES
             if kinds[name] not in expected:
                 raise ValueError(
                     f"The column {name!r} is of type {kinds[name]}, and its facts are "
                     f"{self.facts[name]!r}. Bounded columns hold numbers, and categories text, "
                     "whole numbers or booleans. Convert the column, or correct the schema."
                 )
-        if self.person and (own := [name for name in kinds if name.lower() in _PLACES]):
+        if self.person and (own := [name for name in kinds if name.lower() in _DUCKDB_COLUMNS]):
             raise ValueError(
                 f"path has a column {own[0]!r}, and by DuckDB's column of this name the first rows "
                 "of a person are found. Rename or drop it."
             )
-        self._check_alike(connection, [*used, *([self.person] if self.person else [])])
+        self._check_same_types(connection, [*used, *([self.person] if self.person else [])])
 
-    def _check_alike(self, connection: Any, used: list[str]) -> None:
+    def _check_same_types(self, connection: Any, used: list[str]) -> None:
         """Refuse files of which one is read twice, or as another type than its own.
 
-        A conversion may fail, which tells of a value, or make one person of two.
+        A conversion may fail, which reveals a value, or merge two persons into one.
         """
-        listed = f"[{', '.join(map(_text, self.files))}]"
+        listed = f"[{', '.join(map(_quote_text, self.files))}]"
         found = connection.execute(f"SELECT file_name FROM parquet_file_metadata({listed})")
         files = sorted(name for (name,) in found.fetchall())  # DuckDB gives them in any order
         if len({os.path.realpath(name) for name in files}) < len(files):
@@ -113,7 +120,7 @@ class Scan:
             )
         first: dict[str, str] = {}
         for file in files:
-            source = f"read_parquet({_text(file)}, hive_partitioning = false)"
+            source = f"read_parquet({_quote_text(file)}, hive_partitioning = false)"
             described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
             kinds = {name: kind for name, kind, *_ in described}
             first = first or kinds
@@ -125,14 +132,14 @@ class Scan:
                     )
 
     def run(self, connection: Any, folder: str) -> tuple[int, list[int], list[NDArray[np.float64]]]:
-        """Return the number of rows that count, the sums in steps, and the cells of marginals.
+        """Return the number of rows used, the sums in steps, and the tables of marginals.
 
         Rows of persons are written to ``folder``, in parts that fit into memory.
         """
         counts = [np.zeros(math.prod(shape)) for shape in self.shapes]
         n, sums = 0, [0] * len(self.means)
         at = 1 + len(counts)
-        level = (1 << len(counts)) - 1  # of the grand total: every marginal is summed over
+        level = (1 << len(counts)) - 1  # grouping level of the grand total
         for row in self._totals(connection, folder):
             which, cells, (total, *parts) = row[0], row[1:at], row[at:]
             if which == level:
@@ -141,43 +148,45 @@ class Scan:
                 continue
             (i,) = (i for i in range(len(counts)) if not which >> (len(counts) - 1 - i) & 1)
             if cells[i] is not None:
-                counts[i][cells[i]] += _clipped(total)
+                counts[i][cells[i]] += _clip_total(total)
         tables = [c.reshape(shape) for c, shape in zip(counts, self.shapes, strict=True)]
-        return _clipped(n), [_clipped(x) for x in sums], tables
+        return _clip_total(n), [_clip_total(x) for x in sums], tables
 
     def _totals(self, connection: Any, folder: str) -> Iterator[tuple[Any, ...]]:
         """Yield the level, the cell of each marginal, the number of rows and the sums."""
         cells = [
-            f"CAST({self._cell(names)} AS INTEGER) AS m{i}"
+            f"CAST({self._cell_sql(names)} AS INTEGER) AS m{i}"
             for i, names in enumerate(self.marginals)
         ]
-        steps = [f"CAST({self._steps(n)} AS INTEGER) AS z{i}" for i, n in enumerate(self.means)]
+        steps = [f"CAST({self._steps_sql(n)} AS INTEGER) AS z{i}" for i, n in enumerate(self.means)]
         values = ", ".join(["CAST(1 AS TINYINT) AS one", *cells, *steps])
         if self.person is None:
-            query = self._added(f"SELECT {values} FROM {self._source()}")
+            query = self._sum_query(f"SELECT {values} FROM {self._source_sql()}")
             yield from connection.execute(query).fetchall()
             return
-        ((rows,),) = connection.execute(f"SELECT count(*) FROM {self._source()}").fetchall()
-        parts, who = 1 + rows // ROWS_AT_A_TIME, _name(self.person)
-        connection.execute(f"SET partitioned_write_flush_threshold = {ROWS_BEFORE_A_WRITE}")
+        ((rows,),) = connection.execute(f"SELECT count(*) FROM {self._source_sql()}").fetchall()
+        parts, who = 1 + rows // ROWS_PER_PART, _quote_name(self.person)
+        connection.execute(f"SET partitioned_write_flush_threshold = {ROWS_PER_WRITE}")
         connection.execute(
             f"COPY (SELECT hash({who}) % {parts} AS part, {who} AS who, file_index, "
-            f"file_row_number, {values} FROM {self._source()} WHERE {who} IS NOT NULL) "
-            f"TO {_text(folder)} (FORMAT parquet, PARTITION_BY (part), OVERWRITE_OR_IGNORE)"
+            f"file_row_number, {values} FROM {self._source_sql()} WHERE {who} IS NOT NULL) "
+            f"TO {_quote_text(folder)} (FORMAT parquet, PARTITION_BY (part), OVERWRITE_OR_IGNORE)"
         )
         for part in Path(folder).glob("part=*"):
-            source = f"read_parquet({_text(str(part / '*.parquet'))}, hive_partitioning = false)"
+            source = (
+                f"read_parquet({_quote_text(str(part / '*.parquet'))}, hive_partitioning = false)"
+            )
             kept = (
                 f"SELECT * FROM {source} QUALIFY row_number() OVER (PARTITION BY who "
                 f"ORDER BY file_index, file_row_number) <= {self.max_rows}"
             )
-            yield from connection.execute(self._added(kept)).fetchall()
+            yield from connection.execute(self._sum_query(kept)).fetchall()
 
-    def _source(self) -> str:
-        return f"read_parquet([{', '.join(map(_text, self.files))}])"
+    def _source_sql(self) -> str:
+        return f"read_parquet([{', '.join(map(_quote_text, self.files))}])"
 
-    def _added(self, rows: str) -> str:
-        """Return the query that adds rows up, all of them and by the cells of each marginal."""
+    def _sum_query(self, rows: str) -> str:
+        """Return the query that sums rows: the grand total, and by the cells of each marginal."""
         marks = [f"m{i}" for i in range(len(self.marginals))]
         sums = [f"sum(z{i})" for i in range(len(self.means))]
         level = f"grouping({', '.join(marks)})" if marks else "0"
@@ -187,76 +196,78 @@ class Scan:
             f"GROUP BY GROUPING SETS ({sets})"
         )
 
-    def _cell(self, names: tuple[str, ...]) -> str:
-        """Return the number of a row's cell, NULL if one of its values is in no cell."""
+    def _cell_sql(self, names: tuple[str, ...]) -> str:
+        """Return SQL for a row's cell index; NULL if a value is in no cell."""
         found = "0::BIGINT"
         for name in names:
             fact = self.facts[name]
-            place = _bin(name, fact) if isinstance(fact, Bounded) else _place(name, fact)
-            found = f"({found}) * {_n_cells(fact)} + ({place})"
+            place = _bin_sql(name, fact) if isinstance(fact, Bounded) else _category_sql(name, fact)
+            found = f"({found}) * {_count_cells(fact)} + ({place})"
         return found
 
-    def _steps(self, name: str) -> str:
-        """Return a number's distance from the middle of its bounds, in whole steps."""
+    def _steps_sql(self, name: str) -> str:
+        """Return SQL for a number's distance from the middle of its bounds, in steps."""
         fact = self.facts[name]
         assert isinstance(fact, Bounded)
         half = (fact.upper - fact.lower) / 2
         middle = (fact.upper + fact.lower) / 2
         if half == 0:
             return "0::BIGINT"
-        share = f"({_clip(name, fact)} - {_exact(middle)}) / {_exact(half)}"
-        whole = f"trunc(greatest(-1.0::DOUBLE, least(1.0::DOUBLE, {share})) * {STEPS})"
-        return f"CASE WHEN {_number(name)} IS NULL THEN 0 ELSE CAST({whole} AS BIGINT) END"
+        share = f"({_clip_sql(name, fact)} - {_quote_number(middle)}) / {_quote_number(half)}"
+        whole = f"trunc(greatest(-1.0::DOUBLE, least(1.0::DOUBLE, {share})) * {STEPS_PER_UNIT})"
+        return f"CASE WHEN {_number_sql(name)} IS NULL THEN 0 ELSE CAST({whole} AS BIGINT) END"
 
 
-def _n_cells(fact: Bounded | Categories) -> int:
+def _count_cells(fact: Bounded | Categories) -> int:
     return fact.bins if isinstance(fact, Bounded) else len(fact.values)
 
 
-def _number(name: str) -> str:
-    """Return a column in double precision; NULL for NaN, which DuckDB takes for the largest."""
-    value = f"CAST({_name(name)} AS DOUBLE)"
+def _number_sql(name: str) -> str:
+    """Return SQL for a column as double; NULL for NaN, which DuckDB treats as the largest value."""
+    value = f"CAST({_quote_name(name)} AS DOUBLE)"
     return f"(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)"
 
 
-def _clip(name: str, fact: Bounded) -> str:
-    """Return a number within its bounds; what it is for NULL, which least ignores, is not used."""
-    return f"greatest({_exact(fact.lower)}, least({_exact(fact.upper)}, {_number(name)}))"
+def _clip_sql(name: str, fact: Bounded) -> str:
+    """Return SQL for a clipped number; the result for NULL is not used."""
+    lower, upper = _quote_number(fact.lower), _quote_number(fact.upper)
+    return f"greatest({lower}, least({upper}, {_number_sql(name)}))"
 
 
-def _bin(name: str, fact: Bounded) -> str:
+def _bin_sql(name: str, fact: Bounded) -> str:
     span = fact.upper - fact.lower
     if span == 0:
-        return f"CASE WHEN {_number(name)} IS NOT NULL THEN 0 END"
-    unit = f"({_clip(name, fact)} - {_exact(fact.lower)})"
+        return f"CASE WHEN {_number_sql(name)} IS NOT NULL THEN 0 END"
+    unit = f"({_clip_sql(name, fact)} - {_quote_number(fact.lower)})"
     if fact.scale == "log":
-        unit = f"ln(1 + {unit} / {_exact(fact.knee)}) / {_exact(math.log1p(span / fact.knee))}"
+        scale = _quote_number(math.log1p(span / fact.knee))
+        unit = f"ln(1 + {unit} / {_quote_number(fact.knee)}) / {scale}"
     else:
-        unit = f"{unit} / {_exact(span)}"
+        unit = f"{unit} / {_quote_number(span)}"
     place = f"CAST(least({fact.bins - 1}, floor({unit} * {fact.bins})) AS BIGINT)"
-    return f"CASE WHEN {_number(name)} IS NOT NULL THEN {place} END"
+    return f"CASE WHEN {_number_sql(name)} IS NOT NULL THEN {place} END"
 
 
-def _place(name: str, fact: Categories) -> str:
-    keys = ", ".join(_text(category_key(value)) for value in fact.values)
-    column = _name(name)
+def _category_sql(name: str, fact: Categories) -> str:
+    keys = ", ".join(_quote_text(category_key(value)) for value in fact.values)
+    column = _quote_name(name)
     truth = f"CAST(CAST({column} AS TINYINT) AS VARCHAR)"  # of a boolean, which is 1 or 0
     words = f"trim(CAST({column} AS VARCHAR), E' \\t\\n\\r\\f\\v')"
     text = f"(CASE typeof({column}) WHEN 'BOOLEAN' THEN {truth} ELSE {words} END)"
     return f"CAST(enum_code(TRY_CAST({text} AS ENUM({keys}))) AS BIGINT)"
 
 
-def _clipped(total: int) -> int:
-    return max(-_WHOLE, min(int(total), _WHOLE))
+def _clip_total(total: int) -> int:
+    return max(-_MAX_TOTAL, min(int(total), _MAX_TOTAL))
 
 
-def _exact(number: float) -> str:
+def _quote_number(number: float) -> str:
     return f"CAST({number!r} AS DOUBLE)"
 
 
-def _name(column: str) -> str:
+def _quote_name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
+def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"

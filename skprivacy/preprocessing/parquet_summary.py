@@ -1,4 +1,4 @@
-"""Private count, means and marginals of Parquet files of any size, in one scan."""
+"""Private count, means and marginals of Parquet files larger than memory, in one scan by DuckDB."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from .._validation import as_paths, is_whole, sequence
 from ..accounting import PrivacyBudget
 from ..base import private_release
 from ..mechanisms import SecureRandom
-from .bounded_moments import Release, additive, check_target
+from .bounded_moments import Release, calibrate_additive, check_release_target
 from .columns import Bounded
-from .parquet_scan import STEPS, Scan
+from .parquet_scan import STEPS_PER_UNIT, Scan
 from .schema import Schema
 
 __all__ = ["Summary", "private_summary"]
 
 Path = str | PathLike[str]
-_MOST_CELLS = 10_000_000  # of all marginals together; each gets noise of its own
-_MOST_MARGINALS = 60
+_MAX_CELLS = 10_000_000  # of all marginals together
+_MAX_MARGINALS = 60
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What :func:`private_summary` releases.
+    """Release of :func:`private_summary`.
 
     Parameters
     ----------
     count : float
-        Number of rows that count; it can be fractional or negative.
+        Number of rows used; it can be fractional or negative.
     means : mapping of str to float
         The mean of each column, within its bounds.
     marginals : mapping of tuple of str to ndarray
-        For each set of columns an array with an axis for each: the number of rows in each cell,
-        which can be fractional or negative.
+        For each set of columns, the number of rows in each cell, with an axis per column. Counts
+        can be fractional or negative.
     """
 
     count: float
@@ -67,11 +67,11 @@ def private_summary(
     memory: str = "512MB",
     directory: Path | None = None,
 ) -> Release:
-    """Return the number of rows, means and marginals of Parquet files of any size.
+    """Return a private row count, means and marginals of Parquet files of any size.
 
-    DuckDB scans the files once. With ``person`` it writes the columns that are needed to
-    ``directory`` on the way, and then looks at the rows of some persons at a time. Everything is
-    one release with one charge.
+    DuckDB scans the files once. With ``person`` it also writes the needed columns to ``directory``,
+    and then processes the rows of some persons at a time. All numbers are one release with one
+    charge.
 
     Parameters
     ----------
@@ -85,26 +85,26 @@ def private_summary(
     means : iterable of str, default=()
         Bounded columns. A missing value counts as the middle of the bounds.
     person : str, default=None
-        A column that says whom a row belongs to. The guarantee is then for a person with all of
-        their rows; rows that belong to nobody are left out. None: for a row.
+        Column that names the person of a row. The guarantee then protects all rows of a person, and
+        rows without a person are left out. ``None`` protects a row.
     max_rows : int, default=1
-        How many rows of a person count: the first ones, in the order of the files. Noise is
+        Number of rows used per person: the first ones in the order of the files. Noise is
         proportional to it.
     epsilon : float
         Privacy loss, in nats, of all numbers together.
     delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise, which is less if much is asked.
+        0 for Laplace noise, above 0 for Gaussian noise, which is smaller for many numbers.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation, of rows or persons.
     budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford. A scan that
-        fails or is interrupted stays charged, once, and has released nothing.
+        Budget that is charged before the data is read. A release that it cannot afford is refused.
+        A scan that fails or is interrupted stays charged, once, and has released nothing.
     noise_seed : int, default=None
         Makes the noise reproducible **and the guarantee void**. For tests only.
     memory : str, default="512MB"
-        What DuckDB's buffers may take; the process takes some 200 MB more.
+        Limit of DuckDB's buffers; the process needs about 200 MB more.
     directory : str or path-like, default=None
-        Folder for what does not fit into memory, by default the system's temporary folder.
+        Folder for data larger than memory; default: the system's temporary folder.
 
     Returns
     -------
@@ -116,20 +116,20 @@ def private_summary(
     ImportError
         If DuckDB is not installed.
     ValueError
-        If a column or a parameter is not as described. Nothing has been charged then, except where
-        a file turns out to be damaged when its rows are read.
+        If a column or a parameter is not as described. Nothing has been charged then, unless a file
+        turns out to be damaged when its rows are read.
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row, or a person, as the
-    unit. A row adds 1 to the count, a multiple of 2**-16 in [-1, 1] to the sum of each column, and
-    1 to at most one cell of each marginal; a person adds ``max_rows`` times that. Values are
-    rounded to the grid before they are summed, as whole numbers and so exactly. Which rows of a
-    person count depends on that person's rows alone. The noise is exact.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``person``, of a
+    person. A row adds 1 to the count, a multiple of 2**-16 in [-1, 1] to the sum of each column,
+    and 1 to at most one cell of each marginal. A person adds at most ``max_rows`` times that.
+    Values are rounded to the grid and summed as integers, hence exactly. Which rows of a person are
+    used depends on this person's rows only. The noise is exact.
 
-    **Edge cases.** A value that is missing or none of the categories is in no cell of a marginal.
-    Infinity is clipped. What is written to ``directory`` holds private rows, unencrypted, until the
-    function returns; a process that is killed leaves it behind.
+    **Edge cases.** A missing or unknown value is in no cell of a marginal. Infinity is clipped.
+    ``directory`` holds private rows, unencrypted, until the function returns. A process that is
+    killed leaves them behind.
 
     Examples
     --------
@@ -142,14 +142,14 @@ def private_summary(
     >>> privacy  # doctest: +SKIP
     1.00-DP per patient, add-remove, exact noise, proved
     """
-    check_target(epsilon, delta, relation)
-    scan = _checked(path, schema, marginals, means, person, max_rows)
+    check_release_target(epsilon, delta, relation)
+    scan = _check_arguments(path, schema, marginals, means, person, max_rows)
     schema.warn_if_unconfirmed()
     size = 1 + len(scan.means) + len(scan.marginals)
     most = scan.max_rows * (2.0 if relation == "replace_one" else 1.0)
-    mechanism = additive(epsilon, delta, most * size, most * math.sqrt(size))
-    with _connection(memory, directory) as (connection, folder):
-        scan.checked_types(connection)
+    mechanism = calibrate_additive(epsilon, delta, most * size, most * math.sqrt(size))
+    with _open_connection(memory, directory) as (connection, folder):
+        scan.check_types(connection)
         with private_release(
             mechanism.event, relation=relation, at_delta=delta, who="private_summary",
             budget=budget, noise_seed=noise_seed, assumptions=schema.assumptions,
@@ -157,14 +157,14 @@ def private_summary(
             arithmetic=mechanism.arithmetic,
         ) as privacy:  # fmt: skip
             n, sums, cells = scan.run(connection, folder)
-            numbers = np.array([n, *(part / STEPS for part in sums)], dtype=np.float64)
+            numbers = np.array([n, *(part / STEPS_PER_UNIT for part in sums)], dtype=np.float64)
             exact = np.concatenate([numbers, *(table.ravel() for table in cells)])
             noisy = mechanism.release(exact, SecureRandom(noise_seed))
-    return Release(_read(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
+    return Release(_read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std)), privacy)
 
 
-def _read(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
-    """Return what the noisy numbers say, without another look at the data."""
+def _read_summary(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
+    """Return the summary of the noisy numbers."""
     means, at = {}, 1
     for name in scan.means:
         fact = scan.facts[name]
@@ -179,7 +179,7 @@ def _read(noisy: NDArray[np.float64], scan: Scan, count: float) -> Summary:
     return Summary(float(noisy[0]), means, tables)
 
 
-def _checked(
+def _check_arguments(
     path: Path | Sequence[Path],
     schema: Schema,
     marginals: Iterable[str | Sequence[str]],
@@ -212,9 +212,9 @@ def _checked(
             )
         if len(set(names)) < len(names):
             raise ValueError(f"{what} holds a column twice: {names!r}. Name each once.")
-    if len(set(sets)) < len(sets) or not all(sets) or len(sets) > _MOST_MARGINALS:
+    if len(set(sets)) < len(sets) or not all(sets) or len(sets) > _MAX_MARGINALS:
         raise ValueError(
-            f"marginals={sets!r} must be at most {_MOST_MARGINALS} different sets of at least one "
+            f"marginals={sets!r} must be at most {_MAX_MARGINALS} different sets of at least one "
             "column."
         )
     counted = [*summed, *(name for names in sets for name in names)]
@@ -239,17 +239,17 @@ def _checked(
     if person == "record" or not (person is None or (isinstance(person, str) and person)):
         raise ValueError(f"person={person!r} must be the name of a column, other than 'record'.")
     scan = Scan(files, facts, sets, summed, person, int(max_rows))
-    if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MOST_CELLS:
+    if (cells := sum(math.prod(shape) for shape in scan.shapes)) > _MAX_CELLS:
         raise ValueError(
-            f"marginals={sets!r} have {cells:,} cells; expected at most {_MOST_CELLS:,}. Use fewer "
+            f"marginals={sets!r} have {cells:,} cells; expected at most {_MAX_CELLS:,}. Use fewer "
             "columns or bins."
         )
     return scan
 
 
 @contextmanager
-def _connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
-    """Open an empty database that spills into a folder which is removed with it."""
+def _open_connection(memory: str, directory: Path | None) -> Iterator[tuple[Any, str]]:
+    """Open an empty database that spills into a temporary folder."""
     try:
         import duckdb
     except ImportError as error:

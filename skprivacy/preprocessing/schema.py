@@ -1,7 +1,4 @@
-"""Public facts about the columns of a data set.
-
-Checks of what a caller or a JSON file says of the columns of a schema.
-"""
+"""Schema: public facts about the columns of a data set, with its checks and its JSON format."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ KINDS: dict[str, type[Column]] = {
     kind.__name__.lower(): kind for kind in (Bounded, Categories, Dates, Hashed)
 }
 _KEYS = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
-_TEXT = (
-    "is free text, which no schema describes: public facts cannot bound it. Leave the column out, "
-    "or turn it into numbers by an encoder that was trained on public text, and describe these"
+_FREE_TEXT_ERROR = (
+    "is free text, which a schema cannot bound. Leave the column out, "
+    "or apply an encoder trained on public text, and describe its outputs"
 )
 
 
 def check_columns_are_described(columns: Mapping[Any, Any]) -> None:
-    """Raise TypeError unless columns map names to facts."""
+    """Raise TypeError unless ``columns`` maps names to facts."""
     for name, column in columns.items():
         if not isinstance(name, str):
             raise TypeError(
@@ -61,7 +58,7 @@ def check_columns_are_described(columns: Mapping[Any, Any]) -> None:
 
 
 def read_json(source: str | PathLike[str]) -> Any:
-    """Return what a JSON file says, or JSON text, which starts with a brace."""
+    """Return the content of a JSON file, or of JSON text, which starts with a brace."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
     text = str(source) if is_text else read_file(as_path("source", source))
     try:
@@ -75,7 +72,7 @@ def read_json(source: str | PathLike[str]) -> Any:
 
 
 def schema_arguments(facts: Any) -> dict[str, Any]:
-    """Return the arguments of the Schema that the facts of a file describe."""
+    """Return the Schema arguments that the facts of a file describe."""
     if not isinstance(facts, Mapping) or not isinstance(facts.get("columns"), Mapping):
         raise ValueError(
             'Schema: the facts must be a mapping {"columns": {name: {...}, ...}, ...}; '
@@ -86,21 +83,15 @@ def schema_arguments(facts: Any) -> dict[str, Any]:
             f"Schema: unknown key {sorted(unknown)[0]!r}; expected {', '.join(_KEYS)}. Remove it."
         )
     known = {name: facts.get(name) for name in ("target", "classes", "target_bounds")}
-    columns = {name: column_of(name, fact) for name, fact in facts["columns"].items()}
-    return {"columns": columns, **known, **marks_of("Schema", facts)}
+    columns = {name: parse_column(name, fact) for name, fact in facts["columns"].items()}
+    return {"columns": columns, **known, **origin_marks("Schema", facts)}
 
 
-def column_of(name: str, fact: Any) -> Column:
-    """Return the facts about a column.
-
-    Raises
-    ------
-    ValueError
-        If they make none; the message names the column.
-    """
+def parse_column(name: str, fact: Any) -> Column:
+    """Return the facts about a column, or raise a ValueError that names the column."""
     kind = fact.get("type") if isinstance(fact, Mapping) else None
     if kind == "text":
-        raise ValueError(f"Schema: column {name!r} {_TEXT}.")
+        raise ValueError(f"Schema: column {name!r} {_FREE_TEXT_ERROR}.")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(
             f'Schema: column {name!r} must have a "type" that is one of {sorted(KINDS)}; got '
@@ -114,18 +105,18 @@ def column_of(name: str, fact: Any) -> Column:
         )
     if missing := [key for key, needed in keys.items() if needed and key not in arguments]:
         raise ValueError(f"Schema: column {name!r}: {missing[0]!r} is missing. Add it.")
-    arguments |= marks_of(f"Schema: column {name!r}", arguments)
+    arguments |= origin_marks(f"Schema: column {name!r}", arguments)
     try:
         return maker(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"Schema: column {name!r}: {error}") from error
 
 
-def marks_of(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file says of the origin of facts, as arguments of a Column or Schema.
+def origin_marks(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the marks of origin in a file, as arguments of a Column or Schema.
 
-    "inferred": false is refused: facts that were read off data become public by a confirmation of
-    these facts, not by a switch.
+    "inferred": false is refused. Facts read off data become public by a confirmation, not by a
+    switch.
     """
     marks: dict[str, Any] = {}
     if "inferred" in facts:
@@ -145,7 +136,7 @@ def marks_of(who: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def target_range(target_bounds: Any) -> tuple[float, float]:
-    """Return the bounds of the target as plain numbers, the lower one below the upper one."""
+    """Return the bounds of the target as floats, the lower below the upper."""
     lower, upper = (float(bound[0]) for bound in check_bounds("target_bounds", target_bounds, 1))
     if lower == upper:
         raise ValueError(
@@ -155,15 +146,20 @@ def target_range(target_bounds: Any) -> tuple[float, float]:
     return lower, upper
 
 
-_CALLED = {"Bounded": "bounded", "Categories": "categorical", "Dates": "date", "Hashed": "hashed"}
+_KIND_NAMES = {
+    "Bounded": "bounded",
+    "Categories": "categorical",
+    "Dates": "date",
+    "Hashed": "hashed",
+}
 
 
 class Schema(Mapping[str, Column]):
     """Public facts about the columns of a data set, in order.
 
-    Whatever a model needs to know about its input beforehand (ranges, categories, classes) has to
-    come from public documentation, such as a codebook. Reading it off the private data would leak
-    it, and no guarantee would cover the leak.
+    The ranges, categories and classes that a model needs before training must come from public
+    documentation, such as a codebook. Reading them off the private data would leak them, and no
+    guarantee would cover the leak.
 
     Parameters
     ----------
@@ -176,15 +172,15 @@ class Schema(Mapping[str, Column]):
     target_bounds : tuple (lower, upper), default=None
         The publicly known range of a numeric target.
     inferred : bool, default=False
-        Whether the schema began as a draft that was read off private data. All of its facts then
-        have to be confirmed, those of columns that were added later too.
+        Whether the schema began as a draft read off private data. All of its facts then need a
+        confirmation, including columns added later.
     confirmed : Confirmation, default=None
         Who compared the facts about the target with a codebook; set by :meth:`confirm`.
 
     See Also
     --------
-    SchemaTransformer : Turns data into bounded features by a schema.
-    make_private_pipeline : Passes the facts of a schema on to a private model.
+    SchemaTransformer : Encode data as bounded features by a schema.
+    make_private_pipeline : Pass the facts of a schema to a private model.
 
     Examples
     --------
@@ -253,7 +249,7 @@ class Schema(Mapping[str, Column]):
         counts = Counter(type(column).__name__ for column in self.values())
         *most, last = [
             f"{counts[kind]} {name}"
-            for kind, name in _CALLED.items()
+            for kind, name in _KIND_NAMES.items()
             if counts[kind] or kind in ("Bounded", "Categories")
         ]
         return (
@@ -271,8 +267,7 @@ class Schema(Mapping[str, Column]):
     def unconfirmed(self) -> tuple[str, ...]:
         """Columns whose facts were read off private data and not confirmed.
 
-        The last one is the name of the target, or ``"target"`` if it has none, for classes and
-        bounds of the target.
+        Classes and bounds of the target appear last, under the target's name or ``"target"``.
         """
         columns = tuple(name for name, column in self.items() if column.is_unconfirmed(name))
         if not self._inferred or (self.classes is None and self.target_bounds is None):
@@ -283,8 +278,8 @@ class Schema(Mapping[str, Column]):
     def confirm(self, name: str, *, by: str) -> Schema:
         """Return a copy in which the facts about one column, or the target, are confirmed.
 
-        To be called by a person who has compared these facts with a public codebook, or who knows
-        that the data is public. ``skprivacy schema confirm`` asks column by column.
+        For a person who has compared these facts with a public codebook, or who knows that the data
+        is public. ``skprivacy schema confirm`` asks column by column.
 
         Parameters
         ----------
@@ -296,7 +291,7 @@ class Schema(Mapping[str, Column]):
         Returns
         -------
         Schema
-            With the name, the time and a digest of the facts.
+            A copy that holds the name, the time and a digest of the facts.
 
         Raises
         ------
@@ -326,7 +321,7 @@ class Schema(Mapping[str, Column]):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What a guarantee assumes if it relies on the schema: nothing, if all is confirmed."""
+        """Assumptions of guarantees that rely on the schema; empty if all is confirmed."""
         return (ASSUMPTION,) if self.unconfirmed else ()
 
     def warn_if_unconfirmed(self) -> None:
@@ -341,15 +336,15 @@ class Schema(Mapping[str, Column]):
             )
 
     def check(self, table: pd.DataFrame, y: Any = None, groups: Any = None) -> SchemaCheck:
-        """Tell whoever holds the data how a table fits: what is clipped or unknown, and why.
+        """Report to the data holder which values of a table are clipped or unknown, and why.
 
-        A schema is written without looking at the data, so that it may have other spellings or
-        units: each value that it does not know is lost in silence when a model is trained.
+        A schema is written without looking at the data, so spellings and units may differ. Training
+        silently loses each value that the schema does not know.
 
         Parameters
         ----------
         table : DataFrame of shape (n_samples, n_columns)
-            Private records, with the target among the columns or without.
+            Private records, with or without the target.
         y : array-like of shape (n_samples,), default=None
             The target, if it is not a column of ``table``.
         groups : array-like of shape (n_samples,), default=None
@@ -359,7 +354,7 @@ class Schema(Mapping[str, Column]):
         Returns
         -------
         SchemaCheck
-            **About private data**: not to be published.
+            Results **about private data**; do not publish them.
 
         Raises
         ------
@@ -396,9 +391,9 @@ the same unit?
         Parameters
         ----------
         who : str
-            Who knows these two kinds alone.
+            Name of the caller, for the message.
         names : iterable of str, default=None
-            Which columns; ``None``: all.
+            Columns to return. ``None`` returns all.
         missing : bool
             Whether columns may have a feature for missing values.
 
@@ -413,8 +408,8 @@ the same unit?
             if not isinstance(column, (Bounded, Categories)) or (column.missing and not missing):
                 raise ValueError(
                     f"schema: column {name!r} is {column!r}, and {who} knows only Bounded and "
-                    f"Categories{'' if missing else ' without missing=True'}. Describe it so, or "
-                    "leave it out."
+                    f"Categories{'' if missing else ' without missing=True'}. Describe it as "
+                    "one of these, or leave it out."
                 )
             found[name] = column
         return found
@@ -430,12 +425,12 @@ the same unit?
         Parameters
         ----------
         bins : int
-            At least 1, which means none.
+            At least 1, which adds no features.
 
         Returns
         -------
         Schema
-            With the same other facts.
+            A copy with all other facts unchanged.
         """
         whole("bins", bins)
         columns = {
@@ -445,7 +440,7 @@ the same unit?
         return self._with(columns, self._confirmed)
 
     def _with(self, columns: Mapping[str, Column], confirmed: Confirmation | None) -> Schema:
-        """Return a schema of other columns with the same facts about the target."""
+        """Return a schema of other columns with the same target."""
         return Schema(
             columns,
             target=self.target,
@@ -461,15 +456,12 @@ the same unit?
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as plain lists, strings and numbers.
-
-        Options that are not used are left out, so that certificates of earlier versions still name
-        the same schema.
+        """Return the schema as plain lists, strings and numbers, without unused options.
 
         Returns
         -------
         dict
-            For :meth:`from_dict`.
+            Argument of :meth:`from_dict`.
         """
         bounds = {} if self.target_bounds is None else {"target_bounds": list(self.target_bounds)}
         marks: dict[str, Any] = {"inferred": True} if self._inferred else {}
@@ -489,7 +481,7 @@ the same unit?
         Parameters
         ----------
         path : str or PathLike, default=None
-            Where to write it, in UTF-8. None writes nothing.
+            File to write, in UTF-8. ``None`` writes nothing.
 
         Returns
         -------
@@ -508,7 +500,7 @@ the same unit?
         Parameters
         ----------
         facts : mapping
-            What :meth:`to_dict` returned.
+            A result of :meth:`to_dict`.
 
         Raises
         ------
@@ -546,16 +538,16 @@ the same unit?
         X : DataFrame or array-like of shape (n_samples, n_features)
             The data.
         y : array-like of shape (n_samples,), default=None
-            The target. Its classes are inferred as well; the bounds, if it holds numbers that are
-            not whole, or more than 30 different ones.
+            The target. Its bounds are inferred if it holds fractions or more than 30 different
+            numbers, and its classes otherwise.
         max_categories : int, default=1000
-            Largest number of distinct values of a column that is not numeric. More are taken for
-            names or identifiers of records, which no model should learn.
+            Largest number of distinct values of a non-numeric column. Columns with more are
+            refused, as names or identifiers of records.
 
         Returns
         -------
         Schema
-            With ``inferred=True``, as has every column. See :meth:`confirm`.
+            A schema marked as inferred, like each of its columns. See :meth:`confirm`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""How a table fits to its schema: what would be clipped, or unknown, for whoever holds the data."""
+"""Check of a table against its schema, for the data holder: clipped, unknown and missing values."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .inferred_facts import identifier_evidence
 
 __all__ = ["ColumnCheck", "RowsPerPerson", "SchemaCheck", "check_table"]
 
-TOLERANCE = 0.01  # share of values that may be lost before a column is pointed out
-_FEW = 3  # values that are named
-_NARROW = 0.02  # of the range: where nearly all values lie closer, a model cannot tell them apart
+TOLERANCE = 0.01  # share of values that a column may lose
+_MAX_SHOWN_VALUES = 3  # values shown per column
+_NARROW_SHARE = 0.02  # share of the range that hints at bounds that are too wide
 
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """How the values of one column fit to what the schema says of it.
+    """Check of one column against its facts in the schema.
 
     Attributes
     ----------
@@ -38,9 +38,9 @@ class ColumnCheck:
     n_clipped : int
         Numbers and dates beyond their bounds, which become the nearer end.
     n_unknown : int
-        Values that are no number, no date or none of the categories, which are lost.
+        Values that are not a number, date or category of the schema; they are lost.
     hints : tuple of str
-        What is likely to be wrong, in words.
+        Likely causes, in words.
     """
 
     name: str
@@ -75,13 +75,13 @@ class ColumnCheck:
 
 @dataclass(frozen=True)
 class RowsPerPerson:
-    """How many rows each value of a column has that identifies people, or seems to.
+    """Number of rows per value of a column that identifies people, or seems to.
 
     Attributes
     ----------
     name : str
     reason : str
-        Why the column is taken for an identifier.
+        Why the column counts as an identifier.
     n_people : int
         Number of different values.
     n_several : int
@@ -117,20 +117,20 @@ class RowsPerPerson:
 
 @dataclass(frozen=True, repr=False)
 class SchemaCheck:
-    """How a table fits to a schema; returned by :meth:`Schema.check`.
+    """Check of a table against a schema; returned by :meth:`Schema.check`.
 
-    **It is about private data**: for whoever may see the records, and for no one else.
+    **It is about private data**: show it only to people who may see the records.
 
     Attributes
     ----------
     columns : tuple of ColumnCheck
-        One for each column of the schema that the table has; the last is the target's.
+        One for each column of the schema in the table; the target is last.
     absent : tuple of str
         Columns of the schema that the table lacks.
     undescribed : tuple of str
         Columns of the table that the schema does not describe.
     people : tuple of RowsPerPerson
-        One for the groups that were given, or else for each column that seems to identify people.
+        One for the given groups, or one for each column that seems to identify people.
     """
 
     columns: tuple[ColumnCheck, ...]
@@ -189,20 +189,7 @@ def check_table(
     y: Any = None,
     groups: Any = None,
 ) -> SchemaCheck:
-    """Return how a table fits to the columns of a schema and to its target.
-
-    Parameters
-    ----------
-    table : DataFrame of shape (n_samples, n_columns)
-    columns : mapping of str to Column
-    target : str or None
-    label : Column or None
-        What is known of the target.
-    y : array-like of shape (n_samples,), default=None
-        The target, if it is not a column of ``table``.
-    groups : array-like of shape (n_samples,), default=None
-        The group of each row. None: columns that seem to identify people are looked for.
-    """
+    """Return the check of a table; ``label`` holds the facts about the target."""
     if not isinstance(table, pd.DataFrame):
         raise TypeError(
             f"table is a {type(table).__name__}; expected a DataFrame, whose columns have names."
@@ -222,22 +209,24 @@ def check_table(
         described = {**described, target: label}
     return SchemaCheck(
         tuple(
-            _checked(name, table[name], fact, name == target)
+            _check_column(name, table[name], fact, name == target)
             for name, fact in described.items()
             if name in table
         ),
         tuple(name for name in described if name not in table),
         tuple(str(name) for name in table if name not in described and name != target),
-        _people(table, described, target) if groups is None else (_given_people(groups, table),),
+        _count_found_groups(table, described, target)
+        if groups is None
+        else (_count_given_groups(groups, table),),
     )
 
 
-def _given_people(groups: Any, table: pd.DataFrame) -> RowsPerPerson:
+def _count_given_groups(groups: Any, table: pd.DataFrame) -> RowsPerPerson:
     found = check_groups(groups, table)
     return _rows_per_person(pd.Series(found.codes, name=found.unit), "as given")
 
 
-def _people(
+def _count_found_groups(
     table: pd.DataFrame, described: Mapping[str, Column], target: str | None
 ) -> tuple[RowsPerPerson, ...]:
     """Return the rows per value of each column that seems to identify people."""
@@ -261,28 +250,28 @@ def _rows_per_person(column: pd.Series, reason: str) -> RowsPerPerson:
     )  # fmt: skip
 
 
-def _checked(name: str, column: pd.Series, fact: Column, is_target: bool) -> ColumnCheck:
+def _check_column(name: str, column: pd.Series, fact: Column, is_target: bool) -> ColumnCheck:
     n, missing = len(column), _is_missing(column)
     if isinstance(fact, Categories):
         unknown = (category_codes(column, fact.values) < 0) & ~missing
-        values, hints = np.empty(0), _spellings(column[unknown], fact.values)
+        values, hints = np.empty(0), _spelling_hints(column[unknown], fact.values)
     elif isinstance(fact, Bounded):
         values = column_numbers(column)
         unknown = np.isnan(values) & ~missing
-        hints = _no_numbers(column[unknown])
+        hints = _number_hints(column[unknown])
     elif isinstance(fact, Dates):
         values = fact.days(column)
         unknown = np.isnan(values) & ~missing
-        hints = _no_dates(column[unknown], fact)
-    else:  # a bucket takes any value
+        hints = _date_hints(column[unknown], fact)
+    else:  # hashed: every value has a bucket
         values, unknown, hints = np.empty(0), np.zeros(n, dtype=bool), ()
     clipped = 0
     if len(values):
-        lower, upper = fact.ends()  # type: ignore[attr-defined]  # of numbers and dates alone
+        lower, upper = fact.ends()  # type: ignore[attr-defined]  # Bounded and Dates have it
         clipped = int(((values < lower) | (values > upper)).sum())
         finite = values[np.isfinite(values)]
         hints += _range_hints(values[~np.isnan(values)], lower, upper, clipped, fact)
-        hints += _equal_extremes(finite, lower, upper, int(isinstance(fact, Dates)))
+        hints += _extreme_hints(finite, lower, upper, int(isinstance(fact, Dates)))
     if not isinstance(fact, Dates) and not is_target:
         hints += _identifier_hint(name, column)
     return ColumnCheck(name, n, int(missing.sum()), clipped, int(unknown.sum()), hints)
@@ -293,7 +282,7 @@ def _is_missing(column: pd.Series) -> np.ndarray:
     return (column.isna() | empty.fillna(False).astype(bool)).to_numpy(dtype=bool)
 
 
-def _spellings(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...]:
+def _spelling_hints(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...]:
     known = [category_key(value) for value in values]
     folded = {text.casefold(): text for text in known}
     hints = []
@@ -307,14 +296,14 @@ def _spellings(unknown: pd.Series, values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(hints)
 
 
-def _no_numbers(unknown: pd.Series) -> tuple[str, ...]:
+def _number_hints(unknown: pd.Series) -> tuple[str, ...]:
     found = _most_frequent(unknown)
-    comma = any(_with_point(value) for value, _ in found)
+    comma = any(_replace_decimal_comma(value) for value, _ in found)
     told = tuple(f"{count} times {value!r}, which is no number" for value, count in found)
     return (*told, "decimal commas? read the table with --decimal ','") if comma else told
 
 
-def _no_dates(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
+def _date_hints(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
     form = "ISO 8601, such as 2020-01-31" if fact.format is None else repr(fact.format)
     return tuple(
         f"{count} times {value!r}, which is no date in the format {form}"
@@ -322,7 +311,7 @@ def _no_dates(unknown: pd.Series, fact: Dates) -> tuple[str, ...]:
     )
 
 
-def _with_point(value: Any) -> bool:
+def _replace_decimal_comma(value: Any) -> bool:
     try:
         float(str(value).replace(",", "."))
     except ValueError:
@@ -331,7 +320,7 @@ def _with_point(value: Any) -> bool:
 
 
 def _most_frequent(unknown: pd.Series) -> list[tuple[Any, int]]:
-    return Counter(map(str, unknown)).most_common(_FEW)
+    return Counter(map(str, unknown)).most_common(_MAX_SHOWN_VALUES)
 
 
 def _range_hints(
@@ -348,7 +337,7 @@ def _range_hints(
         )
     if isinstance(fact, Bounded) and upper > lower:
         low, high = fact.to_unit(np.quantile(values, [0.01, 0.99]))
-        if 0 < high - low < _NARROW:
+        if 0 < high - low < _NARROW_SHARE:
             return (
                 f"nearly all values lie within {high - low:.2%} of the range, where a model can "
                 'hardly tell them apart: narrower bounds, or "scale": "log"?',
@@ -356,8 +345,8 @@ def _range_hints(
     return ()
 
 
-def _equal_extremes(values: np.ndarray, lower: float, upper: float, step: int) -> tuple[str, ...]:
-    """Return which bounds are the smallest and the largest value, of dates the same day or next."""
+def _extreme_hints(values: np.ndarray, lower: float, upper: float, step: int) -> tuple[str, ...]:
+    """Return a hint if bounds equal the extremes; dates may differ by less than a ``step``."""
     if not len(values):
         return ()
     low, high = float(values.min()), float(values.max())
@@ -370,7 +359,7 @@ def _equal_extremes(values: np.ndarray, lower: float, upper: float, step: int) -
 
 
 def _identifier_hint(name: str, column: pd.Series) -> tuple[str, ...]:
-    """Return the question whether a feature identifies people."""
+    """Return a hint if a feature seems to identify people."""
     if identifiers([name]):
         return ("its name says that it identifies people: leave it out of the features",)
     evidence = identifier_evidence(column)

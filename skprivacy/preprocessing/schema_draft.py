@@ -1,4 +1,4 @@
-"""A first schema of a table, to be edited: every guess is marked as read off the data."""
+"""Draft of a schema read off a table; every fact is marked as inferred until confirmed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .schema import Schema
 
 __all__ = ["SchemaDraft", "draft_schema"]
 
-_MAX_CATEGORIES = 50  # more are dealt to buckets
-_MISSING = 0.01  # share from which a feature for missing values is worth one
-_LONG = 30  # letters of free text, on average
+_MAX_CATEGORIES = 50  # columns with more are hashed
+_MIN_SHARE_MISSING = 0.01  # share of missing values that justifies a feature for them
+_MIN_TEXT_LENGTH = 30  # mean number of letters of free text
 _FORMATS = (None, "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
-_TRIED = 1000  # values on which a format is tried
-_NAMED = (
+_N_FORMAT_VALUES = 1000  # values used to test a date format
+_IDENTIFIER_NAME_NOTE = (
     "left out: its name says that it identifies people. If anybody can have several rows, pass it "
     "as groups (--groups)"
 )
-_IDENTIFIES = (
+_IDENTIFIER_NOTE = (
     "left out: it looks like an identifier ({words}). If it identifies people who can have several "
     "rows, pass it as groups (--groups); if it is a measurement or a code, describe it yourself"
 )
-_MAY_IDENTIFY = (
+_POSSIBLE_IDENTIFIER_NOTE = (
     "does it identify people ({words})? Then leave it out, and if anybody can have several rows, "
     "pass it as groups (--groups)"
 )
@@ -39,14 +39,14 @@ _MAY_IDENTIFY = (
 
 @dataclass(frozen=True)
 class SchemaDraft:
-    """A schema to be edited, and what is to be known of it; returned by :func:`draft_schema`.
+    """Draft schema to edit, with notes; returned by :func:`draft_schema`.
 
     Attributes
     ----------
     schema : Schema
         All of its facts are marked as read off the data.
     notes : dict of str to str
-        By the name of a column: why it was left out, or what to look at.
+        For column names: why a column was left out, or what to check.
     """
 
     schema: Schema
@@ -54,28 +54,27 @@ class SchemaDraft:
 
 
 def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
-    """Guess a schema from data. This LEAKS: it is to be compared with a codebook, column by column.
+    """Draft a schema from data. This LEAKS: compare each column with a codebook afterwards.
 
-    Numbers get bounds, words categories, dates their range; a column of very many values is dealt
-    to buckets by a hash. Free text is left out, and so are columns that identify people, by their
-    names or by their values, with advice.
+    Numbers get bounds, text gets categories, and dates get their range. Columns with very many
+    values are hashed. Free text and columns that seem to identify people are left out, with a note.
 
     Parameters
     ----------
     table : DataFrame of shape (n_samples, n_columns)
-        Records; public ones if there are any.
+        Records, preferably public ones.
     target : str, default=None
         The column to predict. None drafts no target.
 
     Returns
     -------
     SchemaDraft
-        With the schema, and what is to be known of it.
+        The schema and its notes.
 
     Raises
     ------
     ValueError
-        If there is no such column, or none that can be described.
+        If ``target`` is not a column, or no column can be described.
 
     Warns
     -----
@@ -100,7 +99,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         raise TypeError(f"table must be a DataFrame, not of type {type(table).__name__}.")
     if target is not None and not (isinstance(target, str) and target in table):
         raise ValueError(
-            f"target={target!r} is no column of the table; it has "
+            f"target={target!r} is not a column of the table; it has "
             f"{', '.join(map(str, table))}. Name one of them."
         )
     _config.leak(
@@ -113,7 +112,9 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         name = str(label)
         if label == target:
             continue
-        fact, note = (None, _NAMED) if identifiers([name]) else _guess(table[label])
+        fact, note = (
+            (None, _IDENTIFIER_NAME_NOTE) if identifiers([name]) else _draft_column(table[label])
+        )
         if fact is not None:
             columns[name] = fact
         if note:
@@ -127,37 +128,37 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
     facts: dict[str, Any] = {}
     if target is not None:
         facts = target_facts(table[target].dropna().to_numpy())
-        notes[target] = _told(facts)
+        notes[target] = _describe_facts(facts)
     return SchemaDraft(Schema(columns, target=target, inferred=True, **facts), notes)
 
 
-def _told(facts: dict[str, Any]) -> str:
+def _describe_facts(facts: dict[str, Any]) -> str:
     if "classes" in facts:
         return f"the target, taken for {len(facts['classes'])} classes"
     return 'the target, taken for a number; for a classification write "classes" instead'
 
 
-def _guess(column: pd.Series) -> tuple[Column | None, str]:
-    """Return what a column seems to be, and a note; no column where it is to be left out."""
+def _draft_column(column: pd.Series) -> tuple[Column | None, str]:
+    """Return drafted facts of a column, or None to leave it out, and a note."""
     values = column.dropna()
-    missing = len(values) < (1 - _MISSING) * len(column)
+    missing = len(values) < (1 - _MIN_SHARE_MISSING) * len(column)
     if not len(values):
         return None, "left out: it is empty"
     if pd.api.types.is_datetime64_any_dtype(column):
-        return _dates(values, None, missing)
+        return _draft_dates(values, None, missing)
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
-        return _number(values, missing)
+        return _draft_number(values, missing)
     try:
         texts = values.map(category_key)
     except (TypeError, ValueError):
         return None, "left out: its values are neither numbers, text nor dates"
     for form in _FORMATS:
-        if _all_dates(texts.head(_TRIED), form):
-            return _dates(texts, form, missing)
-    return _words(texts, missing)
+        if _parse_all(texts.head(_N_FORMAT_VALUES), form):
+            return _draft_dates(texts, form, missing)
+    return _draft_texts(texts, missing)
 
 
-def _number(values: pd.Series, missing: bool) -> tuple[Column | None, str]:
+def _draft_number(values: pd.Series, missing: bool) -> tuple[Column | None, str]:
     numbers = values.to_numpy(dtype=np.float64)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
@@ -165,20 +166,20 @@ def _number(values: pd.Series, missing: bool) -> tuple[Column | None, str]:
     low, high = float(numbers.min()), float(numbers.max())
     fact = Bounded(low, high, missing=missing, inferred=True)
     if evidence := identifier_evidence(values):
-        return _judged(fact, evidence)
+        return _review_column(fact, evidence)
     if high > low and np.quantile(numbers, 0.99) - low < (high - low) / 10:
         return fact, 'a few values are far above the rest: consider "scale": "log"'
     return fact, ""
 
 
-def _judged(fact: Column, evidence: IdentifierEvidence) -> tuple[Column | None, str]:
-    """Return a column that looks like an identifier if it may be another, and what to look at."""
+def _review_column(fact: Column, evidence: IdentifierEvidence) -> tuple[Column | None, str]:
+    """Return a note, and the column's facts unless it is surely an identifier."""
     if evidence.is_strong:
-        return None, _IDENTIFIES.format(words=evidence.words)
-    return fact, _MAY_IDENTIFY.format(words=evidence.words)
+        return None, _IDENTIFIER_NOTE.format(words=evidence.words)
+    return fact, _POSSIBLE_IDENTIFIER_NOTE.format(words=evidence.words)
 
 
-def _dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
+def _draft_dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column | None, str]:
     reader = Dates("1970-01-01", "1970-01-02", format=form)
     days = reader.days(values)
     days = days[~np.isnan(days)]
@@ -193,20 +194,20 @@ def _dates(values: pd.Series, form: str | None, missing: bool) -> tuple[Column |
     return fact, "dates with slashes: is the day or the month first?" if doubt else ""
 
 
-def _all_dates(texts: pd.Series, form: str | None) -> bool:
+def _parse_all(texts: pd.Series, form: str | None) -> bool:
     days = Dates("1970-01-01", "1970-01-02", format=form).days(texts)
     return not bool(np.isnan(days).any())
 
 
-def _words(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
+def _draft_texts(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
     found = sorted(set(texts) - {""})
     if not found:
         return None, "left out: it is empty"
     evidence = identifier_evidence(texts)
     if len(found) <= _MAX_CATEGORIES and len(found) < max(NEARLY_UNIQUE * len(texts), 3):
         fact = Categories(tuple(found), missing=missing, inferred=True)
-        return _judged(fact, evidence) if evidence else (fact, "")
-    if texts.str.len().mean() > _LONG:
+        return _review_column(fact, evidence) if evidence else (fact, "")
+    if texts.str.len().mean() > _MIN_TEXT_LENGTH:
         return None, (
             "left out: free text. Turn it into numbers by an encoder trained on public text, and "
             "describe these"
@@ -214,8 +215,8 @@ def _words(texts: pd.Series, missing: bool) -> tuple[Column | None, str]:
     if len(found) > NEARLY_UNIQUE * len(texts):
         return None, "left out: nearly every row has a value of its own, as names have"
     if evidence and evidence.is_strong:
-        return None, _IDENTIFIES.format(words=evidence.words)
+        return None, _IDENTIFIER_NOTE.format(words=evidence.words)
     note = f"{len(found)} different values: dealt to 64 buckets by a hash, which lists none of them"
     if evidence:
-        note += f". {_MAY_IDENTIFY.format(words=evidence.words)}"
+        note += f". {_POSSIBLE_IDENTIFIER_NOTE.format(words=evidence.words)}"
     return Hashed(missing=missing, inferred=True), note

@@ -1,4 +1,4 @@
-"""A standard scaler that uses private means and variances."""
+"""Standard scaler with differentially private means and variances."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import fill_docs
 from .._groups import check_order
 from .._input_data import validate_data
 from .._sklearn import StrOptions
@@ -17,18 +18,19 @@ from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, public_bounds
 from ..mechanisms import SecureRandom
-from .bounded_moments import RELATIONS, Columns
+from .bounded_moments import RELATIONS, BoundedColumns
 
 __all__ = ["PrivateStandardScaler"]
 
 
+@fill_docs
 class PrivateStandardScaler(
     PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 ):
     """Centre and scale columns by private means and variances.
 
-    If public bounds alone give features of a good scale, a
-    :class:`~skprivacy.preprocessing.SchemaTransformer` is the better choice: it costs no privacy.
+    If public bounds already give well-scaled features, use a
+    :class:`~skprivacy.preprocessing.SchemaTransformer`, which costs no privacy.
 
     Parameters
     ----------
@@ -39,15 +41,11 @@ class PrivateStandardScaler(
         0 for Laplace noise, above 0 for Gaussian noise.
     bounds : tuple (lower, upper), default=None
         Public bounds: two numbers, or two sequences of length n_features. With two features,
-        pass a tuple of two arrays if they could also be one pair per feature. Values outside are
-        clipped, by ``transform`` too.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
-        it is part of the cost; otherwise it is public.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        two numbers per feature are told apart by passing two arrays. Values outside are clipped,
+        also by ``transform``.
+    %(mean_relation)s
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
@@ -55,22 +53,14 @@ class PrivateStandardScaler(
         Private means, variances, and their roots, which are at least 1% of the bounds' width.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds used.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     Notes
     -----
     **Guarantees.** ``mean_``, ``var_`` and ``scale_`` are (``epsilon``, ``delta``)-differentially
-    private with a row as the unit, or a group. A private model trained on the scaled data spends
-    its own budget **in addition**.
+    private. The unit is a row or, with ``groups``, a group. A private model trained on the scaled
+    data spends its own budget **in addition**.
 
     **Edge cases.** NaN counts as the middle of the bounds in ``fit`` and stays NaN in
     ``transform``. Infinity is clipped.
@@ -128,14 +118,13 @@ class PrivateStandardScaler(
         y : None
             Ignored.
         groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then a group's, with all of its records,
-            and has the name of the groups if they are a Series. Each of the m records of a group
-            counts 1 / m.
+            Group of each record. The guarantee then protects all records of a group together, and
+            the name of a Series is its unit. Each of the m records of a group counts 1 / m.
 
         Returns
         -------
         PrivateStandardScaler
-            Itself, fitted.
+            The fitted scaler.
 
         Raises
         ------
@@ -146,7 +135,7 @@ class PrivateStandardScaler(
             self._validate_params()
             check_order(groups, X)
             rows = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
-            columns = Columns(rows, public_bounds(fit, rows, self.bounds), groups)
+            columns = BoundedColumns(rows, public_bounds(fit, rows, self.bounds), groups)
             mechanism = columns.mechanism(2, self.epsilon, self.delta, self.relation)
             with fit.charged(
                 mechanism.event, relation=self.relation, at_delta=self.delta, unit=columns.unit,

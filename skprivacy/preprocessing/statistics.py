@@ -1,8 +1,7 @@
-"""Private sums, means, variances and quantiles of bounded columns.
+"""Private statistics of tables: counts, histograms, sums, means, variances and quantiles.
 
-Private counts of the records that meet a condition, or are in each bin or category.
-
-How many records groups have: a private choice of the bound that some releases need.
+Each function is one release with one charge. Sums, means and variances share
+:class:`~skprivacy.preprocessing.bounded_moments.BoundedColumns`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._groups import check_groups, check_order, protected
 from .._input_data import check_numbers
 from .._sklearn import num_samples
@@ -23,7 +23,13 @@ from ..accounting.event import numbers
 from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
 from ..mechanisms.bounds import check_bounds
-from .bounded_moments import Columns, Release, additive, check_target, one_column
+from .bounded_moments import (
+    BoundedColumns,
+    Release,
+    calibrate_additive,
+    check_one_column,
+    check_release_target,
+)
 
 __all__ = [
     "Release",
@@ -37,6 +43,7 @@ __all__ = [
 ]
 
 
+@fill_docs
 def private_count(
     x: ArrayLike,
     *,
@@ -47,32 +54,23 @@ def private_count(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return the number of records for which a condition holds.
+    """Return a private count of the records that meet a condition.
 
     Parameters
     ----------
     x : array-like of bool, shape (n_samples,)
         Whether the condition holds for each record, such as ``frame["age"] > 65``. Missing values
         are not counted. ``numpy.ones(n, bool)`` counts all records.
-    epsilon : float
-        Privacy loss, in nats.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation.
-    groups : array-like of shape (n_samples,), default=None
-        Whom each record belongs to. The guarantee is then a group's, with all of its records. A
-        group counts 1, shared out among its records: each of m counts 1 / m.
-    budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(release_epsilon)s
+    %(release_relation)s
+    %(release_groups)s
+    %(release_budget)s
 
     Returns
     -------
     Release
-        ``value`` is a float that can be fractional or negative. Clipping and rounding it costs no
-        privacy.
+        ``value`` is a float, which can be fractional or negative. Clipping or rounding it costs
+        no privacy.
 
     Raises
     ------
@@ -81,8 +79,8 @@ def private_count(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit, or a
-    group: under each relation it changes the count by at most 1. Shares of groups are rounded down
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
+    group: it changes the count by at most 1 under each relation. Shares of groups are rounded down
     to a grid on which sums are exact. The noise is exact on a grid.
 
     Examples
@@ -93,9 +91,9 @@ def private_count(
     >>> 250 < count < 350
     True
     """
-    check_target(epsilon, delta, relation)
+    check_release_target(epsilon, delta, relation)
     check_order(groups, x)
-    values = one_column(x)
+    values = check_one_column(x)
     who = protected(groups, values)
     known = ~pd.isna(values)
     values, shares = values[known], who.exact_shares()[known]
@@ -104,7 +102,7 @@ def private_count(
             f"x holds values of type {values.dtype}; expected booleans, or zeros and ones. Pass a "
             "condition on each record, such as frame['age'] > 65."
         )
-    mechanism = additive(epsilon, delta, 1.0, 1.0)
+    mechanism = calibrate_additive(epsilon, delta, 1.0, 1.0)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_count", budget=budget,
         noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
@@ -114,6 +112,7 @@ def private_count(
     return Release(float(noisy[0]), privacy)
 
 
+@fill_docs
 def private_histogram(
     x: ArrayLike,
     *,
@@ -126,7 +125,7 @@ def private_histogram(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return the number of records in each public bin or category.
+    """Return a private histogram: the number of records in each public bin or category.
 
     Parameters
     ----------
@@ -136,19 +135,10 @@ def private_histogram(
         Public edges, increasing. The last bin includes its right edge.
     categories : array-like of shape (n_categories,), default=None
         Public categories, instead of ``bins``.
-    epsilon : float
-        Privacy loss, in nats.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation.
-    groups : array-like of shape (n_samples,), default=None
-        Whom each record belongs to. The guarantee is then a group's, with all of its records. A
-        group counts 1, shared out among its records: each of m counts 1 / m.
-    budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(release_epsilon)s
+    %(release_relation)s
+    %(release_groups)s
+    %(release_budget)s
 
     Returns
     -------
@@ -163,14 +153,14 @@ def private_histogram(
     >>> counts.shape
     (2,)
     """
-    check_target(epsilon, delta, relation)
+    check_release_target(epsilon, delta, relation)
     if (bins is None) == (categories is None):
         raise ValueError(
             f"bins={bins!r} and categories={categories!r}: exactly one of them must be given. Pass "
             "bins=edges or categories=values, from public knowledge."
         )
     check_order(groups, x)
-    values = one_column(x)
+    values = check_one_column(x)
     who = protected(groups, values)
     known = ~pd.isna(values)  # pandas.NA cannot be compared
     values, shares = values[known], who.exact_shares()[known]
@@ -189,9 +179,9 @@ def private_histogram(
                 f"categories={categories!r} must be a flat list of at least one value, without "
                 "duplicates. Pass all public categories once."
             )
-        counts = _counted_once(values, shares, named)
+        counts = _count_categories(values, shares, named)
     changed = 2.0 if relation == "replace_one" else 1.0
-    mechanism = additive(epsilon, delta, changed, math.sqrt(changed))
+    mechanism = calibrate_additive(epsilon, delta, changed, math.sqrt(changed))
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_histogram", budget=budget,
         noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
@@ -200,13 +190,12 @@ def private_histogram(
     return Release(noisy, privacy)
 
 
-def _counted_once(
+def _count_categories(
     values: NDArray, shares: NDArray[np.float64], named: NDArray
 ) -> NDArray[np.float64]:
-    """Add up the shares of the values in the first category that it equals, and in no other.
+    """Sum the shares of values by the first category that each equals.
 
-    Two different categories may both equal a value of another type: for example, two integers
-    beyond 2**53 may both equal a float.
+    Two categories may equal one value of another type: two integers beyond 2**53 may equal a float.
     """
     counts = np.zeros(len(named))
     for i, category in enumerate(named):
@@ -216,6 +205,7 @@ def _counted_once(
     return counts
 
 
+@fill_docs
 def private_group_size(
     groups: ArrayLike,
     *,
@@ -226,28 +216,25 @@ def private_group_size(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return a number of records that about a share ``q`` of the groups do not exceed.
+    """Return a private ``q`` quantile of the number of records per group.
 
-    It is the bound for a release whose noise grows with the number of records that a group may
-    have, such as ``max_rows`` of :func:`private_summary`. **It bounds nobody's records**: whoever
-    uses it has to leave out what a group has beyond it.
+    Use it where the noise of a release grows with the number of records per group, such as for
+    ``max_rows`` of :func:`private_summary`. **It does not limit the records**: drop the records of
+    a group beyond it before the release.
 
     Parameters
     ----------
     groups : array-like of shape (n_samples,)
-        Whom each record belongs to. A Series' name is the unit of the guarantee.
+        Group of each record. The name of a Series is the unit of the guarantee.
     most : int
-        Largest number to choose, at least 2; a public guess of how many records a group may have.
+        Largest possible result, at least 2; a public guess of the largest group size.
     epsilon : float
         Privacy loss, in nats.
     q : float, default=0.9
-        Share of the groups that keep all of their records, in [0, 1].
+        Share of the groups that keep all their records, in [0, 1].
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation, between groups.
-    budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford.
-    noise_seed : int, default=None
-        Makes the choice reproducible **and the guarantee void**. For tests only.
+    %(release_budget)s
 
     Returns
     -------
@@ -257,14 +244,14 @@ def private_group_size(
     Raises
     ------
     ValueError
-        If a parameter is not as described, or a record belongs to nobody. Nothing is charged then.
+        If a parameter is not as described, or a record has no group. Nothing is charged then.
 
     Notes
     -----
-    **Guarantees.** Pure ``epsilon`` differential privacy with a group as the unit: the quantile of
-    one number for each group, see :func:`private_quantile`.
+    **Guarantees.** Pure ``epsilon``-differential privacy of a group: the release is a quantile of
+    one number per group, see :func:`private_quantile`.
 
-    **Edge cases.** Groups of more than ``most`` records count as of ``most``.
+    **Edge cases.** Groups with more than ``most`` records count as groups of ``most``.
 
     References
     ----------
@@ -282,11 +269,11 @@ def private_group_size(
     >>> privacy
     1.00-DP per patient, add-remove, exact noise, proved
     """
-    if not (is_whole(most) and 2 <= most < MOST_CANDIDATES):
-        raise ValueError(f"most={most!r} must be an integer from 2 to {MOST_CANDIDATES - 1}.")
+    if not (is_whole(most) and 2 <= most < MAX_CANDIDATES):
+        raise ValueError(f"most={most!r} must be an integer from 2 to {MAX_CANDIDATES - 1}.")
     most = int(most)
     who = check_groups(groups, np.arange(num_samples(groups, "groups")))
-    # One number for each group; between each two, and before the first, lies one candidate.
+    # Candidates lie at half-integers, between the possible sizes.
     sizes = np.minimum(who.sizes(), most)
     of_each: Any = pd.Series(np.arange(who.n), name=who.unit)
     value, privacy = private_quantile(
@@ -296,9 +283,10 @@ def private_group_size(
     return Release(max(1, round(value - 0.5)), privacy)
 
 
-MOST_CANDIDATES = 10_000_000
+MAX_CANDIDATES = 10_000_000
 
 
+@fill_docs
 def private_sum(
     X: ArrayLike,
     *,
@@ -310,30 +298,20 @@ def private_sum(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return the sum of each column.
+    """Return a private sum of each column.
 
     Parameters
     ----------
-    X : array-like of shape (n_samples,) or (n_samples, n_features)
-        NaN counts as the middle of the bounds; infinity is clipped.
-    bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. With two features,
-        pass a tuple of two arrays if they could also be one pair per feature.
-    epsilon : float
-        Privacy loss, in nats, of all columns together.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise.
+    %(moment_columns)s
+    %(release_epsilon)s
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. The noise is proportional to the largest magnitude within the
         bounds; under "replace_one", to their width.
     groups : array-like of shape (n_samples,), default=None
-        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
-        the sum is that of the groups' means: each of m records counts 1 / m. For the sum of all
-        records add up those of each group first, and give the bounds of such a total.
-    budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Group of each record. The guarantee then protects all records of a group together, and the
+        result is the sum of group means. To sum all records, pass the total of each group instead,
+        with bounds of such a total.
+    %(release_budget)s
 
     Returns
     -------
@@ -342,9 +320,9 @@ def private_sum(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit, or a
-    group. Values are scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact, and
-    so are the shares of records in their groups; the noise is exact.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
+    group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded
+    towards 0 to a grid on which sums are exact. The noise is exact, too.
 
     Examples
     --------
@@ -354,8 +332,8 @@ def private_sum(
     >>> 17_400 < days < 18_600
     True
     """
-    check_target(epsilon, delta, relation)
-    columns = Columns(X, bounds, groups)
+    check_release_target(epsilon, delta, relation)
+    columns = BoundedColumns(X, bounds, groups)
     mechanism = columns.sums_mechanism(epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_sum", budget=budget,
@@ -365,6 +343,7 @@ def private_sum(
     return Release(columns.shaped(sums), privacy)
 
 
+@fill_docs
 def private_mean(
     X: ArrayLike,
     *,
@@ -376,29 +355,15 @@ def private_mean(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return the mean of each column.
+    """Return a private mean of each column.
 
     Parameters
     ----------
-    X : array-like of shape (n_samples,) or (n_samples, n_features)
-        NaN counts as the middle of the bounds; infinity is clipped.
-    bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. With two features,
-        pass a tuple of two arrays if they could also be one pair per feature.
-    epsilon : float
-        Privacy loss, in nats, of all columns together.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
-        it is part of the cost; otherwise it is public.
-    groups : array-like of shape (n_samples,), default=None
-        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
-        each of the m records of a group counts 1 / m: the mean is that of the groups' means.
-    budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(moment_columns)s
+    %(release_epsilon)s
+    %(mean_relation)s
+    %(release_groups)s
+    %(release_budget)s
 
     Returns
     -------
@@ -407,9 +372,9 @@ def private_mean(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy with a row as the unit, or a
-    group. Values are scaled to [-1, 1] and rounded towards 0 to a grid on which sums are exact, and
-    so are the shares of records in their groups; the noise is exact.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
+    group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded
+    towards 0 to a grid on which sums are exact. The noise is exact, too.
 
     **Edge cases.** If the noise exceeds the number of records, the result is noise around the
     middle of the bounds.
@@ -424,8 +389,8 @@ def private_mean(
     >>> privacy
     1.00-DP, add-remove, exact noise, proved
     """
-    check_target(epsilon, delta, relation)
-    columns = Columns(X, bounds, groups)
+    check_release_target(epsilon, delta, relation)
+    columns = BoundedColumns(X, bounds, groups)
     mechanism = columns.mechanism(1, epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_mean", budget=budget,
@@ -435,6 +400,7 @@ def private_mean(
     return Release(columns.shaped(columns.means(moments)), privacy)
 
 
+@fill_docs
 def private_variance(
     X: ArrayLike,
     *,
@@ -446,29 +412,15 @@ def private_variance(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return the (population) variance of each column.
+    """Return a private (population) variance of each column.
 
     Parameters
     ----------
-    X : array-like of shape (n_samples,) or (n_samples, n_features)
-        NaN counts as the middle of the bounds; infinity is clipped.
-    bounds : tuple (lower, upper)
-        Public bounds: two numbers, or two sequences of length n_features. With two features,
-        pass a tuple of two arrays if they could also be one pair per feature.
-    epsilon : float
-        Privacy loss, in nats, of all columns together.
-    delta : float, default=0.0
-        0 for Laplace noise, above 0 for Gaussian noise.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. Under "add_remove", the number of records is private, and releasing
-        it is part of the cost; otherwise it is public.
-    groups : array-like of shape (n_samples,), default=None
-        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
-        each of the m records of a group counts 1 / m.
-    budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(moment_columns)s
+    %(release_epsilon)s
+    %(mean_relation)s
+    %(release_groups)s
+    %(release_budget)s
 
     Returns
     -------
@@ -484,8 +436,8 @@ def private_variance(
     >>> 50 < variance < 250
     True
     """
-    check_target(epsilon, delta, relation)
-    columns = Columns(X, bounds, groups)
+    check_release_target(epsilon, delta, relation)
+    columns = BoundedColumns(X, bounds, groups)
     mechanism = columns.mechanism(2, epsilon, delta, relation)
     with private_release(
         mechanism.event, relation=relation, at_delta=delta, who="private_variance", budget=budget,
@@ -495,6 +447,7 @@ def private_variance(
     return Release(columns.shaped(columns.variances(moments)), privacy)
 
 
+@fill_docs
 def private_quantile(
     x: ArrayLike,
     q: float,
@@ -507,7 +460,7 @@ def private_quantile(
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
 ) -> Release:
-    """Return a quantile of one column, by the exponential mechanism on a public grid.
+    """Return a private quantile of one column, by the exponential mechanism (Smith 2011).
 
     Parameters
     ----------
@@ -519,17 +472,11 @@ def private_quantile(
         Public bounds; the result is one of ``n_candidates`` equally spaced numbers between them.
     epsilon : float
         Privacy loss, in nats.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation.
+    %(release_relation)s
     n_candidates : int, default=1024
         Number of candidates, from 2 to ten million.
-    groups : array-like of shape (n_samples,), default=None
-        Whom each record belongs to. The guarantee is then a group's, with all of its records, and
-        each of the m records of a group counts 1 / m.
-    budget : PrivacyBudget, default=None
-        Charged before the data is touched; refuses a release that it cannot afford.
-    noise_seed : int, default=None
-        Makes the choice reproducible **and the guarantee void**. For tests only.
+    %(release_groups)s
+    %(release_budget)s
 
     Returns
     -------
@@ -539,9 +486,9 @@ def private_quantile(
     Notes
     -----
     **Guarantees.** Pure ``epsilon`` differential privacy. The score of r is
-    -abs(#(x < r) - q #(x)); a record changes it by at most max(q, 1 - q), or by 1 if replaced. A
-    group that counts a <= 1, of which b below r, changes what is within abs by b - q a, which lies
-    between -q and 1 - q as well.
+    -abs(#(x < r) - q #(x)). A record changes it by at most max(q, 1 - q), or by 1 if replaced. A
+    group with weight a <= 1, of which b lies below r, changes the argument of abs by b - q a, which
+    lies between -q and 1 - q, too.
 
     References
     ----------
@@ -557,16 +504,16 @@ def private_quantile(
     """
     if not (is_number(q) and 0 <= q <= 1):
         raise ValueError(f"q={q!r} must lie in [0, 1]; 0.5 is the median.")
-    if not (is_whole(n_candidates) and 2 <= n_candidates <= MOST_CANDIDATES):
+    if not (is_whole(n_candidates) and 2 <= n_candidates <= MAX_CANDIDATES):
         raise ValueError(
-            f"n_candidates={n_candidates!r} must be an integer from 2 to {MOST_CANDIDATES}, such "
+            f"n_candidates={n_candidates!r} must be an integer from 2 to {MAX_CANDIDATES}, such "
             "as 1024."
         )
-    check_target(epsilon, 0.0, relation)
+    check_release_target(epsilon, 0.0, relation)
     lower, upper = check_bounds("bounds", bounds, 1)
     check_numbers(x, "x")
     check_order(groups, x)
-    values = one_column(x).astype(np.float64)
+    values = check_one_column(x).astype(np.float64)
     who = protected(groups, values)
     known = ~np.isnan(values)
     values, shares = np.clip(values[known], lower, upper), who.exact_shares()[known]
@@ -576,6 +523,7 @@ def private_quantile(
     below = counted[np.searchsorted(values[order], candidates, side="left")]
     sensitivity = 1.0 if relation == "replace_one" else max(q, 1.0 - q)
     mechanism = Exponential(float(epsilon), sensitivity)
+    # Smith 2011: the utility of a candidate is minus its distance from rank q
     scores = -np.abs(below - q * counted[-1])
     with private_release(
         mechanism.event, relation=relation, at_delta=0.0, who="private_quantile", budget=budget,

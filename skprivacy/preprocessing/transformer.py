@@ -1,7 +1,4 @@
-"""Bounded features from raw columns, using only public facts.
-
-A private model behind a schema, told every public fact before it sees a record.
-"""
+"""Encoding of raw columns as bounded features by a public schema, and private pipelines."""
 
 from __future__ import annotations
 
@@ -40,24 +37,24 @@ def make_private_pipeline(
     memory: Any = None,
     verbose: bool = False,
 ) -> Pipeline:
-    """Put a private model behind a :class:`SchemaTransformer`, and tell it the public facts.
+    """Return a pipeline of a :class:`SchemaTransformer` and a private model with the schema's
+    facts.
 
-    A step of a scikit-learn pipeline cannot tell the next one what it knows, so a model by itself
-    reads bounds and classes off the data, or assumes more noise than a schema's rows need. Here
-    ``bounds``, ``radius``, ``classes`` and ``target_bounds`` follow from the schema before any fit.
+    Steps of a scikit-learn pipeline cannot pass facts on, so a model alone would read bounds and
+    classes off the data, or add more noise than needed. This function sets ``bounds``, ``radius``,
+    ``classes`` and ``target_bounds`` from the schema before any fit.
 
     Parameters
     ----------
     schema : Schema
         Public facts about the columns and the target.
     model : estimator
-        A private estimator. It is cloned. Of ``bounds``, ``radius``, ``classes``,
-        ``target_bounds`` and ``n_records``, those that it has and that are None (or "auto") are
-        set; what was set already is kept.
+        A private estimator. It is cloned. Its parameters ``bounds``, ``radius``, ``classes``,
+        ``target_bounds`` and ``n_records`` are set if they exist and are None or "auto".
     n_records : int, default=None
-        A public figure for the number of records, or of groups if ``fit`` is told of groups, never
-        the size of a private table. Where the
-        model has this parameter, its guarantee is then for add/remove instead of zero-out.
+        Public figure for the number of records, or of groups if ``fit`` gets groups; never the size
+        of a private table. If the model has this parameter, its relation is then add-remove instead
+        of zero-out.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns.
     memory : str or Memory, default=None
@@ -68,12 +65,12 @@ def make_private_pipeline(
     Returns
     -------
     Pipeline
-        Of two steps, both unfitted.
+        A pipeline of two unfitted steps.
 
     Raises
     ------
     TypeError
-        If ``schema`` is not a Schema or ``model`` not a private estimator.
+        If ``schema`` is not a Schema, or ``model`` is not a private estimator.
     ValueError
         If ``feature_range`` is not a range; under ``strict``, if facts of the schema were read off
         data and not confirmed.
@@ -85,18 +82,17 @@ def make_private_pipeline(
 
     Notes
     -----
-    **Guarantees.** Those of the model. The facts are functions of the schema and of the parameters
-    alone. ``radius`` is a bound on the norm of a row, whatever the record: the features of a
-    categorical column hold at most one 1, those of a numeric column a number in ``feature_range``
-    and ``bins - 1`` bits of 0.5, so that with the default range and no bins every column has
-    norm at most 1, and a row at most the root of the number of columns. It replaces the models'
-    default, the root of the number of *features* over 2.
+    **Guarantees.** Those of the model. The facts depend on the schema and the parameters only.
+    ``radius`` bounds the norm of every possible row. A categorical column has at most one 1. A
+    numeric column has a number in ``feature_range`` and ``bins - 1`` bits of 0.5. With the default
+    range and without bins, each column has norm at most 1, and a row at most the root of the number
+    of columns. It replaces the models' default, the root of the number of *features* over 2.
 
-    **Edge cases.** A schema that was read off data and not confirmed states no public facts: none
-    is set, and the model reads them off the data with its own warnings and assumptions. If
-    ``bounds`` were set, ``radius``, in whose units it is measured, is left alone as well. The facts
-    do not follow later changes of the transformer by ``set_params``: make a new pipeline. Facts
-    that no longer agree with the rows cost accuracy, not privacy: the model clips to them.
+    **Edge cases.** A schema read off data and not confirmed has no public facts: none is set, and
+    the model reads them off the data with its usual warnings and assumptions. If the model has
+    ``bounds``, ``radius`` is not set either, because its units depend on the bounds. Later changes
+    of the transformer by ``set_params`` do not change the facts: make a new pipeline. Facts that
+    disagree with the rows cost accuracy, not privacy: the model clips to them.
 
     Examples
     --------
@@ -114,65 +110,64 @@ def make_private_pipeline(
     if isinstance(model, type) or not isinstance(model, PrivateEstimatorMixin):
         raise TypeError(
             f"model={model!r} must be a private estimator of skprivacy, such as "
-            "DPSGDClassifier(epsilon=1.0): the facts are for its own parameters. Put a search or "
-            "any other wrapper around the pipeline instead."
+            "DPSGDClassifier(epsilon=1.0): the facts set its parameters. Put a search or "
+            "another wrapper around the pipeline instead."
         )
     encode = SchemaTransformer(schema, feature_range=feature_range)
     encode._check_parameters()
     facts: dict[str, Any] = {"n_records": n_records}
     if schema.unconfirmed:
         _config.leak(
-            f"schema={schema!r} was read off data, so that its facts are not public: none is set. "
+            f"schema={schema!r} was read off data: its facts are not public, and none is set. "
             "Compare it with the codebook, and confirm it by `skprivacy schema confirm FILE`."
         )
     else:
         facts |= {"classes": schema.classes, "target_bounds": schema.target_bounds}
         facts |= _row_facts(schema, feature_range)
-    return make_pipeline(encode, _told(model, facts), memory=memory, verbose=verbose)
+    return make_pipeline(encode, _set_known_facts(model, facts), memory=memory, verbose=verbose)
 
 
 def _row_facts(schema: Schema, feature_range: tuple[float, float]) -> dict[str, Any]:
-    """Return bounds of each feature, and of the norm of a row in units of them.
+    """Return bounds of the features, and the largest norm of a row in units of the bounds.
 
-    The bounds are symmetric, for models scale by them: the zeros of a category stay zeros.
+    Models scale by the bounds, which are symmetric so that zeros of a category stay zeros.
     """
     bound = max(column.largest_feature(feature_range) for column in schema.values())
     norm = math.hypot(*(column.largest_norm(feature_range) for column in schema.values()))
     return {"bounds": (-bound, bound), "radius": norm / bound}
 
 
-def _told(model: Any, facts: dict[str, Any]) -> Any:
-    """Return a clone that knows each fact that it asks for and has not been told."""
+def _set_known_facts(model: Any, facts: dict[str, Any]) -> Any:
+    """Return a clone with each fact set whose parameter is unset."""
     told = clone(model)
     params = told.get_params(deep=False)
     if params.get("bounds") is not None:
-        facts.pop("radius", None)  # it is in units of ours
+        facts.pop("radius", None)  # a radius in units of other bounds
     missing = {
         name: fact
         for name, fact in facts.items()
-        if fact is not None and name in params and _unknown(params[name])
+        if fact is not None and name in params and _is_unset(params[name])
     }
     return told.set_params(**missing)
 
 
-def _unknown(value: Any) -> bool:
+def _is_unset(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value == "auto")
 
 
 class SchemaTransformer(TransformerMixin, BaseEstimator):
     """Turn raw columns into bounded features by a public schema, independently of the data.
 
-    A numeric column is clipped to its public bounds and scaled to ``feature_range``; a column with
-    ``bins`` adds bits, 0 or 0.5, that say which edges between bins the number has reached. A
-    categorical column becomes one-hot columns of its public categories, or of public buckets; a
-    date the days since a public one. This replaces ordinary
-    preprocessing (a scaler or an encoder fitted on private data), which no guarantee covers.
+    Numbers are clipped to public bounds and scaled to ``feature_range``. A column with ``bins``
+    adds thermometer bits, 0 or 0.5, for the edges between bins. Categories are one-hot encoded by
+    public categories or hash buckets, and dates become days since a public date. This replaces
+    scalers and encoders fitted to private data, which no guarantee covers.
 
     Parameters
     ----------
     schema : Schema, default=None
-        Public facts about each column. ``None`` infers them from the data passed to ``fit``, which
-        must then be numeric, and leaks them: a PrivacyLeakWarning, or an error if strict.
+        Public facts about each column. ``None`` infers them from the numeric data passed to
+        ``fit``, which leaks them: a PrivacyLeakWarning, or an error if strict.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns, not of the bits of their bins.
     dtype : dtype, default=numpy.float64
@@ -192,15 +187,14 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** If a schema is given, ``fit`` reads the number and names of the columns and no
-    value. Each output row is a function of the same input row alone, so neighbouring data sets
-    stay neighbours under every relation, and the transform costs no privacy.
+    value. Each output row depends on the same input row only, so neighbouring data sets stay
+    neighbours under every relation, and the transform costs no privacy.
 
     **Edge cases.** A missing or non-numeric number becomes the middle of ``feature_range``, an
-    infinite one its end. A missing or unknown category becomes zeros in all of its columns. Of a
-    column with ``missing``, a further feature says that. A schema of which facts were read off the
-    data and not confirmed warns at ``fit``, and makes every guarantee behind it an estimate.
-    The columns of a DataFrame are found by name, in any order; those of an array by the order of
-    the schema.
+    infinite one its end. A missing or unknown category becomes zeros in all of its columns. With
+    ``missing=True``, a further feature marks such values. A schema with unconfirmed facts warns in
+    ``fit``, and turns every guarantee that relies on it into an estimate. DataFrame columns are
+    matched by name, array columns by the order of the schema.
 
     Examples
     --------
@@ -239,7 +233,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         SchemaTransformer
-            Itself, fitted.
+            The fitted transformer.
 
         Raises
         ------
@@ -249,7 +243,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Warns
         -----
         PrivacyLeakWarning
-            If the schema was read off data, wholly or in part; an error if strict.
+            If some fact of the schema was read off data; an error if strict.
         """
         self._check_parameters()
         with undone_on_error(self):
@@ -274,7 +268,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            Or in the container chosen by ``set_output``.
+            Features, in the container chosen by ``set_output``.
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
@@ -337,18 +331,18 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"schema={self.schema!r} must be a Schema or None. Create one with Schema({{...}})."
             )
-        pair = _read_as(lambda: np.asarray(self.feature_range, dtype=np.float64), np.empty(0))
+        pair = _try_read(lambda: np.asarray(self.feature_range, dtype=np.float64), np.empty(0))
         if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[0] < pair[1]:
             raise ValueError(
                 f"feature_range={self.feature_range!r} must be two finite numbers, the lower one "
                 "first."
             )
-        dtype = _read_as(lambda: np.dtype(self.dtype), None)
+        dtype = _try_read(lambda: np.dtype(self.dtype), None)
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"dtype={self.dtype!r} must be numpy.float32 or numpy.float64.")
 
     def _scaled(self, unit: np.ndarray) -> np.ndarray:
-        """Return numbers in [0, 1] scaled to ``feature_range``, which rounding could leave."""
+        """Return numbers in [0, 1] scaled to ``feature_range``, and clipped against rounding."""
         low, high = self.feature_range
         return np.clip(low + (high - low) * unit, low, high)
 
@@ -364,7 +358,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
 
 
-def _read_as(read: Callable[[], Any], otherwise: Any) -> Any:
+def _try_read(read: Callable[[], Any], otherwise: Any) -> Any:
     try:
         return read()
     except (TypeError, ValueError):
@@ -391,8 +385,8 @@ def check_columns(schema: Schema, X: Any) -> None:
             f"X has columns that the schema does not describe: {extra}. Drop them, for example "
             "X[list(schema)]."
             + (
-                f" {whose[0]!r} seems to say whose record each is: if anybody has several, pass it "
-                "as groups to the private model's fit."
+                f" {whose[0]!r} looks like an identifier: if anybody has several records, "
+                "pass it as groups to the private model's fit."
                 if whose
                 else ""
             )
@@ -404,6 +398,6 @@ def described_columns(schema: Schema, X: Any) -> Iterator[tuple[pd.Series, Colum
     for i, (name, fact) in enumerate(schema.items()):
         if isinstance(X, pd.DataFrame):
             yield X[name], fact
-        else:  # pandas' own text cannot hold every one of Python's
+        else:  # pandas' string type cannot hold all Python strings
             dtype = object if X.dtype.kind in "OUS" else None
             yield pd.Series(X[:, i], dtype=dtype, copy=False), fact

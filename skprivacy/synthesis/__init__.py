@@ -1,17 +1,17 @@
-"""Private synthetic tables, what they are worth, and models that are trained on them.
+"""Private synthetic tables, their quality, and models trained on them.
 
 Files, in reading order:
 
-- ``base``: Synthesizer; what is public of a table
-- ``domain``: public cells: Grid, cells of a column, codes and values
+- ``base``: Synthesizer, and the public facts of a table
+- ``domain``: Grid, cells of a column, encoding and decoding of records
 - ``marginal_tables``: counts of records, noisy one-way tables, bins
 - ``measurement_plan``: mechanisms of a fit, their event and noise
-- ``marginal_selection``: private choice of pairs: tree or adaptive
+- ``marginal_selection``: private choice of pairs: spanning tree or adaptive
 - ``graphical_model``: junction tree, greatest entropy, sampling
-- ``marginal_synthesizer``: the marginal synthesizer
+- ``marginal_synthesizer``: PrivateSynthesizer
 - ``gan``: DPGANSynthesizer
-- ``gan_features``: cells as network inputs; moments from which a generator starts
-- ``synthetic_training``: SyntheticDataClassifier, -Regressor
+- ``gan_features``: cells as network inputs, and noisy moments that start a generator
+- ``synthetic_training``: SyntheticDataClassifier, SyntheticDataRegressor
 - ``quality``: synthetic_quality
 """
 

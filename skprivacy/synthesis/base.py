@@ -1,6 +1,7 @@
-"""What synthesizers of all kinds have in common: how a table comes in, and how records come out.
+"""Common part of synthesizers: public facts of a table, its encoding, and sampled records.
 
-What is public of a table: its columns, their ranges and categories, types, and the label.
+:class:`TableFacts` collects what is public: columns with their ranges or categories, types, and
+the label. :class:`Synthesizer` draws records with the columns and types that ``fit`` got.
 """
 
 from __future__ import annotations
@@ -34,16 +35,13 @@ from ..preprocessing.transformer import check_columns, described_columns
 from .domain import Domain, Grid
 
 __all__ = [
-    "Facts",
     "Synthesizer",
+    "TableFacts",
 ]
 
 
 class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
-    """Draws records that resemble private ones; how, is for subclasses.
-
-    **Guarantees.** Records are drawn from what a fit has released, and from public facts.
-    """
+    """Base class of synthesizers: subclasses fit a model to private records and sample from it."""
 
     schema: Schema | None
     label: str | None
@@ -64,7 +62,7 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         return tags
 
     @abstractmethod
-    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         """Return ``n`` records, with the columns of ``domain_`` in any order."""
 
     def sample(
@@ -74,22 +72,22 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         return_X_y: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> Any:
-        """Draw synthetic records. That costs no privacy, however many are drawn.
+        """Draw any number of synthetic records, at no further privacy cost.
 
         Parameters
         ----------
         n : int, default=None
-            How many. ``None``: ``n_records_``.
+            Number of records. ``None`` means ``n_records_``.
         return_X_y : bool, default=False
-            Whether the target is returned by itself: the ``y`` that ``fit`` got, or else the label.
+            Whether to return the target separately: the ``y`` that ``fit`` got, or else the label.
         random_state : int, RandomState instance or None, default=None
-            Of the records; nothing private hangs on it.
+            Seed of the records. No private information depends on it.
 
         Returns
         -------
         DataFrame of shape (n, n_columns)
-            With the columns and types that ``fit`` got, ``y`` last; or this without the target,
-            and the target as a Series.
+            Columns and types are those that ``fit`` got, with ``y`` last. With ``return_X_y``, the
+            target is a second result, a Series.
         """
         check_is_fitted(self)
         n = self.n_records_ if n is None else n
@@ -100,18 +98,18 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "return_X_y=True needs a target, and there is none. Fit with label=, or with y."
             )
-        frame = self._drawn(int(n), check_random_state(random_state))[self._order]
+        frame = self._sample_frame(int(n), check_random_state(random_state))[self._order]
         if return_X_y:
             return frame.drop(columns=self.target_), frame[self.target_]
         return frame
 
-    def _keep(self, facts: Facts, domain: Domain) -> None:
-        """Keep what is public of the table."""
+    def _store_public_facts(self, facts: TableFacts, domain: Domain) -> None:
+        """Store the public facts of the table as attributes."""
         self.schema_, self.domain_ = facts.schema, domain
         self.label_, self.target_ = facts.label, facts.target
         self._order = facts.order
 
-    def _checked(self, X: Any) -> Any:
+    def _check_table(self, X: Any) -> Any:
         X = as_frame(X)
         if self.schema is None:
             if isinstance(X, pd.DataFrame):
@@ -125,38 +123,40 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
             return X
         return validate_data(self, X, dtype=None, ensure_all_finite=False)
 
-    def _public(self, X: Any, y: Any) -> tuple[Facts, Domain]:
-        """Return what is public of a table. What a fit would warn of is left to the fit."""
+    def _read_public_facts(self, X: Any, y: Any) -> tuple[TableFacts, Domain]:
+        """Return the public facts of a table, without the warnings, which a fit repeats."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            facts = Facts.of(PrivateFit(self), self._checked(X), y, self.schema, self.label)
+            facts = TableFacts.from_table(
+                PrivateFit(self), self._check_table(X), y, self.schema, self.label
+            )
             grids: Mapping[str, Any] = getattr(self, "grids", None) or {}
-            return facts, facts.domain(grids, self.missing)
+            return facts, facts.build_domain(grids, self.missing)
 
 
-_TYPES = "the types of the columns are public"
+_TYPES_ASSUMPTION = "the types of the columns are public"
 
 
 @dataclass(frozen=True)
-class Facts:
-    """The columns of a table, the target among them, and what is public of each.
+class TableFacts:
+    """Columns of a table, including the target, and the public facts of each.
 
     Attributes
     ----------
     schema : Schema
-        As given or inferred, without the target among its columns.
+        Given or inferred; does not contain the target.
     columns : dict of str to Bounded or Categories
-        With the target.
+        Including the target.
     series : list of Series
         The private values of each column.
     types : dict of str to dtype
-        Of columns that come with one.
+        Types of the columns that have one.
     order : list of str
-        Names of the columns as they were given.
+        Names of the columns in the order given.
     label : str or None
-        The column that is part of every count.
+        The column by which all others are counted.
     target : str or None
-        The column that was given as ``y``, or else the label.
+        The column given as ``y``, or else the label.
     """
 
     schema: Schema
@@ -168,17 +168,19 @@ class Facts:
     target: str | None
 
     @classmethod
-    def of(cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None) -> Facts:
-        """Check a table against the schema; read the schema off it if there is none."""
+    def from_table(
+        cls, fit: PrivateFit, X: Any, y: Any, schema: Schema | None, label: str | None
+    ) -> TableFacts:
+        """Check a table against its schema, which is read off the data if there is none."""
         if y is not None:
             check_readable(y, "y")
             if not np.ndim(y):
                 raise ValueError(f"y={y!r} must have a label for each record of X, or be None.")
             check_consistent_length(X, y)
-            y = _column(y)
+            y = _as_column(y)
         if schema is None:
-            schema = Schema.infer(X, _discrete(y))
-            if isinstance(X, pd.DataFrame):  # whose columns may have numbers for names
+            schema = Schema.infer(X, _target_with_classes(y))
+            if isinstance(X, pd.DataFrame):  # its column names may be numbers
                 X = X.set_axis(list(schema), axis=1)
         else:
             schema.warn_if_unconfirmed()
@@ -194,8 +196,8 @@ class Facts:
             types = {name: X.dtype for name, fact in columns.items() if isinstance(fact, Bounded)}
         if y is not None:
             target = name = _target_name(schema, y)
-            columns[name] = _target(fit, schema, y)
-            series.append(y if isinstance(y, pd.Series) else _series(y))
+            columns[name] = _target_column(fit, schema, y)
+            series.append(y if isinstance(y, pd.Series) else _array_to_series(y))
             order = [*order, name]
             if isinstance(y, pd.Series) or (
                 isinstance(columns[name], Bounded) and y.dtype.kind in "iu"
@@ -203,9 +205,11 @@ class Facts:
                 types[name] = y.dtype
             if label is None and isinstance(columns[name], Categories):
                 label = name
-        types = {name: _public(dtype, columns[name]) for name, dtype in types.items()}
+        types = {
+            name: _without_data_categories(dtype, columns[name]) for name, dtype in types.items()
+        }
         if types:
-            fit.assume(_TYPES)
+            fit.assume(_TYPES_ASSUMPTION)
         if label is not None:
             _check_label(label, columns)
         if len(columns) == 1:
@@ -213,57 +217,59 @@ class Facts:
         return cls(schema, columns, series, types, order, label, target)
 
     @property
-    def tie(self) -> tuple[int, ...]:
-        """The place of the label, or nothing."""
+    def label_index(self) -> tuple[int, ...]:
+        """Index of the label in a tuple, or ()."""
         return () if self.label is None else (list(self.columns).index(self.label),)
 
-    def domain(self, grids: Mapping[str, Any], missing: Any) -> Domain:
+    def build_domain(self, grids: Mapping[str, Any], missing: Any) -> Domain:
         """Return the public cells of each column."""
         for name, grid in grids.items():
             if not isinstance(self.columns.get(name), Bounded) or not isinstance(grid, Grid):
                 numeric = [n for n, fact in self.columns.items() if isinstance(fact, Bounded)]
                 raise ValueError(
-                    f"grids: {name!r} is given {grid!r}; expected a Grid for a numeric column, "
+                    f"grids: {name!r} is given {grid!r}. Expected a Grid for a numeric column, "
                     f"one of {numeric}."
                 )
         named = [missing] if isinstance(missing, str) else list(sequence("missing", missing))
-        known = list(self.columns)  # some of what is no name has no hash
+        known = list(self.columns)  # a list: invalid names may not be hashable
         if unknown := [n for n in named if not isinstance(n, str) or n not in known]:
             raise ValueError(
-                f"missing={missing!r} names {unknown[0]!r}, which is no column; expected some of "
-                f"{known}."
+                f"missing={missing!r} names {unknown[0]!r}, which is not a column. "
+                f"Expected some of {known}."
             )
         named += [name for name, fact in self.columns.items() if fact.missing]
-        return Domain.of(self.columns, grids, named, self.types)
+        return Domain.from_facts(self.columns, grids, named, self.types)
 
-    def workload(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
-        """Return the weight of each pair of columns without the label, in [0, 1]."""
+    def pair_weights(self, given: Mapping[Any, Any] | None) -> dict[tuple[int, int], float]:
+        """Return the weight, in [0, 1], of each pair of columns except the label."""
         names = list(self.columns)
-        free = [c for c in range(len(names)) if c not in self.tie]
+        free = [c for c in range(len(names)) if c not in self.label_index]
         if given is None:
             return dict.fromkeys(combinations(free, 2), 1.0)
         weights: dict[tuple[int, int], float] = {}
         for pair, weight in given.items():
             if not isinstance(pair, tuple) or len(pair) != 2 or len({*pair} & {*names}) != 2:
                 raise ValueError(
-                    f"workload: {pair!r} is no pair of two columns; expected two of {names}."
+                    f"workload: {pair!r} is not a pair of two columns. Expected two of {names}."
                 )
             if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
-                raise ValueError(f"workload: {pair!r} weighs {weight!r}; expected a number >= 0.")
+                raise ValueError(
+                    f"workload: {pair!r} has the weight {weight!r}. Expected a number >= 0."
+                )
             places = sorted(names.index(name) for name in pair)
-            if not {*places} & {*self.tie}:  # with the label every column is counted anyway
+            if not {*places} & {*self.label_index}:  # each column is counted with the label anyway
                 weights[places[0], places[1]] = float(weight)
         largest = max(weights.values(), default=0.0) or 1.0
         return {pair: weight / largest for pair, weight in weights.items()}
 
 
-def _series(y: NDArray[Any]) -> pd.Series[Any]:
-    """Return an array as a Series, of its own type where pandas has it."""
+def _array_to_series(y: NDArray[Any]) -> pd.Series[Any]:
+    """Return an array as a Series of the same type, if pandas has it."""
     return pd.Series(y, dtype=None if y.dtype.kind in "mM" else y.dtype)
 
 
-def _column(y: Any) -> Any:
-    """Return a target as a Series, if it is one, or as an array of one dimension."""
+def _as_column(y: Any) -> Any:
+    """Return a target as a Series, or as a one-dimensional array."""
     if isinstance(y, pd.Series):
         return y
     if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
@@ -271,8 +277,8 @@ def _column(y: Any) -> Any:
     return column_or_1d(y)
 
 
-def _public(dtype: Any, fact: Bounded | Categories) -> Any:
-    """Return a type without what pandas keeps in it of the data: the categories."""
+def _without_data_categories(dtype: Any, fact: Bounded | Categories) -> Any:
+    """Return a public dtype: pandas keeps in a categorical dtype the categories of the data."""
     if not isinstance(dtype, pd.CategoricalDtype):
         return dtype
     if isinstance(fact, Bounded):
@@ -280,8 +286,8 @@ def _public(dtype: Any, fact: Bounded | Categories) -> Any:
     return pd.CategoricalDtype(list(fact.values), dtype.ordered)
 
 
-def _discrete(y: Any) -> Any:
-    """Return a target that has classes, or None."""
+def _target_with_classes(y: Any) -> Any:
+    """Return a target that has classes, else None."""
     return y if y is not None and type_of_target(y) in ("binary", "multiclass") else None
 
 
@@ -289,12 +295,12 @@ def _target_name(schema: Schema, y: Any) -> str:
     name = schema.target or getattr(y, "name", None) or "target"
     if name in schema:
         raise ValueError(
-            f"y is named {name!r}, as a column of X is. Rename it, or name the schema's target."
+            f"y is named {name!r}, like a column of X. Rename it, or name the schema's target."
         )
     return str(name)
 
 
-def _target(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
+def _target_column(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
     if schema.classes is not None:
         return Categories(schema.classes)
     if schema.target_bounds is not None:
@@ -304,7 +310,7 @@ def _target(fit: PrivateFit, schema: Schema, y: Any) -> Bounded | Categories:
         "them. Pass Schema(..., classes=[...]) or Schema(..., target_bounds=(lower, upper)).",
         "the classes or bounds of the target are public (they were read off y)",
     )
-    if _discrete(y) is not None:
+    if _target_with_classes(y) is not None:
         return Categories(tuple(np.unique(np.asarray(y))))
     check_numbers(y, "y")
     numbers = np.asarray(y, dtype=np.float64)
@@ -315,6 +321,6 @@ def _check_label(label: str, columns: Mapping[str, Bounded | Categories]) -> Non
     if not isinstance(columns.get(label), Categories):
         categorical = [name for name, fact in columns.items() if isinstance(fact, Categories)]
         raise ValueError(
-            f"label={label!r} must be a column with categories, one of {categorical}: every count "
-            "is made by its values."
+            f"label={label!r} must be a column with categories, one of {categorical}. Every "
+            "column is counted by its values."
         )

@@ -1,8 +1,7 @@
-"""The public cells of a table: records as codes, and codes as records.
+"""Public cells of a table's columns: encoding of records as cell codes, and decoding.
 
-Cells of a single column: which cell a value is in, and which value a cell may stand for.
-
-The public fine grid of a numeric column: into which cells its values are counted.
+:class:`Domain` holds the cells of all columns. A column has a cell for each category
+(:class:`ValueCells`) or cells of a public :class:`Grid` (:class:`NumberCells`).
 """
 
 from __future__ import annotations
@@ -20,30 +19,30 @@ from numpy.typing import NDArray
 from .._validation import is_number
 from ..accounting.event import numbers
 from ..preprocessing import Bounded, Categories
-from ..preprocessing.cell_values import category_codes, column_numbers, plain
+from ..preprocessing.cell_values import category_codes, column_numbers, mask_unreadable
 
 __all__ = [
     "Cells",
-    "Column",
+    "ColumnCells",
     "Domain",
     "Grid",
     "NumberCells",
     "ValueCells",
-    "number_cells",
+    "make_number_cells",
 ]
 
-_UNKNOWN = -1
+_UNKNOWN_CODE = -1
 
 
 @dataclass(frozen=True)
 class ValueCells:
-    """A cell for each category.
+    """One cell for each category.
 
     Notes
     -----
-    **Guarantees.** The cell of a value depends on that value alone.
+    **Guarantees.** The cell of a value depends on this value only.
 
-    **Edge cases.** What is missing or no category has the code -1.
+    **Edge cases.** Missing values and unknown categories have the code -1.
     """
 
     fact: Categories
@@ -53,7 +52,7 @@ class ValueCells:
         return len(self.fact.values)
 
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
-        return category_codes(plain(column), self.fact.values).astype(np.int64)
+        return category_codes(mask_unreadable(column), self.fact.values).astype(np.int64)
 
     def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
         return np.array(self.fact.values, dtype=object)[codes]
@@ -65,14 +64,14 @@ class NumberCells:
 
     Notes
     -----
-    **Guarantees.** The cell of a value depends on that value alone.
+    **Guarantees.** The cell of a value depends on this value only.
 
-    **Edge cases.** Values beyond the range count as its ends, infinite ones too. What is missing or
-    no number has the code -1.
+    **Edge cases.** Values beyond the range, and infinite values, count as its ends. Missing and
+    non-numeric values have the code -1.
     """
 
     left: NDArray[np.float64]
-    right: NDArray[np.float64]  # of integers, one above the largest
+    right: NDArray[np.float64]  # for integers: largest value plus 1
     whole: bool
 
     @property
@@ -80,9 +79,9 @@ class NumberCells:
         return len(self.left)
 
     def codes(self, column: pd.Series) -> NDArray[np.int64]:
-        numbers = column_numbers(plain(column))
+        numbers = column_numbers(mask_unreadable(column))
         codes = np.searchsorted(self.left, numbers, side="right") - 1
-        return np.where(np.isnan(numbers), _UNKNOWN, np.clip(codes, 0, self.size - 1))
+        return np.where(np.isnan(numbers), _UNKNOWN_CODE, np.clip(codes, 0, self.size - 1))
 
     def values(self, codes: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[Any]:
         left, right = self.left[codes], self.right[codes]
@@ -95,16 +94,8 @@ class NumberCells:
 Cells = NumberCells | ValueCells
 
 
-def number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
-    """Return the cells of a numeric column, by public facts alone.
-
-    Parameters
-    ----------
-    fact : Bounded
-    grid : Grid
-    whole : bool
-        Whether its values are integers.
-    """
+def make_number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
+    """Return the cells of a numeric column, from public facts; ``whole`` means integers."""
     atoms = np.array([a for a in grid.atoms if fact.lower <= a <= fact.upper])
     first, last = math.ceil(fact.lower), math.floor(fact.upper)
     if whole and first <= last:
@@ -123,26 +114,26 @@ def number_cells(fact: Bounded, grid: Grid, whole: bool) -> NumberCells:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column: its name, its cells, its type, and whether values may be missing."""
+class ColumnCells:
+    """Name, cells and type of a column, and whether values may be missing."""
 
     name: str
     cells: Cells
-    dtype: Any  # None: of no special type
+    dtype: Any  # None: inferred from the values
     may_be_missing: bool
 
     @property
     def size(self) -> int:
-        """Number of cells; the last is that of missing values, where there may be such."""
+        """Number of cells. The last one holds missing values, if these may occur."""
         return self.cells.size + self.may_be_missing
 
     @property
     def ordered(self) -> bool:
-        """Whether neighbouring cells are neighbouring values, but for that of missing ones."""
+        """Whether neighbouring cells hold neighbouring values."""
         return isinstance(self.cells, NumberCells)
 
-    def decoded(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.Series:
-        """Return a value of each cell, of the column's type."""
+    def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.Series:
+        """Return a value of the column's type for each cell code."""
         missing = codes == self.cells.size
         known = np.minimum(codes, self.cells.size - 1)
         values = self.cells.values(known, random.uniform(size=len(codes)))
@@ -152,63 +143,50 @@ class Column:
         if missing.any():
             values = np.where(missing, np.nan, values)
         column = pd.Series(values, name=self.name)
-        return _cast(column.infer_objects() if self.dtype is None else column, self.dtype)
+        return _cast_column(column.infer_objects() if self.dtype is None else column, self.dtype)
 
 
-def _cast(column: pd.Series, dtype: Any) -> pd.Series:
-    """Return a column of the given type, or as it is if its values are of no such type."""
+def _cast_column(column: pd.Series, dtype: Any) -> pd.Series:
+    """Return the column as the given type, or unchanged if its values do not fit it."""
     if dtype is None:
         return column
-    if pd.api.types.is_integer_dtype(dtype):  # numpy would turn larger ones round in silence
+    if pd.api.types.is_integer_dtype(dtype):  # numpy would wrap larger values silently
         ends = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
         column = column.clip(ends.min, ends.max)
     try:
         return column.astype(dtype)
-    except (TypeError, ValueError, NotImplementedError):  # a missing value among integers, a date
+    except (TypeError, ValueError, NotImplementedError):  # such as a missing value among integers
         return column.infer_objects()
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The cells of every column, from public facts alone.
-
-    Parameters
-    ----------
-    columns : tuple of Column
+    """Cells of all columns, from public facts.
 
     Notes
     -----
-    **Guarantees.** Whether a record is kept, and its cells, depend on that record alone.
+    **Guarantees.** Whether a record is used, and its cells, depend on this record only.
 
-    **Edge cases.** A record is left out in which a value is missing that may not be, or all are.
+    **Edge cases.** A record is left out if all its values are missing, or a value of a column
+    without missing values.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnCells, ...]
 
     @classmethod
-    def of(
+    def from_facts(
         cls,
         facts: Mapping[str, Bounded | Categories],
         grids: Mapping[str, Grid],
         missing: Collection[str],
         types: Mapping[str, Any],
     ) -> Domain:
-        """Return the domain of a table.
-
-        Parameters
-        ----------
-        facts : mapping of str to Bounded or Categories
-            In the order of the columns.
-        grids : mapping of str to Grid
-            Of columns that are not to have the default one.
-        missing : collection of str
-            Columns in which values may be missing.
-        types : mapping of str to dtype
-            Of columns whose type is to be kept.
-        """
+        """Return the domain of columns; ``grids`` and ``types`` name only some of them."""
         return cls(
             tuple(
-                Column(name, _cells(fact, grids.get(name), dtype), dtype, name in missing)
+                ColumnCells(
+                    name, _cells_of_column(fact, grids.get(name), dtype), dtype, name in missing
+                )
                 for name, fact, dtype in ((n, f, types.get(n)) for n, f in facts.items())
             )
         )
@@ -221,16 +199,10 @@ class Domain:
     def sizes(self) -> list[int]:
         return [column.size for column in self.columns]
 
-    def encoded(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Return codes of the records that are kept, and which these are.
-
-        Returns
-        -------
-        codes : ndarray of shape (n_kept, n_columns)
-        kept : ndarray of shape (n_samples,)
-        """
+    def encode(self, series: list[pd.Series]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Return codes of shape (n_kept, n_columns), and a mask of the records that are kept."""
         n = len(series[0])
-        codes = np.empty((n, len(self.columns)), np.int32)  # half as much as X, at most
+        codes = np.empty((n, len(self.columns)), np.int32)  # at most half the memory of X
         lacking, known = np.zeros(n, bool), np.zeros(n, bool)
         for j, (column, values) in enumerate(zip(self.columns, series, strict=True)):
             found = column.cells.codes(values)
@@ -242,29 +214,29 @@ class Domain:
         kept = known & ~lacking
         return codes if kept.all() else codes[kept], kept
 
-    def decoded(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
+    def decode(self, codes: NDArray[np.int64], random: np.random.RandomState) -> pd.DataFrame:
         """Return a record for each row of codes."""
-        series = [c.decoded(codes[:, j], random) for j, c in enumerate(self.columns)]
+        series = [c.decode(codes[:, j], random) for j, c in enumerate(self.columns)]
         return pd.concat(series, axis=1)
 
 
-def _cells(fact: Bounded | Categories, grid: Grid | None, dtype: Any) -> Cells:
+def _cells_of_column(fact: Bounded | Categories, grid: Grid | None, dtype: Any) -> Cells:
     if isinstance(fact, Categories):
         return ValueCells(fact)
     whole = dtype is not None and pd.api.types.is_integer_dtype(dtype)
-    return number_cells(fact, Grid() if grid is None else grid, whole)
+    return make_number_cells(fact, Grid() if grid is None else grid, whole)
 
 
-_CELLS = 100
-_MOST_CELLS = 10_000
+_DEFAULT_CELLS = 100
+_MAX_CELLS = 10_000
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How finely a synthesizer counts the values of a numeric column: a public choice.
+    """Public grid of cells in which a synthesizer counts the values of a numeric column.
 
-    It is chosen by what a codebook says, never by the data. A fine grid costs little: bins are
-    joined from it by noisy counts.
+    Choose it from a codebook, never from the data. A fine grid costs little accuracy: its cells are
+    joined to bins by noisy counts.
 
     Parameters
     ----------
@@ -272,15 +244,15 @@ class Grid:
         Width of a cell, in the units of the column. ``None`` makes ``cells`` cells that are equally
         wide on the column's scale.
     cells : int, default=100
-        Number of cells, where there is no ``step``. A column of integers that has fewer values has
-        a cell for each.
+        Number of cells if ``step`` is None. A column of integers with fewer values has a cell for
+        each value.
     atoms : sequence of float, default=()
-        Values that mean something special, each of which is a cell of its own: 0 where most people
-        have exactly none, or the number that stands for "this much or more".
+        Special values, each with a separate cell: 0 where most people have exactly none, or a
+        top code that stands for "this much or more".
 
     See Also
     --------
-    skprivacy.synthesis.PrivateSynthesizer : Takes grids by the names of columns.
+    skprivacy.synthesis.PrivateSynthesizer : Takes a grid for each numeric column.
 
     Examples
     --------
@@ -291,7 +263,7 @@ class Grid:
     """
 
     step: float | None = None
-    cells: int = _CELLS
+    cells: int = _DEFAULT_CELLS
     atoms: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -304,15 +276,15 @@ class Grid:
         cells = self.cells
         if not is_number(cells) or not isinstance(cells, Integral):
             raise TypeError(f"Grid: cells={cells!r} must be an integer, for example 100.")
-        if not 1 <= cells <= _MOST_CELLS:
-            raise ValueError(f"Grid: cells={cells!r} must be from 1 to {_MOST_CELLS}.")
+        if not 1 <= cells <= _MAX_CELLS:
+            raise ValueError(f"Grid: cells={cells!r} must be from 1 to {_MAX_CELLS}.")
         atoms = numbers("atoms", self.atoms)
         if not all(map(math.isfinite, atoms)):
             raise ValueError(f"Grid: atoms={self.atoms!r} must be finite numbers.")
         object.__setattr__(self, "atoms", tuple(sorted(set(atoms))))
 
     def edges(self, fact: Bounded) -> NDArray[np.float64]:
-        """Return the edges of the cells of a column, without those of the atoms.
+        """Return the edges of a column's cells, ignoring the atoms.
 
         Parameters
         ----------
@@ -322,20 +294,20 @@ class Grid:
         Returns
         -------
         ndarray of shape (n_cells + 1,)
-            Increasing, from ``fact.lower`` to ``fact.upper``; both ends alone if these are equal.
+            Increasing, from ``fact.lower`` to ``fact.upper``; one edge if these are equal.
 
         Raises
         ------
         ValueError
-            If there would be too many cells.
+            If ``step`` makes too many cells.
         """
         if self.step is None:
             return np.unique(fact.from_unit(np.linspace(0.0, 1.0, self.cells + 1)))
         count = (fact.upper - fact.lower) / self.step
-        if count > _MOST_CELLS:
+        if count > _MAX_CELLS:
             raise ValueError(
                 f"Grid: step={self.step!r} makes {count:.0f} cells of the range from "
-                f"{fact.lower!r} to {fact.upper!r}; expected at most {_MOST_CELLS}. Use a larger "
+                f"{fact.lower!r} to {fact.upper!r}; expected at most {_MAX_CELLS}. Use a larger "
                 "step, or narrower bounds."
             )
         starts = fact.lower + self.step * np.arange(math.ceil(count - 1e-9))

@@ -1,4 +1,8 @@
-"""Private synthetic records by a generative adversarial network."""
+"""Generative adversarial network trained with DP-SGD, for synthetic records (DP-GAN).
+
+L. Xie et al., "Differentially private generative adversarial network", 2018. Training itself is in
+``neural_network._training.adversarial``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from .._docs import fill_docs
 from .._environment import torch_is_named
 from .._groups import Groups, check_groups
 from .._validation import Interval, check_delta_is_small, check_random_state
@@ -25,7 +30,7 @@ from ..accounting import (
 )
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
-from .base import Facts, Synthesizer
+from .base import Synthesizer, TableFacts
 from .gan_features import Features, Moments
 
 if TYPE_CHECKING:
@@ -34,21 +39,21 @@ if TYPE_CHECKING:
 
 __all__ = ["DPGANSynthesizer"]
 
-_SHARE = 0.3  # of the square of what a Gaussian mechanism costs: for moments
-_MADE = 4096  # rows that are made at a time
+_MOMENTS_SHARE = 0.3  # of the budget for moments, in units of zero-concentrated privacy
+_ROWS_PER_BATCH = 4096  # generated at a time
 
 
+@fill_docs
 class DPGANSynthesizer(Synthesizer):
-    """Draw synthetic records from a generator that a private discriminator has taught (DP-GAN).
+    """Draw synthetic records from a generative adversarial network trained with DP-SGD (DP-GAN).
 
-    **For tables use** :class:`PrivateSynthesizer`, whose records are nearer to the private ones at
+    **For tables use** :class:`PrivateSynthesizer`: its records are closer to the private ones at
     the same epsilon, in a hundredth of the time. This network is for records that marginals do not
-    describe, such as small images, and because it is what many mean by private synthetic data.
+    describe, such as small images, and for comparison with published results.
 
     The generator starts from noisy moments: the mean of each label's records, and the covariance of
-    all. A discriminator learns to tell private records from made ones, by private stochastic
-    gradient descent, and the generator learns from the discriminator. Both are told the label, so
-    that records are made of each.
+    all records. A discriminator learns by DP-SGD to distinguish private from generated records. The
+    generator learns from the discriminator. Both networks get the label as an input.
 
     Parameters
     ----------
@@ -56,95 +61,78 @@ class DPGANSynthesizer(Synthesizer):
         Privacy loss of the fit, in nats; at least 0.001.
     delta : float, default=1e-5
         In (0, 1), below 1 / number of records.
-    schema : Schema, default=None
-        Public ranges and categories of the columns. ``None`` reads them off the data, which leaks.
+    %(table_schema)s
     label : str, default=None
-        Name of the categorical column that records are made for. If ``fit`` gets a ``y`` with
-        classes, it is the label.
+        Name of the categorical column that conditions the generator. A ``y`` with classes in
+        ``fit`` is the label.
     grids : mapping of str to Grid, default=None
-        To which cells numeric columns are rounded, by public knowledge. Others have ``Grid()``.
-    missing : sequence of str, default=()
-        Columns in which values may be missing, by public knowledge. A record in which another
-        value is missing, or no number or category, is left out.
+        Cells to which numeric columns are rounded, from public knowledge. The default is
+        ``Grid()``.
+    %(missing_columns)s
     hidden_layer_sizes : sequence of int, default=(128,)
-        Units in each hidden layer of the discriminator. More of them need more noise.
+        Units in each hidden layer of the discriminator. Noise does more harm in large layers.
     generator_layer_sizes : sequence of int, default=(128, 128)
-        Units in each hidden layer of the generator, which cost no privacy.
+        Units in each hidden layer of the generator. Large layers cost no privacy.
     latent_size : int, default=100
-        How many random numbers a record is made of, and directions that the covariance may have.
+        Number of random inputs of the generator, and rank of the covariance, at most.
     batch_size : int, default=300
-        Expected number of private records in a step, and number of made ones.
+        Expected number of private records in a step, and number of generated records.
     epochs : int, default=20
         Expected number of times that each private record takes part.
     discriminator_steps : int, default=5
-        Steps of the discriminator for each of the generator, which begins after three tenths of all
-        steps. Noise makes many worth while.
+        Discriminator steps per generator step. The generator begins after three tenths of all
+        steps. With noise, several discriminator steps pay off.
     learning_rate : float, default=1e-3
-        Step size of the discriminator's optimizer; the generator's is 0.03 times it. Both are Adam.
+        Step size of the discriminator's Adam optimizer. The generator's is 0.03 times as large.
     max_grad_norm : float, default=0.3
         Norm to which the gradient of each record is clipped.
     n_records : int, default=None
-        A public figure for the number of records, or of groups. The guarantee is then for
-        add/remove; otherwise it is for zero-out, and the number of records is public.
+        Public figure for the number of records, or of groups. The relation is then add-remove.
+        Without it the relation is zero-out, and the number of records is public.
     max_group_rows : int or None, default=2
-        With ``groups``: at most so many records of each are used, drawn once; ``None`` uses all.
+        With ``groups``: largest number of records used per group, drawn once. ``None`` uses all.
     random_state : int, RandomState instance or None, default=None
-        Of the weights that training starts from, and of the rows that are made in it.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+        Seed of the initial weights and of the rows generated in training.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
     generator_ : torch.nn.Module
-        Makes rows for labels. ``means`` and ``factor`` are those that it started from.
+        Generates rows for labels. ``means`` and ``factor`` hold the noisy moments of its start.
     rates_ : ndarray of shape (n_classes,)
-        Share of each label among the records that are drawn, by the noisy moments.
+        Share of each label among sampled records, from the noisy moments.
     n_records_ : int
-        The number of records, or of groups, that is public.
-    domain_ : Domain
-        The public cells of each column.
-    schema_ : Schema
-        The schema used.
+        The public number of records, or of groups.
     label_ : str or None
-        The column that records are made for.
-    target_ : str or None
-        The column that ``sample(return_X_y=True)`` returns by itself: that of ``y``, or the label.
+        The column that conditions the generator.
+    %(synthesizer_attributes)s
     noise_multiplier_ : float
-        Size of the noise of a step in units of ``max_grad_norm``.
+        Standard deviation of a step's noise in units of ``max_grad_norm``.
     n_steps_ : int
-        Steps of the discriminator.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+        Number of discriminator steps.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     See Also
     --------
-    skprivacy.synthesis.PrivateSynthesizer : By noisy marginals: for tables.
-    skprivacy.synthesis.SyntheticDataClassifier : Trains a classifier on synthetic records.
+    skprivacy.synthesis.PrivateSynthesizer : Synthesizer for tables, by noisy marginals.
+    skprivacy.synthesis.SyntheticDataClassifier : Train a classifier on synthetic records.
 
     Notes
     -----
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of the generator and of all
-    records that are ever drawn, with a record as the unit; with ``groups`` a group. Private records
-    reach the result by two kinds of release alone: sums of products, which tell how often labels
-    are, their means and the covariance of all, with discrete Gaussian noise, once; and in each step
-    the sum of the clipped gradients of a Poisson sample of them, with Gaussian noise. What the
-    generator is and learns is computed from these. The cost is that of all releases together, by
-    their privacy loss distributions; 30 % of it, as squares of Gaussian noise go, is for moments.
+    records ever drawn. The unit is a record or, with ``groups``, a group. There are two kinds of
+    release. Sums of products give the label rates, the means and the covariance; they are released
+    once, with discrete Gaussian noise. Each discriminator step releases the sum of clipped
+    gradients of a Poisson sample, with Gaussian noise. The generator is computed from these
+    releases. They are composed by their privacy loss distributions. Moments get 30 % of the budget,
+    in units of zero-concentrated privacy.
 
-    **Edge cases.** Values beyond their range count as the end of it. A label that is hardly counted
-    is hardly made. Of records with more than 2,000 numbers, which categories have one each of, no
-    covariance is told. Training may fail without telling: look at the records, by
-    :func:`synthetic_quality`, if you may see the private ones.
+    **Edge cases.** Values beyond their range count as the nearer end. A rare label is rarely
+    generated. No covariance is released if rows have more than 2,000 entries, where each category
+    counts as one. Training can fail without an error: check the records with
+    :func:`synthetic_quality`, if you may see the private records.
 
     References
     ----------
@@ -237,27 +225,23 @@ class DPGANSynthesizer(Synthesizer):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, with the schema's columns.
-        y : array-like of shape (n_samples,), default=None
-            Their target, one more column: the schema's ``target``, with its ``classes`` or
-            ``target_bounds``.
+        %(synthesizer_fit)s
         groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then the group's: the mean of the
-            gradients of its records is clipped, and together they count as one label.
+            Group of each record. The guarantee then protects groups: the mean gradient of a group
+            is clipped, and its records together count as one record in the moments.
 
         Returns
         -------
         DPGANSynthesizer
-            Itself, fitted.
+            The fitted synthesizer.
 
         Raises
         ------
         ValueError
-            If a parameter or a shape is not as described. Nothing has been released then, but if
-            ``learning_rate`` is so large that weights overflow, which shows in the end.
+            If a parameter or a shape is not as described; nothing has been released then. Also if
+            weights overflow because ``learning_rate`` is too large; this fit is charged.
         BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+            If ``budget`` cannot afford the fit. Nothing has been released or charged.
         ImportError
             If torch is not installed.
         """
@@ -266,18 +250,21 @@ class DPGANSynthesizer(Synthesizer):
 
             self._validate_params()
             check_delta_is_small(self.delta)
-            X = self._checked(X)
-            facts = Facts.of(fit, X, y, self.schema, self.label)
-            domain = facts.domain({} if self.grids is None else self.grids, self.missing)
+            X = self._check_table(X)
+            facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
+            domain = facts.build_domain({} if self.grids is None else self.grids, self.missing)
             features = Features(domain, facts.label)
             who = None if groups is None else check_groups(groups, X)
-            config = self._config(len(X) if who is None else who.n, who)
-            plan, moments = self._plan(features), Moments(features.n_classes, features.widths)
-            first = self._first(config)
-            config = self._with_noise(config, first.event)
+            config = self._discriminator_config(len(X) if who is None else who.n, who)
+            plan, moments = (
+                self._generator_plan(features),
+                Moments(features.n_classes, features.widths),
+            )
+            first = self._moments_mechanism(config)
+            config = self._calibrate_steps(config, first.event)
             start = check_random_state(self.random_state)
             critic, generator = adversarial.make_networks(
-                plan, _sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
+                plan, _check_layer_sizes("hidden_layer_sizes", self.hidden_layer_sizes), start
             )
             with fit.charged(
                 Composed((first.event, config.event)),
@@ -285,7 +272,7 @@ class DPGANSynthesizer(Synthesizer):
                 arithmetic=weakest_arithmetic((first.arithmetic, config.noise_kind.arithmetic)),
             ):  # fmt: skip
                 random = SecureRandom(self.noise_seed)
-                codes, kept = domain.encoded(facts.series)
+                codes, kept = domain.encode(facts.series)
                 labels = features.labels(codes)
                 shares = None if who is None else who.exact_shares()[kept]
                 rows = features.rows(codes)
@@ -300,27 +287,28 @@ class DPGANSynthesizer(Synthesizer):
                     int(start.randint(1 << 31)),
                     random,
                 )
-                training.learn(_placed(rows, kept), _placed(labels, kept), who)
+                # Xie et al. 2018 (DP-GAN): alternate noisy discriminator and plain generator steps
+                training.learn(_scatter_rows(rows, kept), _scatter_rows(labels, kept), who)
                 generator = training.generator()
                 self._check_finite(generator)
-            self._keep(facts, domain)
+            self._store_public_facts(facts, domain)
             self.generator_, self.rates_ = generator, begun.rates
             self.n_records_ = config.n_records
             self.noise_multiplier_, self.n_steps_ = config.noise_multiplier, config.n_steps
         return self
 
-    def _plan(self, features: Features) -> GeneratorPlan:
-        """Return what is public of the generator."""
+    def _generator_plan(self, features: Features) -> GeneratorPlan:
+        """Return the public architecture and optimizer of the generator."""
         from ..neural_network._training.adversarial import GeneratorPlan
 
         return GeneratorPlan(
             features.widths, features.n_classes, int(self.latent_size),
-            _sizes("generator_layer_sizes", self.generator_layer_sizes),
+            _check_layer_sizes("generator_layer_sizes", self.generator_layer_sizes),
             float(self.learning_rate), int(self.discriminator_steps),
         )  # fmt: skip
 
-    def _config(self, n: int, who: Groups | None) -> TrainingConfig:
-        """Return what is done to the discriminator, but for the noise."""
+    def _discriminator_config(self, n: int, who: Groups | None) -> TrainingConfig:
+        """Return the training configuration of the discriminator, without its noise."""
         from ..neural_network._training.adversarial import discriminator_config
         from ..neural_network._training.training_config import PerGroup
 
@@ -337,24 +325,24 @@ class DPGANSynthesizer(Synthesizer):
         check_delta(self.delta, config.n_records)
         if config.n_steps < self.discriminator_steps:
             raise ValueError(
-                f"discriminator_steps={self.discriminator_steps!r} are more than all "
-                f"{config.n_steps} steps, so that the generator would take none. Pass fewer, or "
+                f"discriminator_steps={self.discriminator_steps!r} exceeds the total of "
+                f"{config.n_steps} steps, so the generator would take none. Pass fewer, or "
                 "more epochs, or a smaller batch_size."
             )
         return config
 
-    def _first(self, config: TrainingConfig) -> Gaussian:
-        """Return what releases the moments, for its share of the budget."""
+    def _moments_mechanism(self, config: TrainingConfig) -> Gaussian:
+        """Return the mechanism that releases the moments with their share of the budget."""
         noise = calibrate_noise_multiplier(
             lambda z: Gaussian(z, 1.0).event,
             float(self.epsilon),
             float(self.delta),
             config.relation,
         )
-        return Gaussian(noise / math.sqrt(_SHARE), Moments.sensitivity)
+        return Gaussian(noise / math.sqrt(_MOMENTS_SHARE), Moments.sensitivity)
 
-    def _with_noise(self, config: TrainingConfig, first: Event) -> TrainingConfig:
-        """Return the same with noise for the steps, so that they and the first cost epsilon."""
+    def _calibrate_steps(self, config: TrainingConfig, first: Event) -> TrainingConfig:
+        """Return the configuration with the noise that brings the total cost to epsilon."""
         noise = calibrate_noise_multiplier(
             lambda z: Composed((first, config.event_at(z))),
             float(self.epsilon),
@@ -364,22 +352,22 @@ class DPGANSynthesizer(Synthesizer):
         return replace(config, noise_multiplier=float(noise))
 
     def _check_finite(self, generator: Generator) -> None:
-        """Refuse weights that make no records: all that is told of them has been released."""
+        """Refuse a generator whose weights, all of them released, overflowed."""
         if not all(bool(weight.isfinite().all()) for weight in generator.parameters()):
             raise ValueError(
-                f"learning_rate={self.learning_rate!r} is too large: the generator has weights "
-                "that are not finite. The noise has been paid for. Pass a smaller one."
+                f"learning_rate={self.learning_rate!r} is too large: weights of the generator "
+                "overflowed. The fit has been charged; pass a smaller learning_rate."
             )
 
-    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
         features = Features(self.domain_, self.label_)
         labels = random.choice(len(self.rates_), n, p=self.rates_)
-        rows = made_rows(self.generator_, labels, random)
-        return self.domain_.decoded(features.codes(rows, labels), random)
+        rows = generate_in_batches(self.generator_, labels, random)
+        return self.domain_.decode(features.codes(rows, labels), random)
 
 
-def _placed(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return a row for each record; those that are left out have none that counts."""
+def _scatter_rows(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return a row for each record: NaN, or 0 for labels, for records left out."""
     if kept.all():
         return values
     empty = np.nan if values.dtype.kind == "f" else 0
@@ -388,20 +376,20 @@ def _placed(values: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
     return rows
 
 
-def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
+def _check_layer_sizes(name: str, sizes: Any) -> tuple[int, ...]:
     found = np.atleast_1d(np.asarray(sizes, dtype=object))
     if not all(isinstance(size, Integral) and int(size) > 0 for size in found):
         raise ValueError(f"{name}={sizes!r} must hold positive integers, such as (128,).")
     return tuple(int(size) for size in found)
 
 
-def made_rows(
+def generate_in_batches(
     generator: Generator, labels: NDArray[np.int64], random: np.random.RandomState
 ) -> NDArray[np.float32]:
-    """Return a row of features for each label."""
+    """Return a generated row of features for each label."""
     from ..neural_network._training.adversarial import generate_rows
 
-    parts = np.array_split(labels, -(-len(labels) // _MADE))
+    parts = np.array_split(labels, -(-len(labels) // _ROWS_PER_BATCH))
     return np.concatenate(
         [generate_rows(generator, part, int(random.randint(1 << 31))) for part in parts]
     )

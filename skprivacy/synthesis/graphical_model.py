@@ -1,8 +1,9 @@
-"""Draws from rows of a table, with as little chance as can be.
+"""Graphical model of greatest entropy that agrees with noisy marginals (Private-PGM).
 
-Junction trees: over which cliques of columns a graphical model can be summed exactly.
-
-The distribution of greatest entropy that agrees with noisy marginals.
+R. McKenna, D. Sheldon and G. Miklau, "Graphical-model based estimation and inference for
+differential privacy", ICML 2019. :class:`GraphicalModel` fits potentials by L-BFGS, with sums over
+all cells by belief propagation on a :class:`JunctionTree`. :func:`sample_conditional` draws
+records with little sampling error.
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ __all__ = [
     "GraphicalModel",
     "JunctionTree",
     "Measurement",
-    "drawn",
-    "n_cells_of_junction_tree",
+    "count_junction_tree_cells",
+    "sample_conditional",
 ]
 
-_FLOOR = 1e-12
+_MIN_WEIGHT = 1e-12
 
 
-def drawn(
+def sample_conditional(
     table: NDArray[np.float64], rows: NDArray[np.int64], random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Draw a column for each record by the row of the table that it is in.
+    """Draw a column index for each record by the weights of its table row, by systematic sampling.
 
-    Draws of the same row are systematic: how many records get a column is within one of what is
-    expected, so that the only noise is that of the table. Which records get it is random.
+    Within a row, the number of records that get a column is within 1 of its expectation. The
+    records that get it are random.
 
     Parameters
     ----------
     table : ndarray of shape (n_rows, n_columns)
-        Weights; negative ones count as 0, and a row of zeros as one of ones.
+        Weights. Negative weights count as 0, and all weights of a zero row as equal.
     rows : ndarray of shape (n,)
+        Row of each record.
     random : RandomState
 
     Returns
@@ -47,7 +49,7 @@ def drawn(
     ndarray of shape (n,)
     """
     n, width = len(rows), table.shape[1]
-    reached = np.cumsum(np.maximum(table, 0.0) + _FLOOR, axis=1)
+    reached = np.cumsum(np.maximum(table, 0.0) + _MIN_WEIGHT, axis=1)
     reached /= reached[:, -1:]
     order = random.permutation(n)
     narrow = rows.astype(np.min_scalar_type(len(table)))  # 16 bits are sorted by their digits
@@ -57,7 +59,9 @@ def drawn(
     rank = np.arange(n) - (np.cumsum(together) - together)[row]
     at = (rank + random.uniform(size=len(table))[row]) / together[row]
     flat = (reached + np.arange(len(table))[:, None]).ravel()
-    place = np.searchsorted(flat, row + np.minimum(at, 1.0 - _FLOOR), side="right") - row * width
+    place = (
+        np.searchsorted(flat, row + np.minimum(at, 1.0 - _MIN_WEIGHT), side="right") - row * width
+    )
     result = np.empty(n, np.int64)
     result[order] = np.clip(place, 0, width - 1)
     return result
@@ -68,55 +72,55 @@ Clique = tuple[int, ...]  # columns, increasing
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Cliques, and in which order messages pass between them.
+    """Cliques of a junction tree, and the order in which messages pass between them.
 
     Attributes
     ----------
     cliques : tuple of Clique
     order : tuple of (clique, parent, separator)
-        Indices of cliques, the root first, whose parent is None; parents before children.
+        Indices of cliques, parents before children. The root is first, and its parent is None.
     """
 
     cliques: tuple[Clique, ...]
     order: tuple[tuple[int, int | None, Clique], ...]
 
     @classmethod
-    def of(cls, measured: Iterable[Clique], sizes: Sequence[int]) -> JunctionTree:
-        """Return a junction tree in which each measured clique is in some clique."""
-        cliques = _triangulated(measured, sizes)
+    def from_cliques(cls, measured: Iterable[Clique], sizes: Sequence[int]) -> JunctionTree:
+        """Return a junction tree whose cliques contain each measured clique."""
+        cliques = _triangulate(measured, sizes)
         inside, left = [0], set(range(1, len(cliques)))
         order: list[tuple[int, int | None, Clique]] = [(0, None, ())]
-        while left:  # a spanning tree of the largest separators has the running intersection
+        while left:  # maximum spanning tree by separator size: a junction tree
             child, parent = max(
                 ((i, p) for i in left for p in inside),
-                key=lambda pair: (len(_shared(cliques, *pair)), -pair[0], -pair[1]),
+                key=lambda pair: (len(_separator(cliques, *pair)), -pair[0], -pair[1]),
             )
-            order.append((child, parent, _shared(cliques, child, parent)))
+            order.append((child, parent, _separator(cliques, child, parent)))
             inside.append(child)
             left.discard(child)
         return cls(tuple(cliques), tuple(order))
 
-    def home(self, columns: Iterable[int], sizes: Sequence[int]) -> int:
-        """Return the index of the smallest clique that holds all the columns."""
+    def smallest_clique_with(self, columns: Iterable[int], sizes: Sequence[int]) -> int:
+        """Return the index of the smallest clique that contains the columns."""
         wanted = set(columns)
         holding = [i for i, clique in enumerate(self.cliques) if wanted <= set(clique)]
-        return min(holding, key=lambda i: _n_cells(self.cliques[i], sizes))
+        return min(holding, key=lambda i: _count_cells(self.cliques[i], sizes))
 
 
-def n_cells_of_junction_tree(measured: Iterable[Clique], sizes: Sequence[int]) -> int:
-    """Return how many cells the tables of a junction tree have together."""
-    return sum(_n_cells(clique, sizes) for clique in _triangulated(measured, sizes))
+def count_junction_tree_cells(measured: Iterable[Clique], sizes: Sequence[int]) -> int:
+    """Return the number of cells of all tables of a junction tree."""
+    return sum(_count_cells(clique, sizes) for clique in _triangulate(measured, sizes))
 
 
-def _triangulated(measured: Iterable[Clique], sizes: Sequence[int]) -> list[Clique]:
-    """Return the maximal cliques after columns are eliminated, that of the least table first."""
+def _triangulate(measured: Iterable[Clique], sizes: Sequence[int]) -> list[Clique]:
+    """Return the maximal cliques of greedy variable elimination, smallest table first."""
     near: dict[int, set[int]] = {column: set() for column in range(len(sizes))}
     for clique in measured:
         for column in clique:
             near[column] |= set(clique) - {column}
     found: list[set[int]] = []
     while near:
-        column = min(near, key=lambda c: (_n_cells((*near[c], c), sizes), c))
+        column = min(near, key=lambda c: (_count_cells((*near[c], c), sizes), c))
         others = near.pop(column)
         if not any(others | {column} <= clique for clique in found):
             found.append(others | {column})
@@ -126,34 +130,25 @@ def _triangulated(measured: Iterable[Clique], sizes: Sequence[int]) -> list[Cliq
     return [tuple(sorted(clique)) for clique in found]
 
 
-def _n_cells(clique: Iterable[int], sizes: Sequence[int]) -> int:
+def _count_cells(clique: Iterable[int], sizes: Sequence[int]) -> int:
     return math.prod(sizes[column] for column in clique)
 
 
-def _shared(cliques: Sequence[Clique], one: int, other: int) -> Clique:
+def _separator(cliques: Sequence[Clique], one: int, other: int) -> Clique:
     return tuple(sorted(set(cliques[one]) & set(cliques[other])))
 
 
-_RIDGE = 0.005  # trusts the noisy tables about as far as their noise, and no potential diverges
-# Tables of less noise are taken for ones of this: that records are a sample makes them less certain
-# anyway, and potentials of empty cells would go so far down that L-BFGS takes thousands of steps.
-_LEAST_STD = 3.0
-_PAIRS = 10  # that L-BFGS remembers
+_RIDGE = 0.005  # keeps potentials finite, and fits the tables up to about their noise
+# Smallest noise assumed: sampling makes tables uncertain anyway, and with less noise the potentials
+# of empty cells would need thousands of steps of L-BFGS.
+_MIN_STD = 3.0
+_LBFGS_MEMORY = 10  # corrections that L-BFGS stores
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A noisy marginal.
-
-    Parameters
-    ----------
-    columns : Clique
-    table : ndarray
-        An axis for each column.
-    std : float or ndarray that broadcasts to the table
-        Of the noise of each cell.
-    """
+    """A noisy marginal: its columns, a table with one axis per column, and the noise of cells."""
 
     columns: Clique
     table: Floats
@@ -162,24 +157,19 @@ class Measurement:
 
 @dataclass
 class GraphicalModel:
-    """A log-linear model with a potential for each measurement.
+    """Log-linear model with a table of potentials for each measurement.
 
-    With counts N p(u) expected under potentials u, it minimises
-    N log Z(u) - <u, noisy> + ridge / 2 sum std**2 u**2: the dual of greatest entropy with the
-    squared error of each cell weighed by its noise.
+    Let u be the potentials, p(u) the probabilities of the measured cells and N the number of
+    records. The fit minimises N log Z(u) - <u, noisy> + ridge / 2 sum std**2 u**2. This is the dual
+    of entropy maximisation with a squared error of each cell, weighted by its noise.
 
     Parameters
     ----------
     sizes : list of int
-        Cells of each column.
+        Number of cells of each column.
     measurements : list of Measurement
     total : float
         Number of records.
-
-    References
-    ----------
-    R. McKenna, D. Sheldon and G. Miklau, "Graphical-model based estimation and inference for
-    differential privacy", ICML 2019.
     """
 
     sizes: list[int]
@@ -190,10 +180,10 @@ class GraphicalModel:
 
     def __post_init__(self) -> None:
         self.potentials = [np.zeros(m.table.shape) for m in self.measurements]
-        self.tree = JunctionTree.of([m.columns for m in self.measurements], self.sizes)
+        self.tree = JunctionTree.from_cliques([m.columns for m in self.measurements], self.sizes)
 
-    def extended(self, measurement: Measurement) -> GraphicalModel:
-        """Return a model with one more measurement, which starts where this one is."""
+    def with_measurement(self, measurement: Measurement) -> GraphicalModel:
+        """Return a model with one more measurement that starts from the fitted potentials."""
         model = GraphicalModel(self.sizes, [*self.measurements, measurement], self.total)
         model.potentials[:-1] = self.potentials
         return model
@@ -202,20 +192,20 @@ class GraphicalModel:
         """Improve the potentials by at most ``max_iter`` steps of L-BFGS."""
         shapes = [m.table.shape for m in self.measurements]
         cuts = np.cumsum([m.table.size for m in self.measurements])[:-1]
-        homes = [self.tree.home(m.columns, self.sizes) for m in self.measurements]
+        homes = [self.tree.smallest_clique_with(m.columns, self.sizes) for m in self.measurements]
         noisy = np.concatenate([m.table.ravel() for m in self.measurements])
         stds = [np.broadcast_to(m.std, m.table.shape).ravel() for m in self.measurements]
-        std = np.maximum(np.concatenate(stds), _LEAST_STD)
+        std = np.maximum(np.concatenate(stds), _MIN_STD)
         ridge = _RIDGE * std**2
-        # About the root of the Hessian's diagonal, with which all directions are equally curved.
+        # Preconditioner: about the root of the Hessian's diagonal.
         curvature = np.sqrt((np.maximum(noisy, std) + ridge) / self.total)
 
         def objective(scaled: Floats) -> tuple[float, Floats]:
             flat = scaled / curvature
             potentials = [u.reshape(s) for u, s in zip(np.split(flat, cuts), shapes, strict=True)]
-            beliefs, log_z = self._beliefs(potentials, homes)
+            beliefs, log_z = self._propagate(potentials, homes)
             expected = [
-                self._summed(beliefs[home], self.tree.cliques[home], m.columns).ravel()
+                self._sum_to_columns(beliefs[home], self.tree.cliques[home], m.columns).ravel()
                 for m, home in zip(self.measurements, homes, strict=True)
             ]
             value = self.total * log_z - flat @ noisy + 0.5 * ridge @ flat**2
@@ -224,7 +214,7 @@ class GraphicalModel:
 
         start = np.concatenate([u.ravel() for u in self.potentials]) * curvature
         options = {
-            "maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": _PAIRS,
+            "maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": _LBFGS_MEMORY,
             "ftol": 1e-10, "gtol": 1e-7,
         }  # fmt: skip
         best = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
@@ -233,17 +223,17 @@ class GraphicalModel:
         return self
 
     def beliefs(self) -> list[Floats]:
-        """Return the probabilities of the cells of each clique of the junction tree."""
-        homes = [self.tree.home(m.columns, self.sizes) for m in self.measurements]
-        return self._beliefs(self.potentials, homes)[0]
+        """Return the cell probabilities of each clique of the junction tree."""
+        homes = [self.tree.smallest_clique_with(m.columns, self.sizes) for m in self.measurements]
+        return self._propagate(self.potentials, homes)[0]
 
     def marginal(self, columns: Clique, beliefs: list[Floats]) -> Floats:
-        """Return the probabilities of columns that are in one clique."""
-        home = self.tree.home(columns, self.sizes)
-        return self._summed(beliefs[home], self.tree.cliques[home], columns)
+        """Return the probabilities of columns that lie in one clique."""
+        home = self.tree.smallest_clique_with(columns, self.sizes)
+        return self._sum_to_columns(beliefs[home], self.tree.cliques[home], columns)
 
     def sample(self, n: int, random: np.random.RandomState) -> NDArray[np.int64]:
-        """Draw codes, shape (n, n_columns)."""
+        """Draw codes of shape (n, n_columns)."""
         beliefs = self.beliefs()
         codes = np.zeros((n, len(self.sizes)), np.int64)
         known: set[int] = set()
@@ -251,30 +241,32 @@ class GraphicalModel:
             clique = self.tree.cliques[i]
             for column in sorted(set(clique) - known, key=lambda c: (self.sizes[c], c)):
                 given = tuple(c for c in clique if c in known)
-                table = self._summed(beliefs[i], clique, tuple(sorted((*given, column))))
+                table = self._sum_to_columns(beliefs[i], clique, tuple(sorted((*given, column))))
                 table = np.moveaxis(table, sorted((*given, column)).index(column), -1)
                 rows = np.zeros(n, np.int64)
                 for c in given:
                     rows = rows * self.sizes[c] + codes[:, c]
-                codes[:, column] = drawn(table.reshape(-1, self.sizes[column]), rows, random)
+                codes[:, column] = sample_conditional(
+                    table.reshape(-1, self.sizes[column]), rows, random
+                )
                 known.add(column)
         return codes
 
-    def _beliefs(
+    def _propagate(
         self, potentials: Sequence[Floats], homes: list[int]
     ) -> tuple[list[Floats], float]:
-        """Return beliefs and log Z, by messages to the root and back.
+        """Return beliefs and log Z by belief propagation: messages to the root and back.
 
-        On the way to the root a table becomes that of probabilities given its separator, and their
-        normalisers, as logarithms, are the message: nothing overflows, and no row is lost.
+        On the way to the root, each table becomes conditional on its separator. The logarithms of
+        the normalisers are the message, so nothing overflows.
         """
         cliques = self.tree.cliques
         tables = [np.zeros([self.sizes[c] for c in clique]) for clique in cliques]
         for potential, m, home in zip(potentials, self.measurements, homes, strict=True):
-            tables[home] += self._spread(potential, m.columns, cliques[home])
+            tables[home] += self._expand_to_clique(potential, m.columns, cliques[home])
         log_z = 0.0
-        for i, parent, separator in reversed(self.tree.order):
-            axes = _others(cliques[i], separator)
+        for i, parent, separator in reversed(self.tree.order):  # children before parents
+            axes = _axes_without(cliques[i], separator)
             top = tables[i].max(axis=axes, keepdims=True)
             np.exp(tables[i] - top, out=tables[i])
             weight = tables[i].sum(axis=axes, keepdims=True)
@@ -283,25 +275,25 @@ class GraphicalModel:
             if parent is None:
                 log_z = float(message.item())
             else:
-                tables[parent] += self._spread(message, separator, cliques[parent])
+                tables[parent] += self._expand_to_clique(message, separator, cliques[parent])
         for i, parent, separator in self.tree.order:
             if parent is not None:
-                shares = self._summed(tables[parent], cliques[parent], separator)
-                tables[i] *= self._spread(shares, separator, cliques[i])
+                shares = self._sum_to_columns(tables[parent], cliques[parent], separator)
+                tables[i] *= self._expand_to_clique(shares, separator, cliques[i])
         return tables, log_z
 
-    def _spread(self, table: Floats, columns: Clique, clique: Clique) -> Floats:
-        """Return a table of some columns with an axis for each column of the clique."""
+    def _expand_to_clique(self, table: Floats, columns: Clique, clique: Clique) -> Floats:
+        """Return a table with one axis for each column of the clique."""
         return table.reshape([self.sizes[c] if c in columns else 1 for c in clique])
 
     @staticmethod
-    def _summed(table: Floats, clique: Clique, columns: Clique) -> Floats:
-        """Return the sums of a clique's table over all columns but some."""
-        others = _others(clique, columns)
+    def _sum_to_columns(table: Floats, clique: Clique, columns: Clique) -> Floats:
+        """Return the marginal of a clique's table over the columns."""
+        others = _axes_without(clique, columns)
         summed: Floats = table.sum(axis=others) if others else table
         return summed
 
 
-def _others(clique: Clique, columns: Clique) -> tuple[int, ...]:
-    """Return the axes of a clique's table of all columns but some."""
+def _axes_without(clique: Clique, columns: Clique) -> tuple[int, ...]:
+    """Return the axes of a clique's table that do not belong to the columns."""
     return tuple(axis for axis, c in enumerate(clique) if c not in columns)

@@ -1,4 +1,9 @@
-"""Private choice of the marginals that are measured."""
+"""Private selection of the marginals that a synthesizer measures.
+
+Two methods choose pairs of columns with the exponential mechanism:
+:func:`select_spanning_tree` (MST: McKenna, Miklau and Sheldon 2021) and
+:func:`select_adaptively` (AIM: McKenna et al. 2022).
+"""
 
 from __future__ import annotations
 
@@ -9,78 +14,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..mechanisms import SecureRandom
-from .graphical_model import Clique, GraphicalModel, Measurement, n_cells_of_junction_tree
-from .marginal_tables import Records, distance
-from .measurement_plan import Plan, std_of
+from .graphical_model import Clique, GraphicalModel, Measurement, count_junction_tree_cells
+from .marginal_tables import EncodedRecords, l1_distance
+from .measurement_plan import MeasurementPlan, noise_std
 
-__all__ = ["Pair", "adaptive", "n_choices", "spanning_tree"]
+__all__ = ["Pair", "count_choices", "select_adaptively", "select_spanning_tree"]
 
 Pair = tuple[int, int]
 
-_NOISE_WEIGHT = 0.7  # of the expected noise of a table, against what it would improve
-_EXPECTED = math.sqrt(2 / math.pi)  # absolute value of standard normal noise
-_WARM, _LAST = 25, 300  # steps of L-BFGS between rounds, and after the last
-_DRAWN = 2_000, 120_000  # fewest and most records by which a model's marginals are estimated
+_NOISE_WEIGHT = 0.7  # of a table's expected noise in its score
+_MEAN_ABS_NORMAL = math.sqrt(2 / math.pi)  # mean absolute value of a standard normal
+_STEPS_PER_ROUND, _FINAL_STEPS = 25, 300  # of L-BFGS
+_SAMPLE_LIMITS = (
+    2_000,
+    120_000,
+)  # fewest and most records by which a model's marginals are estimated
 
 
-def n_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
-    """Return how many marginals are chosen: a public number.
-
-    Parameters
-    ----------
-    method : {"adaptive", "independent", "tree"}
-    weights : mapping of pair to float
-        How much pairs of columns matter.
-    rounds : int
-        Most choices of "adaptive".
-    """
-    pairs = _that_matter(weights)
+def count_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
+    """Return the number of chosen marginals, which is public; ``rounds`` limits "adaptive"."""
+    pairs = _weighted_pairs(weights)
     return {
-        "independent": 0, "tree": _edges_of_forest(pairs), "adaptive": min(rounds, len(pairs))
+        "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(rounds, len(pairs))
     }[method]  # fmt: skip
 
 
-def _that_matter(weights: Mapping[Pair, float]) -> list[Pair]:
+def _weighted_pairs(weights: Mapping[Pair, float]) -> list[Pair]:
+    """Return the pairs of positive weight, which are the candidates."""
     return [pair for pair, weight in weights.items() if weight > 0]
 
 
-def _edges_of_forest(pairs: list[Pair]) -> int:
-    """Return how many pairs connect what can be connected: any spanning forest has as many."""
+def _count_forest_edges(pairs: list[Pair]) -> int:
+    """Return the number of edges of a spanning forest of the pairs."""
     part = {c: c for pair in pairs for c in pair}
     n = 0
     for a, b in pairs:
         n += part[a] != part[b]
-        part = _joined(part, part[a], part[b])
+        part = _merge_components(part, part[a], part[b])
     return n
 
 
-def _joined(part: dict[int, int], one: int, other: int) -> dict[int, int]:
+def _merge_components(part: dict[int, int], one: int, other: int) -> dict[int, int]:
+    """Return component labels with the component ``other`` merged into ``one``."""
     return {c: one if of == other else of for c, of in part.items()}
 
 
-def spanning_tree(
+def select_spanning_tree(
     model: GraphicalModel,
-    records: Records,
-    tie: tuple[int, ...],
+    records: EncodedRecords,
+    label_index: tuple[int, ...],
     weights: Mapping[Pair, float],
-    plan: Plan,
+    plan: MeasurementPlan,
     random: SecureRandom,
 ) -> GraphicalModel:
-    """Choose a spanning tree of pairs by Kruskal's algorithm, each edge privately; measure it.
+    """Measure a spanning tree of pairs, chosen by Kruskal's algorithm with private choices (MST).
 
-    A forest, if the pairs that matter connect no more.
+    The result is a forest if the pairs of positive weight are not connected.
 
     Parameters
     ----------
     model : GraphicalModel
-        Of the columns by themselves, given the label.
-    records : Records
-        Binned.
-    tie : tuple of int
-        The label, which is in every clique, or none.
+        Model of the single columns, given the label.
+    records : EncodedRecords
+        Records with bins for cells.
+    label_index : tuple of int
+        Index of the label, which is in every clique, or ().
     weights : mapping of pair to float
-        How much each pair of columns matters, in [0, 1]; pairs without one are no candidates.
-    plan : Plan
+        Weight of each pair of columns, in [0, 1]. Other pairs are not candidates.
+    plan : MeasurementPlan
     random : SecureRandom
 
     Returns
@@ -89,70 +90,81 @@ def spanning_tree(
 
     Notes
     -----
-    **Guarantees.** Those of ``plan``. Only the scores and the released tables depend on records.
+    **Guarantees.** Those of ``plan``: only the scores and the released tables depend on records.
     """
-    noise = _NOISE_WEIGHT * _EXPECTED * std_of(plan.chosen)
+    noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(plan.marginal_mechanism)
     beliefs = model.beliefs()
+    # McKenna, Miklau and Sheldon 2021 (MST): score pairs by their distance from independence.
     scores = {}
-    for pair in _that_matter(weights):
-        expected = model.total * _apart(model, beliefs, pair, tie)
-        table = records.table((*pair, *tie)).reshape(expected.shape)
-        scores[pair] = weights[pair] * (distance(table, expected) - noise * table.size)
+    for pair in _weighted_pairs(weights):
+        expected = model.total * _independent_table(model, beliefs, pair, label_index)
+        table = records.table((*pair, *label_index)).reshape(expected.shape)
+        scores[pair] = weights[pair] * (l1_distance(table, expected) - noise * table.size)
     part = {c: c for c in range(len(records.sizes))}
     chosen: list[Clique] = []
     for _ in range(plan.n_choices):
+        # Kruskal's algorithm: an edge must join two components.
         pairs = [(a, b) for a, b in scores if part[a] != part[b]]
-        number = plan.choice.release(np.array([scores[pair] for pair in pairs]), random)
+        number = plan.choice_mechanism.release(np.array([scores[pair] for pair in pairs]), random)
         a, b = pairs[int(number)]
-        chosen.append(tuple(sorted((a, b, *tie))))
-        part = _joined(part, part[a], part[b])
+        chosen.append(tuple(sorted((a, b, *label_index))))
+        part = _merge_components(part, part[a], part[b])
     tables = [records.table(clique) for clique in chosen]
-    noisy = plan.chosen.release(np.concatenate([t.ravel() for t in tables]), random)
+    # The same paper: measure all selected marginals with Gaussian noise, as one vector.
+    noisy = plan.marginal_mechanism.release(np.concatenate([t.ravel() for t in tables]), random)
     cuts = np.cumsum([t.size for t in tables])[:-1]
     measurements = [
-        Measurement(clique, part.reshape(table.shape), std_of(plan.chosen))
+        Measurement(clique, part.reshape(table.shape), noise_std(plan.marginal_mechanism))
         for clique, table, part in zip(chosen, tables, np.split(noisy, cuts), strict=True)
     ]
-    return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(_LAST)
+    return GraphicalModel(model.sizes, model.measurements + measurements, model.total).fit(
+        _FINAL_STEPS
+    )
 
 
-def _apart(
-    model: GraphicalModel, beliefs: list[NDArray[np.float64]], pair: Pair, tie: tuple[int, ...]
+def _independent_table(
+    model: GraphicalModel,
+    beliefs: list[NDArray[np.float64]],
+    pair: Pair,
+    label_index: tuple[int, ...],
 ) -> NDArray[np.float64]:
-    """Return what two columns would be if independent, given the label: (first, second, label)."""
-    one, two = (_given_label(model, beliefs, column, tie) for column in pair)
+    """Return the table of two columns if independent given the label: (first, second, label)."""
+    one, two = (_joint_with_label(model, beliefs, column, label_index) for column in pair)
     label = one.sum(axis=0)
     joint: NDArray[np.float64] = one[:, None] * two[None] / np.where(label > 0, label, 1.0)
     return joint
 
 
-def _given_label(
-    model: GraphicalModel, beliefs: list[NDArray[np.float64]], column: int, tie: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return the probabilities of a column and the label, (n_cells, n_classes)."""
-    table = model.marginal(tuple(sorted((column, *tie))), beliefs)
-    if not tie:
-        return table[:, None]
-    return table if column < tie[0] else table.T
-
-
-def adaptive(
+def _joint_with_label(
     model: GraphicalModel,
-    records: Records,
-    tie: tuple[int, ...],
+    beliefs: list[NDArray[np.float64]],
+    column: int,
+    label_index: tuple[int, ...],
+) -> NDArray[np.float64]:
+    """Return the joint probabilities of a column and the label, (n_cells, n_classes)."""
+    table = model.marginal(tuple(sorted((column, *label_index))), beliefs)
+    if not label_index:
+        return table[:, None]
+    return table if column < label_index[0] else table.T
+
+
+def select_adaptively(
+    model: GraphicalModel,
+    records: EncodedRecords,
+    label_index: tuple[int, ...],
     weights: Mapping[Pair, float],
-    plan: Plan,
+    plan: MeasurementPlan,
     random: SecureRandom,
     max_cells: int,
 ) -> GraphicalModel:
-    """Choose the pair that the model has most wrong, measure it, refit; round after round.
+    """Measure in each round the pair that the model fits worst, and refit (AIM).
 
     Parameters
     ----------
-    model, records, tie, weights, plan, random
-        As for :func:`spanning_tree`.
+    model, records, label_index, weights, plan, random
+        As for :func:`select_spanning_tree`.
     max_cells : int
-        Largest total size of the tables of the junction tree.
+        Largest number of cells of the junction tree.
 
     Returns
     -------
@@ -160,42 +172,43 @@ def adaptive(
 
     Notes
     -----
-    **Guarantees.** Those of ``plan``. Rounds stop early if no candidate is left within
-    ``max_cells``, which depends on noisy tables alone; all of them are paid for.
+    **Guarantees.** Those of ``plan``. Rounds stop early if no candidate keeps the junction tree
+    within ``max_cells``. This depends on noisy tables only, and all rounds are charged.
 
     References
     ----------
     R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism for
     differentially private synthetic data", VLDB 2022.
     """
-    std = std_of(plan.chosen)
-    noise = _NOISE_WEIGHT * _EXPECTED * std
-    left = {pair: tuple(sorted((*pair, *tie))) for pair in _that_matter(weights)}
+    std = noise_std(plan.marginal_mechanism)
+    noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * std
+    left = {pair: tuple(sorted((*pair, *label_index))) for pair in _weighted_pairs(weights)}
     real = {pair: records.table(clique) for pair, clique in left.items()}
     measured = [m.columns for m in model.measurements]
-    n_drawn = int(np.clip(4 * model.total, *_DRAWN))
+    n_drawn = int(np.clip(4 * model.total, *_SAMPLE_LIMITS))
     for number in range(plan.n_choices):
         left = {
             pair: clique
             for pair, clique in left.items()
-            if n_cells_of_junction_tree([*measured, clique], model.sizes) <= max_cells
+            if count_junction_tree_cells([*measured, clique], model.sizes) <= max_cells
         }
         if not left:
             break
-        # Estimates depend on releases alone, and the seed is public: no chance is spent here.
+        # The estimate depends on releases only, so its seed may be public.
         codes = model.sample(n_drawn, np.random.RandomState(number))
-        drawn = Records(codes, model.sizes, None)
+        drawn = EncodedRecords(codes, model.sizes, None)
         scores = [
             weights[pair]
             * (
-                distance(real[pair], drawn.table(clique) * (model.total / n_drawn))
+                l1_distance(real[pair], drawn.table(clique) * (model.total / n_drawn))
                 - noise * real[pair].size
             )
             for pair, clique in left.items()
         ]
-        pair = list(left)[int(plan.choice.release(np.array(scores), random))]
+        # McKenna et al. 2022 (AIM): choose by the exponential mechanism, measure, re-estimate.
+        pair = list(left)[int(plan.choice_mechanism.release(np.array(scores), random))]
         clique = left.pop(pair)
         measured.append(clique)
-        table = plan.chosen.release(real[pair], random)
-        model = model.extended(Measurement(clique, table, std)).fit(_WARM)
-    return model.fit(_LAST)
+        table = plan.marginal_mechanism.release(real[pair], random)
+        model = model.with_measurement(Measurement(clique, table, std)).fit(_STEPS_PER_ROUND)
+    return model.fit(_FINAL_STEPS)

@@ -1,4 +1,8 @@
-"""Private synthetic tables by noisy marginals."""
+"""Marginal-based synthesizer for tables: noisy marginals, a graphical model, and sampled records.
+
+Follows MST (McKenna, Miklau and Sheldon 2021) and AIM (McKenna et al. 2022). Start reading at
+:meth:`PrivateSynthesizer.fit`.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +14,40 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from .._docs import fill_docs
 from .._groups import protected
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
-from .base import Facts, Synthesizer
-from .graphical_model import GraphicalModel, Measurement, drawn
-from .marginal_selection import adaptive, n_choices, spanning_tree
-from .marginal_tables import Records, bins_of_columns, cells_of_bins, fine_tables, of_bins, total_of
-from .measurement_plan import METHODS, Plan, std_of
+from .base import Synthesizer, TableFacts
+from .graphical_model import GraphicalModel, Measurement, sample_conditional
+from .marginal_selection import count_choices, select_adaptively, select_spanning_tree
+from .marginal_tables import (
+    EncodedRecords,
+    cell_weights_in_bins,
+    choose_column_bins,
+    estimate_total,
+    release_fine_tables,
+    sum_over_bins,
+)
+from .measurement_plan import METHODS, MeasurementPlan, noise_std
 
 __all__ = ["PrivateSynthesizer"]
 
-_STEPS = 300
+_MAX_LBFGS_STEPS = 300
 
 
+@fill_docs
 class PrivateSynthesizer(Synthesizer):
-    """Draw synthetic records that resemble private ones, with a proved guarantee.
+    """Draw synthetic tables from a graphical model of noisy marginals (MST and AIM).
 
-    Counts of the private records by one, two or three columns are released with noise. A graphical
-    model that agrees with them is fitted, and records are drawn from it: as many as one likes, for
-    any use, without further cost.
+    The fit releases noisy counts of the private records by one, two or three columns, and fits a
+    graphical model to them. ``sample`` draws any number of records from it, without further cost.
 
-    If a classifier is all that is wanted, give its target as ``label``: it is then part of every
-    count, which matters more for what is learned from the synthetic records than anything else.
+    To train a classifier on the records, give its target as ``label``. Every count is then made by
+    the label, which improves the classifier more than any other parameter.
 
     Parameters
     ----------
@@ -43,94 +55,77 @@ class PrivateSynthesizer(Synthesizer):
         Privacy loss of the fit, in nats; at least 0.001.
     delta : float, default=1e-5
         In (0, 1), far below 1 / number of records.
-    schema : Schema, default=None
-        Public ranges and categories of the columns. ``None`` reads them off the data, which leaks.
+    %(table_schema)s
     method : {"tree", "adaptive", "independent"}, default="tree"
-        Which columns are counted together: pairs that form a privately chosen spanning tree; pairs
-        chosen in rounds, each where the model so far is most wrong, which is better and takes
-        longer; or none. With a ``label``, pairs become triples with it, and "independent" columns
-        are so given the label.
+        Selection of the pairs of columns that are counted together. "tree" chooses a spanning tree
+        privately. "adaptive" chooses in rounds the pair that the model fits worst, which is more
+        accurate and slower. "independent" chooses no pairs. With a ``label``, each pair is counted
+        by the label too, and "independent" columns are independent given the label.
     label : str, default=None
-        Name of the categorical column that is to be predicted. If ``fit`` gets a ``y`` with
-        classes, it is the label.
+        Name of a categorical column by which all others are counted. A ``y`` with classes in
+        ``fit`` is the label.
     workload : mapping of (str, str) to float, default=None
-        How much it matters that a pair of columns goes together as in the private records, at least
-        0. ``None``: all pairs alike. A pair that is not named is not counted, so that more of the
-        budget is left for others. With the label, every column is counted anyway.
+        Weight of each pair of columns, at least 0. ``None`` means equal weights. Pairs that are not
+        named are not counted, which leaves more of the budget to the others. Each column is counted
+        by the label in any case.
     grids : mapping of str to Grid, default=None
-        How finely numeric columns are counted, by public knowledge. Others have ``Grid()``.
-    missing : sequence of str, default=()
-        Columns in which values may be missing, by public knowledge. A record in which another
-        value is missing, or no number or category, is left out.
+        Cells in which numeric columns are counted, from public knowledge. The default is
+        ``Grid()``.
+    %(missing_columns)s
     max_bins : int, default=16
-        About how many bins a numeric column has where it is counted with others. They are joined
-        from cells of the grid by noisy counts.
+        Approximate number of bins of a numeric column when it is counted with others. Bins join
+        cells of the grid by noisy counts.
     rounds : int, default=20
-        Of "adaptive".
+        Number of rounds of "adaptive".
     max_cells : int, default=60000
-        Of all tables of the model of "adaptive" together, which decides over time and memory.
+        Limit of the number of cells of the "adaptive" model, which determines time and memory.
     relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring relation. Under "add_remove" the number of records is private.
-    budget : PrivacyBudget, default=None
-        Charged for the fit before the data is touched; refuses a fit that it cannot afford.
-    noise_seed : int, default=None
-        Makes the noise reproducible **and the guarantee void**. For tests only.
+    %(budget)s
+    %(noise_seed)s
 
     Attributes
     ----------
     cliques_ : list of tuple of str
-        The columns of each noisy table that the model agrees with.
+        The columns of each noisy table to which the model is fitted.
     n_records_ : int
         The number of records, or of groups, estimated from the noisy tables.
     tables_ : dict of str to ndarray of shape (n_cells, n_classes)
-        Noisy counts of the fine cells of each column but the label, by the label. They are
-        released anyway.
+        Noisy counts of the fine cells of each column, by the label.
     measurements_ : list of Measurement
-        All noisy tables that were released, as an auditor needs them: those of ``tables_`` in fine
-        cells, then those of the chosen columns in bins. Each has ``columns``, their places in
-        ``domain_``; ``table``, with an axis for each; and ``std``, the deviation of its noise.
-    domain_ : Domain
-        The public cells of each column.
+        All noisy tables released, for audits: the tables of fine cells, then those of chosen
+        columns in bins. Each has ``columns``, indices in ``domain_``; ``table``, with an axis for
+        each column; and ``std``, the standard deviation of its noise.
     bins_ : list of ndarray of shape (n_cells,)
         The bin of each fine cell, by column.
     model_ : GraphicalModel
         The distribution that records are drawn from.
-    schema_ : Schema
-        The schema used.
     label_ : str or None
-        The column that is part of every count.
-    target_ : str or None
-        The column that ``sample(return_X_y=True)`` returns by itself: that of ``y``, or the label.
-    privacy_ : PrivacyGuarantee
-        The guarantee, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+        The column by which all others are counted.
+    %(synthesizer_attributes)s
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     See Also
     --------
-    skprivacy.synthesis.Grid : How finely a numeric column is counted.
-    skprivacy.synthesis.synthetic_quality : What synthetic records are worth.
-    skprivacy.synthesis.SyntheticDataClassifier : Trains any classifier on them, in one step.
-    skprivacy.synthesis.DPGANSynthesizer : By a network, for records that are no tables.
+    skprivacy.synthesis.Grid : Cells of a numeric column.
+    skprivacy.synthesis.synthetic_quality : Compare synthetic records with real ones.
+    skprivacy.synthesis.SyntheticDataClassifier : Train any classifier on synthetic records.
+    skprivacy.synthesis.DPGANSynthesizer : Synthesizer for records other than tables.
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of everything that is kept, and of
-    all records that are ever drawn, with a record as the unit; with ``groups`` a group. All that is
-    computed from private records are counts. Those that are released have discrete Gaussian noise;
-    others are scores of an exponential mechanism. Bins, model and records come of noisy tables
-    alone. The cost is that of all releases together, by their privacy loss distributions.
+    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of all fitted attributes and of
+    all records ever drawn. The unit is a record or, with ``groups``, a group. Private records enter
+    counts only. Counts are released with discrete Gaussian noise, or serve as scores of an
+    exponential mechanism. Bins, model and sampled records are computed from noisy tables only. The
+    releases are composed by their privacy loss distributions.
 
-    **Edge cases.** A value beyond its range counts as the end of it. The number of records is
-    never used, but estimated. The types of columns in a DataFrame are taken for public, and
-    stated as an assumption. Synthetic records obey no rule between columns that no table knows:
-    check what must never occur. With few records noise drowns everything but single columns.
+    **Edge cases.** A value beyond its range counts as the nearer end. The number of records is
+    estimated from noisy tables. Column types of a DataFrame count as public, and the guarantee
+    names this as an assumption. Rules between columns hold only as far as the measured tables show
+    them: check the records for impossible combinations. With few records, noise hides everything
+    except the distributions of single columns.
 
     References
     ----------
@@ -214,45 +209,41 @@ class PrivateSynthesizer(Synthesizer):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, with the schema's columns.
-        y : array-like of shape (n_samples,), default=None
-            Their target, one more column: the schema's ``target``, with its ``classes`` or
-            ``target_bounds``.
+        %(synthesizer_fit)s
         groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The records of a group count as one together, and the
-            guarantee is the group's.
+            Group of each record. The records of a group count as one record, and the guarantee
+            protects groups.
 
         Returns
         -------
         PrivateSynthesizer
-            Itself, fitted.
+            The fitted synthesizer.
 
         Raises
         ------
         ValueError
             If a parameter or a shape is not as described. Nothing has been released then.
         BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+            If ``budget`` cannot afford the fit. Nothing has been released or charged.
         """
         with self._private_fit() as fit:
             if isinstance(self.method, str) and self.method == "gan":
                 raise ValueError(
-                    "method='gan' is a class of its own, DPGANSynthesizer: it counts nothing, and "
-                    "has other parameters. For tables, use method='tree' or 'adaptive'."
+                    "method='gan' is not an option: use the class DPGANSynthesizer. For tables, "
+                    "pass method='tree' or 'adaptive'."
                 )
             self._validate_params()
             check_delta_is_small(self.delta)
-            X = self._checked(X)
-            facts = Facts.of(fit, X, y, self.schema, self.label)
-            domain = facts.domain({} if self.grids is None else self.grids, self.missing)
-            workload = facts.workload(self.workload)
+            X = self._check_table(X)
+            facts = TableFacts.from_table(fit, X, y, self.schema, self.label)
+            domain = facts.build_domain({} if self.grids is None else self.grids, self.missing)
+            workload = facts.pair_weights(self.workload)
             who = protected(groups, X)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
-            columns = [c for c in range(len(domain.columns)) if c not in facts.tie]
-            chosen = n_choices(self.method, workload, self.rounds)
-            plan = Plan.calibrated(
+            columns = [c for c in range(len(domain.columns)) if c not in facts.label_index]
+            chosen = count_choices(self.method, workload, self.rounds)
+            plan = MeasurementPlan.calibrate(
                 len(columns), chosen, self.method == "tree",
                 float(self.epsilon), float(self.delta), self.relation,
             )  # fmt: skip
@@ -264,26 +255,31 @@ class PrivateSynthesizer(Synthesizer):
                 arithmetic=plan.arithmetic,
             ):
                 random = SecureRandom(self.noise_seed)
-                codes, kept = domain.encoded(facts.series)
-                records = Records(codes, domain.sizes, who.exact_shares()[kept])
-                tables = fine_tables(records, columns, facts.tie, plan, random)
-                total = total_of(tables)
-                bins = bins_of_columns(domain, columns, tables, plan, int(self.max_bins))
+                codes, kept = domain.encode(facts.series)
+                records = EncodedRecords(codes, domain.sizes, who.exact_shares()[kept])
+                # MST, measurement step: every one-way table, here by the label
+                tables = release_fine_tables(records, columns, facts.label_index, plan, random)
+                total = estimate_total(tables)
+                bins = choose_column_bins(domain, columns, tables, plan, int(self.max_bins))
                 records = records.binned(bins)
-                measured = of_bins(tables, columns, facts.tie, bins, plan)
-                model = GraphicalModel(records.sizes, measured, total).fit(_STEPS)
-                if chosen:
-                    parts = records, facts.tie, workload, plan, random
+                measured = sum_over_bins(tables, columns, facts.label_index, bins, plan)
+                model = GraphicalModel(records.sizes, measured, total).fit(_MAX_LBFGS_STEPS)
+                if chosen:  # selection step, then the final measurements
+                    parts = records, facts.label_index, workload, plan, random
                     model = (
-                        spanning_tree(model, *parts)
+                        select_spanning_tree(model, *parts)
                         if self.method == "tree"
-                        else adaptive(model, *parts, int(self.max_cells))
+                        else select_adaptively(model, *parts, int(self.max_cells))
                     )
-            self._keep(facts, domain)
+            self._store_public_facts(facts, domain)
             self.tables_ = {domain.names[c]: t for c, t in zip(columns, tables, strict=True)}
             self.bins_, self.model_ = bins, model
             fine = [
-                Measurement((c, *facts.tie), t if facts.tie else t[:, 0], std_of(plan.fine))
+                Measurement(
+                    (c, *facts.label_index),
+                    t if facts.label_index else t[:, 0],
+                    noise_std(plan.fine_mechanism),
+                )
                 for c, t in zip(columns, tables, strict=True)
             ]
             self.measurements_ = [*fine, *model.measurements[len(columns) :]]
@@ -291,7 +287,8 @@ class PrivateSynthesizer(Synthesizer):
             self.n_records_ = round(total)
         return self
 
-    def _drawn(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+    def _sample_frame(self, n: int, random: np.random.RandomState) -> pd.DataFrame:
+        """Sample bins from the model, then a fine cell within each bin."""
         binned = self.model_.sample(n, random)
         codes = binned.copy()
         names = self.domain_.names
@@ -300,6 +297,6 @@ class PrivateSynthesizer(Synthesizer):
             classes = binned[:, names.index(self.label_)]
         for name, table in self.tables_.items():
             c = names.index(name)
-            cells = cells_of_bins(table, self.bins_[c], self.model_.total)
-            codes[:, c] = drawn(cells, binned[:, c] * table.shape[1] + classes, random)
-        return self.domain_.decoded(codes, random)
+            cells = cell_weights_in_bins(table, self.bins_[c], self.model_.total)
+            codes[:, c] = sample_conditional(cells, binned[:, c] * table.shape[1] + classes, random)
+        return self.domain_.decode(codes, random)

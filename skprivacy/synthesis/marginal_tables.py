@@ -1,8 +1,7 @@
-"""Bins of fine cells, by their noisy counts alone.
+"""Marginal tables of encoded records, their release with noise, and the bins of numeric columns.
 
-Counts of private records: all that is ever computed from them.
-
-Fine tables: each column by the label, in the cells of its public grid.
+All that a marginal synthesizer computes from private records are the counts of
+:meth:`EncodedRecords.table`. Start reading at :func:`release_fine_tables`.
 """
 
 from __future__ import annotations
@@ -16,63 +15,49 @@ from numpy.typing import NDArray
 
 from .._groups import PARTS
 from ..mechanisms import SecureRandom
-from .domain import Column, Domain
+from .domain import ColumnCells, Domain
 from .graphical_model import Measurement
-from .measurement_plan import Plan, std_of
+from .measurement_plan import MeasurementPlan, noise_std
 
 __all__ = [
-    "Records",
-    "bins_of",
-    "bins_of_columns",
-    "cells_of_bins",
-    "distance",
-    "fine_tables",
-    "nonnegative",
-    "of_bins",
-    "total_of",
+    "EncodedRecords",
+    "cell_weights_in_bins",
+    "choose_bins",
+    "choose_column_bins",
+    "estimate_total",
+    "l1_distance",
+    "project_to_counts",
+    "release_fine_tables",
+    "sum_over_bins",
 ]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def nonnegative(noisy: Floats, total: float) -> Floats:
-    """Return the nearest table without negative counts that adds up to ``total`` > 0."""
+def project_to_counts(noisy: Floats, total: float) -> Floats:
+    """Return the nearest non-negative table, in L2, with sum ``total`` > 0."""
     falling = np.sort(noisy.ravel())[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
     return np.maximum(noisy - excess[falling > excess][-1], 0.0)
 
 
-def bins_of(column: Column, noisy: Floats, std: float, most: int, least: float) -> Integers:
-    """Return the bin of each fine cell.
-
-    Parameters
-    ----------
-    column : Column
-    noisy : ndarray of shape (n_cells, n_classes)
-        Noisy counts of the fine cells.
-    std : float
-        Their standard deviation.
-    most : int
-        About how many bins an ordered column may have.
-    least : float
-        Count that a bin should have, so that what is measured of it later is not mostly noise.
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
-        From 0 on, without gaps.
-    """
-    mass = nonnegative(noisy, max(float(noisy.sum()), 1.0)).sum(axis=1)
+def choose_bins(
+    column: ColumnCells, noisy: Floats, std: float, most: int, least: float
+) -> Integers:
+    """Return the bin of each fine cell, of shape (n_cells,): numbers from 0 without gaps."""
+    # `std` is the noise of a fine cell. A bin should count at least `least`, so that a marginal
+    # measured by bins is not mostly noise.
+    mass = project_to_counts(noisy, max(float(noisy.sum()), 1.0)).sum(axis=1)
     if not column.ordered:
-        return _rare_joined(mass, min(least, 5 * std))
+        return _join_rare_cells(mass, min(least, 5 * std))
     values = column.cells.size
-    bins = _neighbours_joined(mass[:values], most, least)
+    bins = _join_neighbor_cells(mass[:values], most, least)
     return np.append(bins, bins[-1] + 1) if column.may_be_missing else bins
 
 
-def _rare_joined(mass: Floats, least: float) -> Integers:
-    """Return a bin for each frequent cell, and one for all others."""
+def _join_rare_cells(mass: Floats, least: float) -> Integers:
+    """Return one bin for each frequent cell, and one bin for all others."""
     frequent = mass >= least
     if np.count_nonzero(~frequent) <= 1:
         return np.arange(len(mass))
@@ -81,8 +66,8 @@ def _rare_joined(mass: Floats, least: float) -> Integers:
     return bins
 
 
-def _neighbours_joined(mass: Floats, most: int, least: float) -> Integers:
-    """Return bins of neighbouring cells of about equal mass; a heavy cell is one by itself."""
+def _join_neighbor_cells(mass: Floats, most: int, least: float) -> Integers:
+    """Return bins of neighbouring cells of about equal mass; a heavy cell is a bin alone."""
     heavy = (mass >= mass.sum() / most) & (mass >= least)
     target = max(mass[~heavy].sum() / max(most - np.count_nonzero(heavy), 1), least)
     bins, number, filled = np.zeros(len(mass), np.int64), 0, 0.0
@@ -102,16 +87,17 @@ def _neighbours_joined(mass: Floats, most: int, least: float) -> Integers:
 
 
 @dataclass(frozen=True)
-class Records:
-    """The private records, as codes.
+class EncodedRecords:
+    """Private records as codes of cells.
 
     Parameters
     ----------
     codes : ndarray of shape (n, n_columns)
     sizes : list of int
-        Cells of each column.
+        Number of cells of each column.
     weights : ndarray of shape (n,) or None
-        Shares of records in their unit, in whole ``PARTS``; ``None`` if each is a unit of its own.
+        Share of each record in its group, a multiple of 1 / ``PARTS``. ``None`` if each record is a
+        unit by itself.
     """
 
     codes: NDArray[np.integer]
@@ -127,95 +113,96 @@ class Records:
         counts = np.bincount(cells, self.weights, math.prod(shape))
         return counts.reshape(shape).astype(np.float64)
 
-    def binned(self, bins: list[NDArray[np.int64]]) -> Records:
-        """Return the records with bins for cells, which take the cells' place in memory."""
+    def binned(self, bins: list[NDArray[np.int64]]) -> EncodedRecords:
+        """Return the records with bins instead of cells; overwrites the codes to save memory."""
         for j, own in enumerate(bins):
             self.codes[:, j] = own[self.codes[:, j]]
         sizes = [int(own.max()) + 1 for own in bins]
-        return Records(self.codes, sizes, self.weights)
+        return EncodedRecords(self.codes, sizes, self.weights)
 
 
-def distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
-    """Return the L1 distance of counts from what is expected, exactly on a grid.
+def l1_distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    """Return the L1 distance between counts and expected counts, without rounding errors.
 
     Notes
     -----
-    **Guarantees.** Counts and expectations are multiples of 1 / ``PARTS``, 2**-20, so that sums
-    below 2**33 are exact: a unit changes the distance by no more than its weight, not even by
-    rounding.
+    **Guarantees.** Counts and expected counts are multiples of 1 / ``PARTS`` = 2**-20, so sums
+    below 2**33 are exact. A unit therefore changes the distance by at most its weight.
     """
     return float(np.abs(table - np.rint(expected * PARTS) / PARTS).sum())
 
 
-_NOISE_IN_BIN = 10.0  # standard deviations that a bin should hold
+_MIN_BIN_COUNT_IN_STDS = 10.0  # smallest count of a bin, in standard deviations of noise
 
 
-def fine_tables(
-    records: Records,
+def release_fine_tables(
+    records: EncodedRecords,
     columns: list[int],
-    tie: tuple[int, ...],
-    plan: Plan,
+    label_index: tuple[int, ...],
+    plan: MeasurementPlan,
     random: SecureRandom,
 ) -> list[NDArray[np.float64]]:
-    """Return noisy fine tables, (n_cells, n_classes) of each column."""
-    exact = [records.table((c, *tie)).reshape(records.sizes[c], -1) for c in columns]
-    noisy = plan.fine.release(np.concatenate([table.ravel() for table in exact]), random)
+    """Return the noisy table of each column by the label, of shape (n_cells, n_classes)."""
+    exact = [records.table((c, *label_index)).reshape(records.sizes[c], -1) for c in columns]
+    noisy = plan.fine_mechanism.release(np.concatenate([table.ravel() for table in exact]), random)
     parts = np.split(noisy, np.cumsum([table.size for table in exact])[:-1])
     return [part.reshape(table.shape) for part, table in zip(parts, exact, strict=True)]
 
 
-def total_of(tables: list[NDArray[np.float64]]) -> float:
-    """Return the number of records by noisy tables, each of which tells it; at least 1."""
-    accuracy = np.array([1 / table.size for table in tables])  # the noise of a sum adds up
+def estimate_total(tables: list[NDArray[np.float64]]) -> float:
+    """Return the number of records, at least 1, as a weighted mean of the sums of noisy tables."""
+    accuracy = np.array([1 / table.size for table in tables])  # inverse variance of each sum
     sums = np.array([table.sum() for table in tables])
     return max(float(sums @ accuracy / accuracy.sum()), 1.0)
 
 
-def bins_of_columns(
+def choose_column_bins(
     domain: Domain,
     columns: list[int],
     tables: list[NDArray[np.float64]],
-    plan: Plan,
+    plan: MeasurementPlan,
     most: int,
 ) -> list[NDArray[np.int64]]:
-    """Return the bins of every column, by noisy tables alone; the label keeps its cells."""
-    std = std_of(plan.fine)
-    least = _NOISE_IN_BIN * (std_of(plan.each) if plan.n_choices else std)
+    """Return the bins of every column from its noisy table; the label keeps its cells."""
+    std = noise_std(plan.fine_mechanism)
+    least = _MIN_BIN_COUNT_IN_STDS * (
+        noise_std(plan.single_marginal_mechanism) if plan.n_choices else std
+    )
     bins = [np.arange(size) for size in domain.sizes]
     for c, table in zip(columns, tables, strict=True):
-        bins[c] = bins_of(domain.columns[c], table, std, most, least)
+        bins[c] = choose_bins(domain.columns[c], table, std, most, least)
     return bins
 
 
-def of_bins(
+def sum_over_bins(
     tables: list[NDArray[np.float64]],
     columns: list[int],
-    tie: tuple[int, ...],
+    label_index: tuple[int, ...],
     bins: list[NDArray[np.int64]],
-    plan: Plan,
+    plan: MeasurementPlan,
 ) -> list[Measurement]:
-    """Return what the fine tables say of bins; their noise adds up."""
+    """Return fine tables as measurements of bins; the variances of cells add up."""
     measurements = []
     for c, table in zip(columns, tables, strict=True):
         joined = np.zeros((int(bins[c].max()) + 1, table.shape[1]))
         np.add.at(joined, bins[c], table)
         std = np.broadcast_to(
-            std_of(plan.fine) * np.sqrt(np.bincount(bins[c]))[:, None], joined.shape
+            noise_std(plan.fine_mechanism) * np.sqrt(np.bincount(bins[c]))[:, None], joined.shape
         )
-        if not tie:
+        if not label_index:
             measurements.append(Measurement((c,), joined[:, 0], std[:, 0]))
-        elif c < tie[0]:
-            measurements.append(Measurement((c, *tie), joined, std))
+        elif c < label_index[0]:
+            measurements.append(Measurement((c, *label_index), joined, std))
         else:
-            measurements.append(Measurement((*tie, c), joined.T.copy(), std.T))
+            measurements.append(Measurement((*label_index, c), joined.T.copy(), std.T))
     return measurements
 
 
-def cells_of_bins(
+def cell_weights_in_bins(
     table: NDArray[np.float64], bins: NDArray[np.int64], total: float
 ) -> NDArray[np.float64]:
-    """Return the weights of fine cells within each bin and class, (n_bins * n_classes, n_cells)."""
-    counts = nonnegative(table, total) + 1e-9
+    """Return weights of fine cells in each bin and class, (n_bins * n_classes, n_cells)."""
+    counts = project_to_counts(table, total) + 1e-9
     n_cells, n_classes = table.shape
     cells = np.zeros((int(bins.max()) + 1, n_classes, n_cells))
     cells[bins, :, np.arange(n_cells)] = counts

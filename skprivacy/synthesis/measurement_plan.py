@@ -1,4 +1,8 @@
-"""What a fit releases, and with how much noise each part."""
+"""Mechanisms of a marginal synthesizer, their sensitivities, event and noise.
+
+Each table gets discrete Gaussian noise, and each choice is an exponential mechanism, as in MST
+(McKenna, Miklau and Sheldon 2021) and AIM (McKenna et al. 2022).
+"""
 
 from __future__ import annotations
 
@@ -8,49 +12,49 @@ from dataclasses import dataclass, replace
 from ..accounting import Composed, Event, Repeated, calibrate_noise_multiplier, weakest_arithmetic
 from ..mechanisms import Exponential, Gaussian
 
-__all__ = ["METHODS", "Plan", "std_of"]
+__all__ = ["METHODS", "MeasurementPlan", "noise_std"]
 
 METHODS = ("adaptive", "independent", "tree")
-# Of the budget, in units of zero-concentrated privacy: for fine tables, for choices, and for the
-# marginals that were chosen.
-_SHARES = 0.35, 0.05, 0.60
-_ROUNDING = 1.0 + 2.0**-16  # of scores that are multiplied by weights
+# Shares of the budget, in units of zero-concentrated privacy: fine tables, choices, and the chosen
+# marginals.
+_BUDGET_SHARES = 0.35, 0.05, 0.60
+_ROUNDING_MARGIN = 1.0 + 2.0**-16  # covers the rounding of score times weight
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The mechanisms of a fit.
+class MeasurementPlan:
+    """Mechanisms of a fit, as a function of one noise multiplier.
 
     Parameters
     ----------
     n_tables : int
-        Fine tables, one for each column but the label.
+        Number of fine tables: one for each column except the label.
     n_choices : int
-        Marginals that are chosen, each by an exponential mechanism of its own.
+        Number of chosen marginals, each by its own exponential mechanism.
     at_once : bool
         Whether the chosen marginals are released together, after the last choice.
     noise : float
-        The noise multiplier that the whole would have as one Gaussian mechanism under
+        Noise multiplier of a single Gaussian mechanism that costs as much as the whole plan under
         zero-concentrated privacy.
     relation : {"add_remove", "replace_one", "zero_out"}
 
     Notes
     -----
-    **Guarantees.** Let a unit, a record or a group of records, have weight at most 1 in each
-    table, as a vector w of non-negative numbers of sum at most 1 (a record: a single 1).
+    **Guarantees.** A unit is a record or a group of records. Its weights in a table form a vector w
+    of non-negative numbers of sum at most 1; for a record, w is a single 1.
 
-    - Without the unit each table changes by such a w, whose L2 norm is at most 1. Tables of
-      overlapping columns change together: J of them, as one vector, by at most sqrt(J), which a
-      record attains. With another unit in its place a table changes by v - w, whose L2 norm is at
-      most sqrt(2), since |v - w|^2 = |v|^2 + |w|^2 - 2 <v, w> <= 2; J tables by sqrt(2 J). Under
-      zero_out the null record has weight 0: as without the unit.
-    - A score is a weight of at most 1 times |table - expected|_1, less what is public. What is
-      expected depends on earlier releases alone, so that the score changes by at most the L1 norm
-      of the change of the table: 1 without the unit, 2 with another in its place. Scores do not
-      change in one direction, so that the exponential mechanism keeps its factor of 2.
+    - Removing the unit changes each table by w, whose L2 norm is at most 1. Tables of overlapping
+      columns change together: J of them, as one vector, change by at most sqrt(J), which a record
+      attains. Replacing the unit changes a table by v - w, and |v - w|^2 = |v|^2 + |w|^2 - 2 <v, w>
+      <= 2. The L2 norm is then at most sqrt(2), and sqrt(2 J) for J tables. Under zero_out the null
+      record has weight 0, which is the same as removal.
+    - A score is a weight of at most 1 times |table - expected|_1, minus a public number. The
+      expected table depends on earlier releases only. The score thus changes by at most the L1 norm
+      of the table's change: 1 for removal, 2 for replacement. Scores are not monotonic in the
+      records, so the exponential mechanism keeps its factor of 2.
 
-    Which cells there are is public (Domain), or was joined by noisy tables (bins); what comes
-    after a release depends on it alone.
+    The cells of a table are public (Domain) or computed from noisy tables (bins), and all later
+    steps are post-processing.
     """
 
     n_tables: int
@@ -60,7 +64,7 @@ class Plan:
     relation: str
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls,
         n_tables: int,
         n_choices: int,
@@ -68,7 +72,7 @@ class Plan:
         epsilon: float,
         delta: float,
         relation: str,
-    ) -> Plan:
+    ) -> MeasurementPlan:
         """Return the plan of least noise that is (epsilon, delta)-differentially private."""
 
         def event(noise: float) -> Event:
@@ -78,58 +82,59 @@ class Plan:
         return cls(n_tables, n_choices, at_once, noise, relation)
 
     @property
-    def _shares(self) -> tuple[float, float, float]:
-        return _SHARES if self.n_choices else (1.0, 0.0, 0.0)
+    def _budget_shares(self) -> tuple[float, float, float]:
+        return _BUDGET_SHARES if self.n_choices else (1.0, 0.0, 0.0)
 
     @property
-    def _changed(self) -> float:
-        """By how much a table changes in L1; the square of by how much in L2."""
+    def _l1_change(self) -> float:
+        """Return the L1 change of a table, which is also the square of its L2 change."""
         return 2.0 if self.relation == "replace_one" else 1.0
 
     @property
-    def fine(self) -> Gaussian:
-        """Releases the fine tables as one vector."""
-        multiplier = self.noise / math.sqrt(self._shares[0])
-        return Gaussian(multiplier, math.sqrt(self._changed * self.n_tables))
+    def fine_mechanism(self) -> Gaussian:
+        """Return the mechanism that releases the fine tables as one vector."""
+        multiplier = self.noise / math.sqrt(self._budget_shares[0])
+        return Gaussian(multiplier, math.sqrt(self._l1_change * self.n_tables))
 
     @property
-    def choice(self) -> Exponential:
-        """Chooses one marginal."""
-        epsilon = 2 * math.sqrt(self._shares[1] / self.n_choices) / self.noise
-        return Exponential(epsilon, self._changed * _ROUNDING)
+    def choice_mechanism(self) -> Exponential:
+        """Return the mechanism that chooses one marginal."""
+        # A choice costs epsilon^2 / 8 in zero-concentrated privacy, a Gaussian 1 / (2 noise^2).
+        epsilon = 2 * math.sqrt(self._budget_shares[1] / self.n_choices) / self.noise
+        return Exponential(epsilon, self._l1_change * _ROUNDING_MARGIN)
 
     @property
-    def chosen(self) -> Gaussian:
-        """Releases the chosen marginals as one vector, or each by itself."""
+    def marginal_mechanism(self) -> Gaussian:
+        """Return the mechanism of the chosen marginals: as one vector, or one at a time."""
         together = self.n_choices if self.at_once else 1
-        multiplier = self.noise / math.sqrt(self._shares[2] * together / self.n_choices)
-        return Gaussian(multiplier, math.sqrt(self._changed * together))
+        multiplier = self.noise / math.sqrt(self._budget_shares[2] * together / self.n_choices)
+        return Gaussian(multiplier, math.sqrt(self._l1_change * together))
 
     @property
-    def each(self) -> Gaussian:
-        """Would release one chosen marginal by itself, at the same cost."""
-        return replace(self, at_once=False).chosen
+    def single_marginal_mechanism(self) -> Gaussian:
+        """Return the mechanism that would release one chosen marginal alone, at the same cost."""
+        return replace(self, at_once=False).marginal_mechanism
 
     @property
     def arithmetic(self) -> str:
-        """That of the noise of all that is released."""
+        """Return the weakest arithmetic of the mechanisms' noise."""
         return weakest_arithmetic((Gaussian.arithmetic, Exponential.arithmetic))
 
     @property
     def event(self) -> Event:
-        """All that is released."""
+        """Return the composition of all releases."""
         if not self.n_choices:
-            return self.fine.event
+            return self.fine_mechanism.event
         releases = 1 if self.at_once else self.n_choices
         return Composed(
             (
-                self.fine.event,
-                Repeated(self.choice.event, self.n_choices),
-                Repeated(self.chosen.event, releases),
+                self.fine_mechanism.event,
+                Repeated(self.choice_mechanism.event, self.n_choices),
+                Repeated(self.marginal_mechanism.event, releases),
             )
         )
 
 
-def std_of(mechanism: Gaussian) -> float:
+def noise_std(mechanism: Gaussian) -> float:
     """Return the standard deviation of the noise of each cell."""
     return mechanism.noise_multiplier * mechanism.sensitivity

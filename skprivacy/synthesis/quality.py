@@ -1,4 +1,4 @@
-"""What synthetic records are worth: their marginals, and what is learned from them."""
+"""Quality of synthetic records: distances of marginals and correlations, and scores of models."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from .domain import Domain, Grid, ValueCells
 
 __all__ = ["SyntheticQuality", "synthetic_quality"]
 
-_COMPARED = Grid(cells=20)
-_SHOWN = 20  # pairs on a page
+_COMPARISON_GRID = Grid(cells=20)
+_N_SHOWN_PAIRS = 20  # on a page
 
 
 @dataclass(frozen=True)
 class SyntheticQuality:
-    """How near synthetic records are to real ones, and what is learned from them.
+    """Distances between real and synthetic records, and scores of models trained on each.
 
-    **It is computed from the real records without noise**: like a test score, it is for whoever may
-    see them, and publishing it is a release that no guarantee covers.
+    **It is computed from the real records without noise.** Show it only to people who may see these
+    records: no guarantee covers its publication.
 
     Attributes
     ----------
     columns : DataFrame
-        A row for each column: ``total_variation``, between 0 and 1, and where it is numeric the
+        A row for each column: ``total_variation``, between 0 and 1. For numeric columns also the
         mean and standard deviation of real and synthetic values.
     pairs : DataFrame
-        A row for each pair of columns, the worst first: ``total_variation``, and for two numeric
-        columns the correlations ``real`` and ``synthetic``.
+        A row for each pair of columns, the worst first: ``total_variation``. For two numeric
+        columns also the correlations ``real`` and ``synthetic``.
     scores : DataFrame or None
-        Where a model was given: its score on real test records when trained on ``real`` and on
-        ``synthetic`` ones.
+        Score on real test records of a model trained on ``real`` and on ``synthetic`` records.
+        ``None`` if no model was given.
     shares : dict of str to DataFrame
         For each column the share of real and synthetic records in each cell.
     """
@@ -82,14 +82,14 @@ class SyntheticQuality:
         Parameters
         ----------
         columns : list of str, default=None
-            Which. ``None``: all.
+            Columns to draw. ``None`` draws all.
         axes : array of matplotlib Axes, default=None
             One for each column. ``None`` makes a figure.
 
         Returns
         -------
         ndarray of Axes
-            The first ones in the order of the columns.
+            Axes in the order of the columns, followed by unused ones.
         """
         import matplotlib.pyplot as plt
 
@@ -104,7 +104,7 @@ class SyntheticQuality:
             )  # fmt: skip
         axes = np.asarray(axes)
         for name, ax in zip(names, axes.flat, strict=False):
-            _draw(self.shares[name], ax)
+            _draw_shares(self.shares[name], ax)
             ax.set_title(without_mathtext(name))
         for ax in axes.flat[len(names) :]:
             ax.set_axis_off()
@@ -118,21 +118,21 @@ class SyntheticQuality:
         name: str = "the records",
         guarantee: PrivacyGuarantee | None = None,
     ) -> str:
-        """Return a page with all columns, drawn and in figures, the worst pairs, and the scores.
+        """Return an HTML report with plots and figures of columns, the worst pairs, and the scores.
 
         Parameters
         ----------
         path : str or PathLike, default=None
-            Where to write it, in UTF-8; it must end in .html. ``None`` writes nothing.
+            File to write, in UTF-8; it must end in .html or .htm. ``None`` writes nothing.
         name : str, default="the records"
-            What the data is called on the page.
+            Name of the data set on the page.
         guarantee : PrivacyGuarantee, default=None
-            That of the synthetic records, ``privacy_`` of their synthesizer.
+            Guarantee of the synthetic records: ``privacy_`` of their synthesizer.
 
         Returns
         -------
         str
-            Without any reference to other files. All text is escaped.
+            A page that refers to no other files. All text is escaped.
         """
         from matplotlib.figure import Figure  # slow to import, as are templates
 
@@ -152,9 +152,9 @@ class SyntheticQuality:
             name=name,
             guarantee=guarantee,
             figure=drawn,
-            scores=_rows(self.scores),
-            columns=_rows(self.columns),
-            pairs=_rows(self.pairs[:_SHOWN]),
+            scores=_frame_to_rows(self.scores),
+            columns=_frame_to_rows(self.columns),
+            pairs=_frame_to_rows(self.pairs[:_N_SHOWN_PAIRS]),
             n_pairs=len(self.pairs),
             mean_of_pairs=self.pairs["total_variation"].mean(),
         )
@@ -163,7 +163,7 @@ class SyntheticQuality:
         return page
 
 
-def _rows(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
+def _frame_to_rows(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
     return [] if frame is None else frame.rename_axis("name").reset_index().to_dict("records")
 
 
@@ -185,19 +185,19 @@ def synthetic_quality(
     real, synthetic : DataFrame
         With the schema's columns.
     schema : Schema
-        What the columns are. A target is a column here.
+        Facts of the columns. A target is one of the columns.
     grids : mapping of str to Grid, default=None
-        Into which cells numeric columns are counted. Others have ``Grid(cells=20)``: with finer
-        ones even a second sample of real records would seem far off.
+        Cells in which numeric columns are counted. The default is ``Grid(cells=20)``. With fine
+        grids, even a second sample of real records would seem far off.
     model : estimator, default=None
-        Is trained on synthetic and, for comparison, on real records, and tested on ``test``. It
-        gets the frame without ``target``.
+        Model trained on synthetic and on real records, and tested on ``test``. It gets the frame
+        without ``target``.
     target : str, default=None
-        What ``model`` is to predict.
+        Column that ``model`` predicts.
     test : DataFrame, default=None
-        Real records that neither the synthesizer nor ``model`` has seen.
+        Real records not used by the synthesizer nor by ``model``.
     scoring : str, callable or dict of them, default=None
-        As in scikit-learn. ``None``: the score of ``model``.
+        As in scikit-learn. ``None`` uses the model's ``score``.
 
     Returns
     -------
@@ -211,8 +211,8 @@ def synthetic_quality(
 
     Notes
     -----
-    **Edge cases.** A missing value is a cell of its own. Means, deviations and correlations are
-    over the values that are there; the correlation of a constant column is NaN.
+    **Edge cases.** Missing values have a separate cell. Means, deviations and correlations ignore
+    missing values. The correlation of a constant column is NaN.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def synthetic_quality(
     if not isinstance(schema, Schema):
         raise TypeError(f"schema={schema!r} must be a Schema. Create one with Schema({{...}}).")
     if grids is not None and not isinstance(grids, Mapping):
-        raise TypeError(f"grids={grids!r} must be a dict, of column names to grids, or None.")
+        raise TypeError(f"grids={grids!r} must be a dict of column names to grids, or None.")
     for frame in (real, synthetic):
         if not isinstance(frame, pd.DataFrame) or not len(frame):
             raise ValueError(
@@ -240,36 +240,38 @@ def synthetic_quality(
             )
         check_columns(schema, frame)
     numeric = [name for name, fact in schema.items() if isinstance(fact, Bounded)]
-    cells = dict.fromkeys(numeric, _COMPARED) | dict(grids or {})
-    domain = Domain.of(
+    cells = dict.fromkeys(numeric, _COMPARISON_GRID) | dict(grids or {})
+    domain = Domain.from_facts(
         schema.check_kinds("synthetic_quality", missing=True), cells, list(schema), {}
     )
-    codes = [_codes(domain, frame) for frame in (real, synthetic)]
+    codes = [_encode_frame(domain, frame) for frame in (real, synthetic)]
     shares = {
         column.name: pd.DataFrame(
-            {"real": one, "synthetic": other}, index=_names(column, schema[column.name])
+            {"real": one, "synthetic": other}, index=_cell_names(column, schema[column.name])
         )
         for j, column in enumerate(domain.columns)
-        for one, other in [[_shares(c, (j,), domain.sizes) for c in codes]]
+        for one, other in [[_cell_shares(c, (j,), domain.sizes) for c in codes]]
     }
     pairs = [
         {
             "first": domain.names[i],
             "second": domain.names[j],
-            "total_variation": _variation(*(_shares(c, (i, j), domain.sizes) for c in codes)),
+            "total_variation": _total_variation(
+                *(_cell_shares(c, (i, j), domain.sizes) for c in codes)
+            ),
         }
         for i, j in combinations(range(len(schema)), 2)
     ]
     values = [frame[numeric].astype(float) for frame in (real, synthetic)]
     return SyntheticQuality(
-        _of_columns(shares, values, numeric),
-        _with_correlations(pairs, values),
-        _scores(real, synthetic, model, target, test, scoring),
+        _summarize_columns(shares, values, numeric),
+        _summarize_pairs(pairs, values),
+        _score_model(real, synthetic, model, target, test, scoring),
         shares,
     )
 
 
-def _codes(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
+def _encode_frame(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
     columns = []
     for column in domain.columns:
         codes = column.cells.codes(frame[column.name])
@@ -277,7 +279,7 @@ def _codes(domain: Domain, frame: pd.DataFrame) -> NDArray[np.int64]:
     return np.column_stack(columns)
 
 
-def _shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]) -> NDArray:
+def _cell_shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]) -> NDArray:
     """Return the share of records in each cell of a marginal."""
     cells = np.zeros(len(codes), np.int64)
     size = 1
@@ -286,19 +288,19 @@ def _shares(codes: NDArray[np.int64], columns: tuple[int, ...], sizes: list[int]
     return np.bincount(cells, minlength=size) / len(codes)
 
 
-def _variation(one: NDArray, other: NDArray) -> float:
+def _total_variation(one: NDArray, other: NDArray) -> float:
     return float(np.abs(one - other).sum() / 2)
 
 
-def _names(column: Any, fact: Any) -> list[Any]:
+def _cell_names(column: Any, fact: Any) -> list[Any]:
     known = fact.values if isinstance(column.cells, ValueCells) else column.cells.left
     return [*known, "missing"]
 
 
-def _of_columns(
+def _summarize_columns(
     shares: dict[str, pd.DataFrame], values: list[pd.DataFrame], numeric: list[str]
 ) -> pd.DataFrame:
-    variation = {n: _variation(*table.to_numpy().T) for n, table in shares.items()}
+    variation = {n: _total_variation(*table.to_numpy().T) for n, table in shares.items()}
     found = pd.DataFrame({"total_variation": pd.Series(variation, dtype=float)})
     for title, frame in zip(("real", "synthetic"), values, strict=True):
         found[f"{title}_mean"] = frame.mean().reindex(found.index)
@@ -306,7 +308,7 @@ def _of_columns(
     return found
 
 
-def _with_correlations(pairs: list[dict[str, Any]], values: list[pd.DataFrame]) -> pd.DataFrame:
+def _summarize_pairs(pairs: list[dict[str, Any]], values: list[pd.DataFrame]) -> pd.DataFrame:
     tables = [frame.corr() for frame in values]
     for pair in pairs:
         for title, table in zip(("real", "synthetic"), tables, strict=True):
@@ -317,7 +319,7 @@ def _with_correlations(pairs: list[dict[str, Any]], values: list[pd.DataFrame]) 
     return found.sort_values("total_variation", ascending=False, ignore_index=True)
 
 
-def _scores(
+def _score_model(
     real: pd.DataFrame,
     synthetic: pd.DataFrame,
     model: Any,
@@ -329,8 +331,8 @@ def _scores(
         return None
     if target is None or test is None:
         raise ValueError(
-            "model is given, so target, a column's name, and test, real records that were not "
-            "used otherwise, must be given as well."
+            "model needs target, the name of a column, and test, unused real records. Pass both, "
+            "or model=None."
         )
     scorers = scoring if isinstance(scoring, Mapping) else {"score": scoring}
     found, X_test = {}, test.drop(columns=target)
@@ -343,8 +345,8 @@ def _scores(
     return pd.DataFrame(found)
 
 
-def _draw(shares: pd.DataFrame, ax: Any) -> None:
-    """Draw the shares of a column's cells as steps, or as bars where there are few categories."""
+def _draw_shares(shares: pd.DataFrame, ax: Any) -> None:
+    """Draw the shares of a column's cells as bars, without an empty cell of missing values."""
     shown = shares[(shares.index != "missing") | (shares.sum(axis=1) > 0)]
     places = np.arange(len(shown))
     for shift, (title, values) in zip((-0.2, 0.2), shown.items(), strict=True):

@@ -1,6 +1,7 @@
-"""What models that are trained on synthetic records have in common, whatever they predict.
+"""Classifiers and regressors trained on synthetic records of a private synthesizer.
 
-Models that are trained on synthetic records.
+The estimator sees synthetic records only, so the guarantee is that of the synthesizer.
+:meth:`SyntheticDataEstimator._fit` holds the steps common to both.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._clones import named_failure, without_values
+from .._docs import fill_docs
 from .._input_data import (
     ClassifierMixin,
     RegressorMixin,
@@ -40,8 +42,8 @@ from .._validation import Interval, check_random_state, raise_alone
 from ..base import PrivateEstimatorMixin, of_frozen_parts
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import Bounded, Categories
-from ..preprocessing.cell_values import category_codes, plain
-from .base import Facts, Synthesizer
+from ..preprocessing.cell_values import category_codes, mask_unreadable
+from .base import Synthesizer, TableFacts
 from .domain import Domain
 from .gan import DPGANSynthesizer
 from .marginal_synthesizer import PrivateSynthesizer
@@ -50,14 +52,14 @@ __all__ = [
     "SyntheticDataClassifier",
     "SyntheticDataEstimator",
     "SyntheticDataRegressor",
-    "can",
+    "delegates_to",
 ]
 
-_TRIED = 60  # made-up records on which the estimator is tried
+_N_TRIAL_RECORDS = 60
 
 
 class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
-    """Fits a synthesizer to private records, and an estimator to what it draws."""
+    """Base class: fits a synthesizer to private records, and an estimator to synthetic ones."""
 
     estimator: Any
     synthesizer: Any
@@ -74,7 +76,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        if "privacy_" in state:  # a seed of the noise is never pickled with a fitted model
+        if "privacy_" in state:  # never pickle a seed of the noise with a fitted model
             del state["noise_seed"]
             state["synthesizer"] = clone(self.synthesizer).set_params(noise_seed=None)
         return state
@@ -86,27 +88,27 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         return tags
 
     def _fit(self, X: Any, y: Any, groups: Any) -> Any:
-        """Try the estimator on made-up records, pay for synthetic ones, and train it on these."""
+        """Test the estimator on trial records, fit the synthesizer, and train on its records."""
         with self._private_fit():
             self._validate_params()
             X = as_frame(X)
             check_column_names(X)
-            y = _target(self, X, y)
+            y = _check_target_values(self, X, y)
             synthesizer = clone(self.synthesizer)
-            facts, domain = synthesizer._public(X, y)
+            facts, domain = synthesizer._read_public_facts(X, y)
             self._check_target(facts.columns[facts.target])
-            self._try(*self._as_given(X, *_made_up(facts, domain)))
+            self._try_estimator(*self._match_container(X, *_make_trial_records(facts, domain)))
             validate_data(self, X, skip_check_array=True)
             random = check_random_state(self.random_state)
-            self.synthesizer_ = synthesizer.fit(X, y, **_named(groups))
-            with self._kept_on_error(synthesizer):
+            self.synthesizer_ = synthesizer.fit(X, y, **_groups_argument(groups))
+            with self._attach_synthesizer(synthesizer):
                 records = synthesizer.sample(self.n_samples, return_X_y=True, random_state=random)
-                self.estimator_ = self._trained(*self._as_given(X, *records))
+                self.estimator_ = self._train_estimator(*self._match_container(X, *records))
             self._state_guarantee()
         return self
 
     def _state_guarantee(self) -> None:
-        """State the synthesizer's guarantee, and what it assumes of the estimator."""
+        """State the synthesizer's guarantee, with the assumptions of frozen parts."""
         of_records = self.synthesizer_.privacy_
         beside = of_frozen_parts({"estimator": self.estimator}, of_records.relation)
         assumed = tuple(dict.fromkeys((*of_records.assumptions, *beside)))
@@ -116,47 +118,46 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
 
     @abstractmethod
     def _check_target(self, fact: Bounded | Categories) -> None:
-        """Refuse a target that there is no learning of, by what is public of it."""
+        """Refuse a target of the wrong kind, from its public facts."""
 
     @abstractmethod
-    def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
-        """Return a clone of the estimator, fitted to synthetic records."""
+    def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
+        """Return a clone of the estimator fitted to synthetic records."""
 
     @staticmethod
-    def _as_given(X: Any, rows: pd.DataFrame, y: pd.Series[Any]) -> tuple[Any, pd.Series[Any]]:
-        """Return rows in the form in which ``fit`` got its own."""
+    def _match_container(
+        X: Any, rows: pd.DataFrame, y: pd.Series[Any]
+    ) -> tuple[Any, pd.Series[Any]]:
+        """Return rows in the container type that ``fit`` got."""
         return rows.set_axis(X.columns, axis=1) if isinstance(
             X, pd.DataFrame
         ) else rows.to_numpy(), y
 
-    def _try(self, rows: Any, y: pd.Series[Any]) -> None:
-        """Train on made-up records: what breaks the estimator must show before any noise."""
+    def _try_estimator(self, rows: Any, y: pd.Series[Any]) -> None:
+        """Train on trial records, so that an unsuitable estimator fails before any charge."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._trained(rows, y)
+                self._train_estimator(rows, y)
         except Exception as error:
             raise_alone(
                 ValueError(
                     f"estimator={self.estimator!r} cannot be fitted to records of this schema "
                     f"({without_values(error)}). Nothing was charged. Pass one that takes these "
-                    "columns, for instance a pipeline with a SchemaTransformer."
+                    "columns, such as a pipeline with a SchemaTransformer."
                 )
             )
 
     @contextmanager
-    def _kept_on_error(self, synthesizer: Synthesizer) -> Iterator[None]:
-        """Hand the synthesizer, which is paid for, to whoever catches what is raised.
-
-        Of an interruption it is an attribute as well.
-        """
+    def _attach_synthesizer(self, synthesizer: Synthesizer) -> Iterator[None]:
+        """Attach the fitted synthesizer to any error or interruption: it has been charged."""
         try:
             yield
         except Exception as error:
             failed = SyntheticTrainingError(
                 f"estimator={self.estimator!r} failed on the synthetic records ({error}), which "
-                "are paid for. Their synthesizer is the attribute `synthesizer` of this error: "
-                "train another estimator on what its sample() draws, at no further cost."
+                "have been charged. This error's attribute `synthesizer` draws further records by "
+                "sample(), at no cost, to train another estimator."
             )
             failed.synthesizer = synthesizer
             raise failed from error
@@ -164,7 +165,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             interruption.synthesizer = synthesizer  # type: ignore[attr-defined]
             raise
 
-    def _rows(self, X: Any) -> Any:
+    def _check_rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
@@ -174,8 +175,8 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
         return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=not tags.allow_nan)
 
 
-def _target(model: Any, X: Any, y: Any) -> Any:
-    """Return a target with a known value for each record; a Series keeps its name and type."""
+def _check_target_values(model: Any, X: Any, y: Any) -> Any:
+    """Return a target without missing values; a Series keeps its name and type."""
     if y is None:
         raise ValueError(
             f"This {type(model).__name__} estimator requires y to be passed, but the target y is "
@@ -194,84 +195,70 @@ def _target(model: Any, X: Any, y: Any) -> Any:
     return y if isinstance(y, pd.Series) else values
 
 
-def _made_up(facts: Facts, domain: Domain) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """Return records of values that are possible, each class among them, by public facts alone."""
+def _make_trial_records(facts: TableFacts, domain: Domain) -> tuple[pd.DataFrame, pd.Series[Any]]:
+    """Return possible records that contain every class, from public facts only."""
     random = np.random.RandomState(0)
     target = facts.target
-    n = max(_TRIED, *(c.cells.size for c in domain.columns if c.name == target))
+    n = max(_N_TRIAL_RECORDS, *(c.cells.size for c in domain.columns if c.name == target))
     codes = [random.permutation(np.arange(n) % size) for size in domain.sizes]
-    frame = domain.decoded(np.column_stack(codes), random)[facts.order]
+    frame = domain.decode(np.column_stack(codes), random)[facts.order]
     return frame.drop(columns=target), frame[target]
 
 
-def _named(groups: Any) -> dict[str, Any]:
+def _groups_argument(groups: Any) -> dict[str, Any]:
     return {} if groups is None else {"groups": groups}
 
 
-def can(method: str) -> Any:
+def delegates_to(method: str) -> Any:
+    """Return a decorator that hides a method if the estimator lacks ``method``."""
+
     def has(self: Any) -> bool:
         return hasattr(getattr(self, "estimator_", self.estimator), method)
 
     return available_if(has)
 
 
+@fill_docs
 class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
     """Train any classifier on private synthetic records.
 
-    The synthesizer sees the private records, the classifier only what the synthesizer draws: any
-    classifier may be trained, in any way, and the guarantee is the synthesizer's.
+    The synthesizer sees the private records, and the classifier sees synthetic records only. Any
+    classifier may be used, and the guarantee is the synthesizer's.
 
     Parameters
     ----------
     estimator : classifier
-        Takes rows as ``fit`` gets them: for a DataFrame with text, a pipeline that encodes it.
+        Model of rows as ``fit`` gets them: for a DataFrame with text, a pipeline that encodes it.
         It is cloned.
-    synthesizer : estimator
-        A :class:`PrivateSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. What privacy there
-        is is set here: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
-    n_samples : int, default=None
-        How many synthetic records are drawn. ``None``: as many as there are private ones, by the
-        synthesizer's estimate.
-    random_state : int, RandomState instance or None, default=None
-        Of the draws of records; nothing private hangs on it.
+    %(synthetic_training)s
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The public classes, in order; those that were never drawn, too.
-    synthesizer_ : estimator
-        The fitted synthesizer, which draws further records at no further cost.
+        The public classes, sorted, including classes that were never drawn.
+    %(synthetic_training_attributes)s
     estimator_ : classifier
-        Fitted to synthetic records; it predicts indices of ``classes_``.
-    privacy_ : PrivacyGuarantee
-        The guarantee of the synthesizer, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+        Classifier fitted to synthetic records; it predicts indices of ``classes_``.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     See Also
     --------
-    SyntheticDataRegressor : The same for numbers.
-    skprivacy.neural_network.DPSGDClassifier : Answers one question with all of the budget.
+    SyntheticDataRegressor : The same for numeric targets.
+    skprivacy.neural_network.DPSGDClassifier : Spends the whole budget on one classifier.
 
     Notes
     -----
     **Guarantees.** Those of the synthesizer: the model is computed from synthetic records and
-    public facts. The estimator is first tried on made-up records that obey the schema, so that one
-    that does not take such rows is refused before anything is charged. If it fails on the
-    synthetic records all the same, for instance because a class was drawn too rarely, the error
-    has the synthesizer that was paid for, and the model stays as it was.
+    public facts. The guarantee assumes that the estimator has not seen private records before, for
+    instance inside a FrozenEstimator. The estimator is first fitted to trial records that obey the
+    schema, so an unsuitable one is refused before anything is charged. It may still fail on the
+    synthetic records, for instance because a class was drawn too rarely. The error then carries the
+    fitted synthesizer, and the model keeps its previous state.
 
-    **Edge cases.** If a single class is drawn, it is always predicted. A missing label is refused,
-    as by every classifier; what is no class of the schema is left out, as by the synthesizer. A
-    seed of the synthesizer's noise is not pickled with a fitted model. An estimator that has seen
-    private records before, such as one in a FrozenEstimator, is no longer computed from synthetic
-    ones: the guarantee assumes that it has not.
+    **Edge cases.** If a single class is drawn, it is always predicted. A missing label is refused.
+    Records with a label outside the schema's classes are left out. A seed of the synthesizer's
+    noise is not pickled with a fitted model.
 
     Examples
     --------
@@ -311,41 +298,34 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, as the synthesizer takes them.
+            Private records, in a form that the synthesizer takes.
         y : array-like of shape (n_samples,)
             Private labels.
         groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then the group's.
+            Group of each record. The guarantee then protects groups.
 
         Returns
         -------
         SyntheticDataClassifier
-            Itself, fitted.
+            The fitted estimator.
 
         Raises
         ------
-        ValueError
-            If a parameter or a shape is not as described, or the estimator does not take records
-            of this schema. Nothing has been released then.
-        BudgetExceededError
-            If the synthesizer's ``budget`` cannot afford the fit. Nothing has been released.
-        SyntheticTrainingError
-            If the estimator fails on the synthetic records, though it took made-up ones. These are
-            paid for, and the error has their ``synthesizer``.
+        %(synthetic_training_raises)s
         """
         return self._fit(X, y, groups)
 
     def _check_target(self, fact: Bounded | Categories) -> None:
         if not isinstance(fact, Categories):
             raise ValueError(
-                f"The schema says that the target is a number, {fact!r}. Name its classes, by "
+                f"The schema describes a numeric target, {fact!r}. Pass "
                 "Schema(..., classes=[...]), or use SyntheticDataRegressor."
             )
         self.classes_ = np.unique(np.array(fact.values))
 
-    def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
-        codes = category_codes(plain(y), self.classes_)
-        known = np.flatnonzero(codes >= 0)  # others are missing
+    def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
+        codes = category_codes(mask_unreadable(y), self.classes_)
+        known = np.flatnonzero(codes >= 0)  # drop missing labels
         rows, codes = safe_indexing(rows, known), codes[known]
         if len(np.unique(codes)) == 1:
             return DummyClassifier(strategy="constant", constant=codes[0]).fit(rows, codes)
@@ -362,15 +342,15 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Of ``classes_``.
+            Predicted classes.
         """
-        rows = self._rows(X)
+        rows = self._check_rows(X)
         with named_failure(self.estimator_, "asked about X"):
             return self.classes_[self.estimator_.predict(rows)]
 
-    @can("predict_proba")
+    @delegates_to("predict_proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class; 0 for those that were never drawn.
+        """Return the probability of each class; 0 for a class that was never drawn.
 
         Parameters
         ----------
@@ -382,48 +362,33 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        rows = self._rows(X)
+        rows = self._check_rows(X)
         found = np.zeros((num_samples(rows), len(self.classes_)))
         with named_failure(self.estimator_, "asked about X"):
             found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
         return found
 
 
+@fill_docs
 class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
     """Train any regressor on private synthetic records.
 
-    As :class:`SyntheticDataClassifier`, for numbers: the schema says ``target_bounds``.
+    Like :class:`SyntheticDataClassifier`, for numeric targets with ``target_bounds`` in the schema.
 
     Parameters
     ----------
     estimator : regressor
-        Takes rows as ``fit`` gets them: for a DataFrame with text, a pipeline that encodes it.
+        Model of rows as ``fit`` gets them: for a DataFrame with text, a pipeline that encodes it.
         It is cloned.
-    synthesizer : estimator
-        A :class:`PrivateSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. What privacy there
-        is is set here: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
-    n_samples : int, default=None
-        How many synthetic records are drawn. ``None``: as many as there are private ones, by the
-        synthesizer's estimate.
-    random_state : int, RandomState instance or None, default=None
-        Of the draws of records; nothing private hangs on it.
+    %(synthetic_training)s
 
     Attributes
     ----------
-    synthesizer_ : estimator
-        The fitted synthesizer, which draws further records at no further cost.
+    %(synthetic_training_attributes)s
     estimator_ : regressor
-        Fitted to synthetic records.
-    privacy_ : PrivacyGuarantee
-        The guarantee of the synthesizer, with its neighbouring relation and its assumptions.
-    privacy_event_ : Event
-        What was released, for composition with other releases.
-    epsilon_, delta_ : float
-        The guarantee in two numbers.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features, if all of them are strings.
+        Regressor fitted to synthetic records.
+    %(guarantee_attributes)s
+    %(feature_attributes)s
 
     See Also
     --------
@@ -431,7 +396,7 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
 
     Notes
     -----
-    **Guarantees.** As of :class:`SyntheticDataClassifier`.
+    **Guarantees.** As for :class:`SyntheticDataClassifier`.
 
     **Edge cases.** A seed of the synthesizer's noise is not pickled with a fitted model.
 
@@ -471,44 +436,37 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Private records, as the synthesizer takes them.
+            Private records, in a form that the synthesizer takes.
         y : array-like of shape (n_samples,)
-            Private numbers.
+            Private targets.
         groups : array-like of shape (n_samples,), default=None
-            Whom each record belongs to. The guarantee is then the group's.
+            Group of each record. The guarantee then protects groups.
 
         Returns
         -------
         SyntheticDataRegressor
-            Itself, fitted.
+            The fitted estimator.
 
         Raises
         ------
-        ValueError
-            If a parameter or a shape is not as described, or the estimator does not take records
-            of this schema. Nothing has been released then.
-        BudgetExceededError
-            If the synthesizer's ``budget`` cannot afford the fit. Nothing has been released.
-        SyntheticTrainingError
-            If the estimator fails on the synthetic records, though it took made-up ones. These are
-            paid for, and the error has their ``synthesizer``.
+        %(synthetic_training_raises)s
         """
         return self._fit(X, y, groups)
 
     def _check_target(self, fact: Bounded | Categories) -> None:
         if isinstance(fact, Categories) and not all(isinstance(v, Real) for v in fact.values):
             raise ValueError(
-                f"The target has the classes {fact.values!r}, which are no numbers. Use "
+                f"The target has classes that are not numbers: {fact.values!r}. Use "
                 "SyntheticDataClassifier."
             )
 
-    def _trained(self, rows: Any, y: pd.Series[Any]) -> Any:
+    def _train_estimator(self, rows: Any, y: pd.Series[Any]) -> Any:
         numbers = np.asarray(y, dtype=np.float64)
         known = np.flatnonzero(~np.isnan(numbers))
         return clone(self.estimator).fit(safe_indexing(rows, known), numbers[known])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the number of each row.
+        """Return the prediction for each row.
 
         Parameters
         ----------
@@ -518,9 +476,9 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            As the regressor predicts them.
+            Predicted numbers.
         """
-        rows = self._rows(X)
+        rows = self._check_rows(X)
         with named_failure(self.estimator_, "asked about X"):
             found: NDArray[Any] = self.estimator_.predict(rows)
         return found

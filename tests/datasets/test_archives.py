@@ -123,8 +123,8 @@ def link():
     ("files", "words"),
     [
         ({"berlin": lines(True)}, "no member bangkok"),
-        ({"bangkok": link()}, "no file of at most"),
-        ({"bangkok": [line + " " * 100 for line in lines(True)]}, "no file of at most"),
+        ({"bangkok": link()}, "not a file of at most"),
+        ({"bangkok": [line + " " * 100 for line in lines(True)]}, "not a file of at most"),
         ({"bangkok": lines(True)[:-1]}, "11 rows"),
         ({"bangkok": [*lines(True), lines(True)[0]]}, "out of bounds"),
         ({"bangkok": lines(True, labels=LABELS + 1)}, "labels 2 to 4"),
@@ -204,14 +204,14 @@ def test_mnist_compressed_in_another_way_is_the_same(digits):
 def test_unsound_idx_files_are_refused(digits, monkeypatch):
     home, write, images = digits
     write("train-images-idx3", images[:2])
-    with pytest.raises(DatasetNotFoundError, match="no idx file of shape"):
+    with pytest.raises(DatasetNotFoundError, match="not an idx file of shape"):
         fetch_mnist(data_home=home)
     path = write("train-images-idx3", images)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DatasetNotFoundError, match=r"not the published.*end-of-stream"):
         fetch_mnist(data_home=home)
     path.write_bytes(gzip.compress(bytes(5000)))
-    monkeypatch.setattr(_files, "MOST_BYTES", 1000)
+    monkeypatch.setattr(_files, "MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(DatasetNotFoundError, match="more than 1000 bytes"):
         fetch_mnist(data_home=home)
 

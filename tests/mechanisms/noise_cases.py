@@ -58,7 +58,7 @@ from skprivacy.mechanisms.secure_random import PrefetchedNoise
 from skprivacy.neural_network._training.engine import SingleProcess
 from skprivacy.neural_network._training.gradient_canaries import _Watched
 from skprivacy.neural_network._training.process_group import ProcessGroup
-from skprivacy.preprocessing.bounded_moments import Columns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns
 
 from ..contracts.noise_laws import choice_as_normal, claim_of, noise_of
 from ..contracts.tape import Tape, recording
@@ -318,7 +318,7 @@ def _first_of_group() -> ProcessGroup:
 POISSON = PolynomialObjective(lambda y: (1.0 - y)[:, None], 0.5, slope_l1=9.0, slope_l2=9.0)
 ROWS = np.zeros((4, 200))
 STEP = FloatGaussian(Z, SENSITIVITY)
-MOMENTS = Columns(np.zeros((9, 50_000)), (-1, 1))
+MOMENTS = BoundedColumns(np.zeros((9, 50_000)), (-1, 1))
 MOMENTS_NOISE = MOMENTS.mechanism(2, 1.0, 1e-4, "zero_out")
 
 
@@ -395,7 +395,7 @@ CASES = {
         0.9,
     ),
     "Columns": NoiseCase(
-        Columns,
+        BoundedColumns,
         _passes_on(
             MOMENTS_NOISE, lambda random: MOMENTS.release(2, MOMENTS_NOISE, "zero_out", random)
         ),

@@ -18,7 +18,7 @@ from skprivacy.label_privacy import base as labels
 from skprivacy.label_privacy import label_pate
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.linear_model import base as _base
-from skprivacy.preprocessing.bounded_moments import Columns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns
 from skprivacy.synthesis import marginal_synthesizer as synthesizer
 
 from ..contracts import groups as contracts_people
@@ -146,7 +146,7 @@ MUTANTS = {
         pate, "partition_by_group", hashed_by_number, REPLAY, "PATEClassifier",
     ),
     "records counted for people": (
-        Columns, "__init__", rows_counted, REPLAY, "PrivateStandardScaler",
+        BoundedColumns, "__init__", rows_counted, REPLAY, "PrivateStandardScaler",
     ),
     "unit not said": (PrivateFit, "charged", says_record, UNIT, "AdaSSPRegressor"),
     "unit of tables not said": (

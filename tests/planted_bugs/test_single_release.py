@@ -32,7 +32,7 @@ from skprivacy.neural_network._gradients import clipping
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.preprocessing import standard_scaler as scaler
-from skprivacy.preprocessing.bounded_moments import Columns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     SyntheticDataClassifier,
@@ -41,10 +41,10 @@ from skprivacy.synthesis import (
 from skprivacy.synthesis import (
     marginal_synthesizer as synthesizer,
 )
-from skprivacy.synthesis.base import Facts
+from skprivacy.synthesis.base import TableFacts
 from skprivacy.synthesis.gan_features import Moments
-from skprivacy.synthesis.marginal_tables import Records
-from skprivacy.synthesis.measurement_plan import Plan
+from skprivacy.synthesis.marginal_tables import EncodedRecords
+from skprivacy.synthesis.measurement_plan import MeasurementPlan
 
 from ..contracts import (
     records as contracts,
@@ -249,13 +249,13 @@ def keeps_exact_weights(original):
 
 
 def domain_of_the_data(original):
-    def of(fit, X, y, schema, label):
+    def from_table(fit, X, y, schema, label):
         finite = np.clip(np.nan_to_num(X), -9, 9)
         lower, upper = finite.min(axis=0), finite.max(axis=0) + 1.0
         facts = {n: Bounded(lower[j], upper[j]) for j, n in enumerate(schema)}
         return original(fit, X, y, Schema(facts, classes=schema.classes), label)
 
-    return of
+    return from_table
 
 
 def bins_of_the_data(original):
@@ -270,22 +270,28 @@ def bins_of_the_data(original):
 
 
 def label_rates_unpaid(original):
-    def fine_tables(records, columns, tie, plan, random):
-        noisy = original(records, columns, tie, plan, random)
-        return [t * records.table(tie) / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy]
+    def release_fine_tables(records, columns, label_index, plan, random):
+        noisy = original(records, columns, label_index, plan, random)
+        return [
+            t * records.table(label_index) / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy
+        ]
 
-    return fine_tables
+    return release_fine_tables
 
 
 def of_one_table(original):
     """Say that a record changes tables of overlapping columns as if they were one."""
     return property(
-        lambda self: Gaussian(original.fget(self).noise_multiplier, np.sqrt(self._changed))
+        lambda self: Gaussian(original.fget(self).noise_multiplier, np.sqrt(self._l1_change))
     )
 
 
 def one_round_is_charged(original):
-    return property(lambda self: Composed((self.fine.event, self.choice.event, self.chosen.event)))
+    return property(
+        lambda self: Composed(
+            (self.fine_mechanism.event, self.choice_mechanism.event, self.marginal_mechanism.event)
+        )
+    )
 
 
 def best_is_chosen(original):
@@ -303,7 +309,7 @@ def choice_unpaid(original):
 
 
 def half_sensitivity_of_scores(original):
-    return property(lambda self: Exponential(original.fget(self).epsilon, self._changed / 2))
+    return property(lambda self: Exponential(original.fget(self).epsilon, self._l1_change / 2))
 
 
 def taught_by_real_rows(original):
@@ -391,7 +397,7 @@ MUTANTS = {
         scaler, "public_bounds", data_bounds, REPLAY, "PrivateStandardScaler",
     ),
     "half the sensitivity of the moments": (
-        Columns, "mechanism", twice, REPLAY, "PrivateStandardScaler-delta",
+        BoundedColumns, "mechanism", twice, REPLAY, "PrivateStandardScaler-delta",
     ),
     "classes of the data": (
         functional, "public_classes", classes_of_the_data, REPLAY, "FunctionalMechanismClassifier",
@@ -439,32 +445,37 @@ MUTANTS = {
         ALMFineTuner, "_release_weights", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax",
     ),
     "domain of the data": (
-        Facts, "of", domain_of_the_data, REPLAY, "PrivateSynthesizer-independent",
+        TableFacts, "from_table", domain_of_the_data, REPLAY, "PrivateSynthesizer-independent",
     ),
-    "bins of the data": (Records, "binned", bins_of_the_data, REPLAY, "PrivateSynthesizer-tree"),
+    "bins of the data": (
+        EncodedRecords, "binned", bins_of_the_data, REPLAY,
+        "PrivateSynthesizer-tree",
+    ),
     "label rates unpaid": (
-        synthesizer, "fine_tables", label_rates_unpaid, REPLAY, "PrivateSynthesizer-independent",
+        synthesizer, "release_fine_tables", label_rates_unpaid, REPLAY,
+        "PrivateSynthesizer-independent",
     ),
     "overlapping tables counted as one": (
-        Plan, "fine", of_one_table, REPLAY, "PrivateSynthesizer-independent",
+        MeasurementPlan, "fine_mechanism", of_one_table, REPLAY, "PrivateSynthesizer-independent",
     ),
     "overlapping marginals counted as one": (
-        Plan, "chosen", of_one_table, REPLAY, "PrivateSynthesizer-tree",
+        MeasurementPlan, "marginal_mechanism", of_one_table, REPLAY, "PrivateSynthesizer-tree",
     ),
     "rounds counted as one": (
-        Plan, "event", one_round_is_charged, ACCOUNTING, "PrivateSynthesizer-adaptive",
+        MeasurementPlan, "event", one_round_is_charged, ACCOUNTING, "PrivateSynthesizer-adaptive",
     ),
     "marginal chosen without noise": (
         Exponential, "_select", best_is_chosen, NOISE, "PrivateSynthesizer-tree",
     ),
     "choices that are no releases": (
-        Plan, "choice", choice_unpaid, ACCOUNTING, "PrivateSynthesizer-tree",
+        MeasurementPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, "PrivateSynthesizer-tree",
     ),
     "half the sensitivity of scores": (
-        Plan, "choice", half_sensitivity_of_scores, REPLAY, "PrivateSynthesizer-adaptive",
+        MeasurementPlan, "choice_mechanism", half_sensitivity_of_scores, REPLAY,
+        "PrivateSynthesizer-adaptive",
     ),
     "trained beside private rows": (
-        SyntheticDataClassifier, "_as_given", trained_beside_private_rows, REPLAY,
+        SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,
         "SyntheticDataClassifier",
     ),
     "a discriminator that does not clip": (
@@ -474,7 +485,7 @@ MUTANTS = {
         AdversarialTraining, "learn", taught_by_real_rows, REPLAY, "DPGANSynthesizer",
     ),
     "moments unpaid by a generator": (
-        DPGANSynthesizer, "_first", moments_of_the_data, REPLAY, "DPGANSynthesizer",
+        DPGANSynthesizer, "_moments_mechanism", moments_of_the_data, REPLAY, "DPGANSynthesizer",
     ),
     "moments of a generator uncharged": (
         gan, "Composed", moments_are_not_charged, contracts.check_accounting, "DPGANSynthesizer",

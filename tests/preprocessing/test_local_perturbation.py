@@ -59,9 +59,11 @@ def test_whole_records_are_private_and_the_claim_is_nearly_used():
 
 def test_planted_budget_for_each_column_is_caught(monkeypatch):
     """The bug: every column spends all of epsilon, so that a record costs three times it."""
-    response, noise = LocalPerturbation._response, LocalPerturbation._number_noise
+    response, noise = LocalPerturbation._category_response, LocalPerturbation._number_noise
     thrice = LocalPerturbation(SCHEMA, epsilon=4.5).fit(frame(1))
-    monkeypatch.setattr(LocalPerturbation, "_response", lambda self, f: response(thrice, f))
+    monkeypatch.setattr(
+        LocalPerturbation, "_category_response", lambda self, f: response(thrice, f)
+    )
     monkeypatch.setattr(LocalPerturbation, "_number_noise", lambda self: noise(thrice))
     assert largest_ratio(1.5, RECORDS) > 1.5
 

@@ -119,7 +119,7 @@ def test_the_first_rows_of_a_person_count_whatever_the_others_do(scanned):
 @pytest.mark.heavy
 def test_persons_are_looked_at_in_parts(scanned, monkeypatch):
     whole = scanned(FRAME, person="who", max_rows=3)[0]
-    monkeypatch.setattr(_scan, "ROWS_AT_A_TIME", 100)
+    monkeypatch.setattr(_scan, "ROWS_PER_PART", 100)
     np.testing.assert_array_equal(scanned(FRAME, person="who", max_rows=3)[0], whole)
 
 

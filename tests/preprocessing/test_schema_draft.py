@@ -325,7 +325,7 @@ def test_a_gap_in_the_target_is_named():
 
 
 def test_no_target_and_nothing_to_describe():
-    with pytest.raises(ValueError, match="'x' is no column"):
+    with pytest.raises(ValueError, match="'x' is not a column"):
         draft_schema(table(), target="x")
     with pytest.warns(PrivacyLeakWarning), pytest.raises(ValueError, match="name: left out"):
         draft_schema(table()[["name"]])

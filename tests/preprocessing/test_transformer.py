@@ -237,7 +237,10 @@ def test_no_schema_leaks_and_says_so():
     [
         (table().drop(columns="age"), "lacks.*'age'"),
         (table().assign(name="x"), r"does not describe: \['name'\].*for example X\[list"),
-        (table().assign(client_id=1), "'client_id' seems to say whose .* groups to the private"),
+        (
+            table().assign(client_id=1),
+            "'client_id' looks like an identifier: .* groups to the private",
+        ),
         (pd.concat([table(), table()[["age"]]], axis=1), "more than one column named"),
         (table().to_numpy()[:, :2], "2 columns.*describes 4"),
         (table().iloc[:0], "0 sample"),

@@ -122,8 +122,8 @@ def test_the_guarantee_is_what_was_asked_for_and_paid_once():
         ({"generator_layer_sizes": ("a",)}, "generator_layer_sizes"),
         ({"epsilon": 1e-9}, "epsilon"),
         ({"delta": 1 / 50}, "delta"),
-        ({"missing": ["name"]}, "names 'name', which is no column"),
-        ({"epochs": 4}, "discriminator_steps=5 are more than all 4 steps"),
+        ({"missing": ["name"]}, "names 'name', which is not a column"),
+        ({"epochs": 4}, "discriminator_steps=5 exceeds the total of 4 steps"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
@@ -152,7 +152,7 @@ def test_a_file_holds_the_generator_that_there_is(tmp_path):
 
 def test_features_come_back_as_the_codes_that_they_were():
     facts = {"age": Bounded(0, 9), "job": Categories(["a", "b", "c"]), "ill": Categories([0, 1])}
-    domain = Domain.of(facts, {"age": Grid(cells=7)}, ["age", "job"], {})
+    domain = Domain.from_facts(facts, {"age": Grid(cells=7)}, ["age", "job"], {})
     for label in ("ill", "job", None):
         features = Features(domain, label)
         rng = np.random.default_rng(0)

@@ -53,7 +53,7 @@ def test_of_wide_rows_the_means_alone_are_told(monkeypatch):
     moments = Moments(2, (1, 1, 1))
     sums = moments.sums(rows, labels, None)
     known = moments.start(sums, 1e-9, 5)
-    monkeypatch.setattr(_moments, "_WIDEST", 2)
+    monkeypatch.setattr(_moments, "_MAX_COVARIANCE_WIDTH", 2)
     few = moments.sums(rows, labels, None)
     assert len(few) == 3 + 6 < len(sums)  # each pair of labels; a mean for each
     found = moments.start(few, 1e-9, 5)

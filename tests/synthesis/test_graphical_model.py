@@ -12,8 +12,8 @@ from skprivacy.synthesis.graphical_model import (
     GraphicalModel,
     JunctionTree,
     Measurement,
-    drawn,
-    n_cells_of_junction_tree,
+    count_junction_tree_cells,
+    sample_conditional,
 )
 
 SIZES = [2, 3, 4, 2, 3]
@@ -58,7 +58,7 @@ def test_beliefs_are_those_of_the_whole_table(name, size):
 
 @pytest.mark.parametrize("name", CLIQUES)
 def test_a_junction_tree_holds_every_clique_and_its_columns_hang_together(name):
-    tree = JunctionTree.of(CLIQUES[name], SIZES)
+    tree = JunctionTree.from_cliques(CLIQUES[name], SIZES)
     for clique in CLIQUES[name]:
         assert any(set(clique) <= set(c) for c in tree.cliques)
     seen = set()
@@ -69,7 +69,7 @@ def test_a_junction_tree_holds_every_clique_and_its_columns_hang_together(name):
         seen |= set(tree.cliques[i])
     assert seen == set(range(len(SIZES)))
     cells = sum(math.prod(SIZES[c] for c in clique) for clique in tree.cliques)
-    assert n_cells_of_junction_tree(CLIQUES[name], SIZES) == cells
+    assert count_junction_tree_cells(CLIQUES[name], SIZES) == cells
 
 
 @pytest.mark.parametrize("name", CLIQUES)
@@ -119,7 +119,7 @@ def test_samples_have_the_marginals_of_the_model(name):
 def test_systematic_draws_are_within_one_of_what_is_expected():
     table = np.array([[0.2, 0.5, 0.3], [0.0, -1.0, 0.0]])
     rows = np.repeat([0, 1], [1000, 300])
-    columns = drawn(table, rows, np.random.RandomState(0))
+    columns = sample_conditional(table, rows, np.random.RandomState(0))
     assert np.abs(np.bincount(columns[:1000], minlength=3) - [200, 500, 300]).max() <= 1
     assert np.abs(np.bincount(columns[1000:], minlength=3) - 100).max() <= 1
     # Which record gets which is random: no run of equal ones, as systematic draws alone would have.

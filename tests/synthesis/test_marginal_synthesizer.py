@@ -13,7 +13,7 @@ from skprivacy.accounting import PrivacyBudget
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.preprocessing import Bounded, Schema
 from skprivacy.synthesis import Grid, PrivateSynthesizer, synthetic_quality
-from skprivacy.synthesis.domain import number_cells
+from skprivacy.synthesis.domain import make_number_cells
 
 from .tables import SCHEMA, people
 
@@ -252,16 +252,16 @@ def test_without_a_schema_the_leak_is_stated():
     [
         ({"label": "age"}, "label='age' must be a column with categories"),
         ({"label": "name"}, "label='name' must be a column with categories"),
-        ({"missing": ["name"]}, "names 'name', which is no column"),
+        ({"missing": ["name"]}, "names 'name', which is not a column"),
         ({"grids": {"job": Grid()}}, "'job' is given Grid"),
         ({"grids": {"age": 5}}, "'age' is given 5"),
         ({"grids": {"gain": Grid(step=1e-3)}}, "expected at most 10000"),
-        ({"workload": {("age",): 1.0}}, "no pair of two columns"),
-        ({"workload": {("age", "name"): 1.0}}, "no pair of two columns"),
-        ({"workload": {("age", "job"): -1.0}}, "weighs -1.0"),
+        ({"workload": {("age",): 1.0}}, "not a pair of two columns"),
+        ({"workload": {("age", "name"): 1.0}}, "not a pair of two columns"),
+        ({"workload": {("age", "job"): -1.0}}, "has the weight -1.0"),
         ({"delta": 0.5}, "delta=0.5"),
         ({"epsilon": 1e-9}, "epsilon"),
-        ({"method": "gan"}, "method='gan' is a class of its own, DPGANSynthesizer"),
+        ({"method": "gan"}, "method='gan' is not an option: use the class DPGANSynthesizer"),
     ],
 )
 def test_a_wrong_parameter_is_named_and_nothing_is_charged(params, said):
@@ -297,7 +297,7 @@ def test_a_wrong_call_is_named():
     ],
 )
 def test_cells_are_those_of_the_grid(fact, grid, whole, cells):
-    found = number_cells(fact, grid, whole)
+    found = make_number_cells(fact, grid, whole)
     if cells is not None:
         assert list(zip(found.left, found.right, strict=True)) == cells
     values = np.random.default_rng(0).uniform(fact.lower, fact.upper, 500)
@@ -370,7 +370,7 @@ def test_measurements_are_the_noisy_counts_of_their_columns_with_the_noise_they_
     X = people()
     synthesizer = fitted(X, method, 5.0, label=label, relation=relation, missing=["job"], rounds=3)
     domain, bins = synthesizer.domain_, synthesizer.bins_
-    codes, _ = domain.encoded([X[name] for name in domain.names])
+    codes, _ = domain.encode([X[name] for name in domain.names])
     n_fine = len(synthesizer.tables_)
     assert len(synthesizer.measurements_) > n_fine or method == "independent"
     for k, measurement in enumerate(synthesizer.measurements_):

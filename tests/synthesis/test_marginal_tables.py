@@ -12,8 +12,8 @@ import pytest
 from skprivacy._groups import check_groups
 from skprivacy.accounting import Composed, PrivacyGuarantee
 from skprivacy.mechanisms import Exponential, Gaussian
-from skprivacy.synthesis.marginal_tables import Records, distance
-from skprivacy.synthesis.measurement_plan import Plan, std_of
+from skprivacy.synthesis.marginal_tables import EncodedRecords, l1_distance
+from skprivacy.synthesis.measurement_plan import MeasurementPlan, noise_std
 
 SIZES = [2, 3, 2]
 CELLS = list(product(*map(range, SIZES)))  # every record there is
@@ -29,20 +29,20 @@ def vector(records, columns):
 def neighbours(relation, rng):
     """Yield every neighbour of a random table, as records with weights in groups of two."""
     others = np.array([CELLS[i] for i in rng.integers(len(CELLS), size=6)])
-    alone = Records(others, SIZES, None)
+    alone = EncodedRecords(others, SIZES, None)
     for cell in CELLS:
-        with_one = Records(np.vstack([others, cell]), SIZES, None)
+        with_one = EncodedRecords(np.vstack([others, cell]), SIZES, None)
         if relation != "replace_one":
             yield with_one, alone
             continue
         for other in CELLS:
-            yield with_one, Records(np.vstack([others, other]), SIZES, None)
+            yield with_one, EncodedRecords(np.vstack([others, other]), SIZES, None)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_record_moves_tables_of_overlapping_columns_by_the_sensitivity(relation, at_once):
-    plan = Plan(len(PAIRS), len(PAIRS), at_once, 1.0, relation)
+    plan = MeasurementPlan(len(PAIRS), len(PAIRS), at_once, 1.0, relation)
     together = PAIRS if at_once else PAIRS[:1]
     moved = [
         np.linalg.norm(vector(a, columns) - vector(b, columns))
@@ -50,8 +50,8 @@ def test_a_record_moves_tables_of_overlapping_columns_by_the_sensitivity(relatio
         for a, b in neighbours(relation, np.random.default_rng(0))
     ]
     half = len(moved) // 2
-    assert math.isclose(max(moved[:half]), plan.fine.sensitivity)
-    assert math.isclose(max(moved[half:]), plan.chosen.sensitivity)
+    assert math.isclose(max(moved[:half]), plan.fine_mechanism.sensitivity)
+    assert math.isclose(max(moved[half:]), plan.marginal_mechanism.sensitivity)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -61,10 +61,10 @@ def test_a_record_moves_a_score_by_the_sensitivity(relation):
     for _ in range(20):
         expected = rng.uniform(0, 3, size=(2, 3))
         moved += [
-            abs(distance(a.table((0, 1)), expected) - distance(b.table((0, 1)), expected))
+            abs(l1_distance(a.table((0, 1)), expected) - l1_distance(b.table((0, 1)), expected))
             for a, b in neighbours(relation, rng)
         ]
-    sensitivity = Plan(3, 3, True, 1.0, relation).choice.sensitivity
+    sensitivity = MeasurementPlan(3, 3, True, 1.0, relation).choice_mechanism.sensitivity
     assert 0.99 * sensitivity < max(moved) <= sensitivity
 
 
@@ -76,36 +76,44 @@ def test_scores_of_huge_tables_are_exact():
     for cell in range(0, 5000, 500):
         more = table.copy()
         more[cell] += 1
-        assert abs(distance(more, expected) - distance(table, expected)) <= 1.0
+        assert abs(l1_distance(more, expected) - l1_distance(table, expected)) <= 1.0
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_records_of_a_group_move_as_much_as_one_record(relation):
     """Any two groups of up to four records; each counts by its share of the group."""
     rng = np.random.default_rng(3)
-    plan = Plan(len(PAIRS), len(PAIRS), True, 1.0, relation)
+    plan = MeasurementPlan(len(PAIRS), len(PAIRS), True, 1.0, relation)
     most = np.zeros(2)
     for _ in range(500):
         parts = []
         for size in rng.integers(1, 5, size=2):
             codes = np.array([CELLS[i] for i in rng.integers(len(CELLS), size=size)])
-            parts.append(Records(codes, SIZES, check_groups(np.zeros(size), codes).exact_shares()))
+            parts.append(
+                EncodedRecords(codes, SIZES, check_groups(np.zeros(size), codes).exact_shares())
+            )
         other = np.zeros(len(vector(parts[1], PAIRS)))
         if relation == "replace_one":
             other = vector(parts[1], PAIRS)
         change = vector(parts[0], PAIRS) - other
         most = np.maximum(most, [np.linalg.norm(change), np.abs(change[:6]).sum()])
-    assert 0.9 * plan.fine.sensitivity < most[0] <= plan.fine.sensitivity * (1 + 1e-12)
-    assert 0.9 * plan.choice.sensitivity < most[1] <= plan.choice.sensitivity
+    assert (
+        0.9 * plan.fine_mechanism.sensitivity
+        < most[0]
+        <= plan.fine_mechanism.sensitivity * (1 + 1e-12)
+    )
+    assert 0.9 * plan.choice_mechanism.sensitivity < most[1] <= plan.choice_mechanism.sensitivity
 
 
 @pytest.mark.parametrize(("n_choices", "at_once"), [(0, True), (3, True), (7, False)])
 def test_a_plan_states_what_its_mechanisms_release(n_choices, at_once):
-    plan = Plan.calibrated(4, n_choices, at_once, 2.0, 1e-5, "add_remove")
+    plan = MeasurementPlan.calibrate(4, n_choices, at_once, 2.0, 1e-5, "add_remove")
     releases = 1 if at_once else n_choices
-    events = [plan.fine.event]
+    events = [plan.fine_mechanism.event]
     if n_choices:
-        events += [plan.choice.event] * n_choices + [plan.chosen.event] * releases
+        events += [plan.choice_mechanism.event] * n_choices + [
+            plan.marginal_mechanism.event
+        ] * releases
     spent = PrivacyGuarantee(Composed(tuple(events)), at_delta=1e-5)
     assert 1.99 < spent.epsilon() <= 2.0 * (1 + 1e-6)
     stated = PrivacyGuarantee(plan.event, at_delta=1e-5)
@@ -113,17 +121,17 @@ def test_a_plan_states_what_its_mechanisms_release(n_choices, at_once):
 
 
 def test_choices_cost_a_twentieth_and_fine_tables_a_third():
-    plan = Plan(5, 4, False, 3.0, "add_remove")
+    plan = MeasurementPlan(5, 4, False, 3.0, "add_remove")
     rho = {
-        "fine": 1 / (2 * plan.fine.noise_multiplier**2),
-        "choices": plan.n_choices * plan.choice.epsilon**2 / 8,
-        "chosen": plan.n_choices / (2 * plan.chosen.noise_multiplier**2),
+        "fine": 1 / (2 * plan.fine_mechanism.noise_multiplier**2),
+        "choices": plan.n_choices * plan.choice_mechanism.epsilon**2 / 8,
+        "chosen": plan.n_choices / (2 * plan.marginal_mechanism.noise_multiplier**2),
     }
     total = 1 / (2 * plan.noise**2)
     shares = SimpleNamespace(**{name: cost / total for name, cost in rho.items()})
     assert math.isclose(shares.fine, 0.35)
     assert math.isclose(shares.choices, 0.05)
     assert math.isclose(shares.chosen, 0.60)
-    assert isinstance(plan.fine, Gaussian)
-    assert isinstance(plan.choice, Exponential)
-    assert std_of(plan.fine) == plan.fine.noise_multiplier * math.sqrt(5)
+    assert isinstance(plan.fine_mechanism, Gaussian)
+    assert isinstance(plan.choice_mechanism, Exponential)
+    assert noise_std(plan.fine_mechanism) == plan.fine_mechanism.noise_multiplier * math.sqrt(5)

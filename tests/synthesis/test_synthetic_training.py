@@ -102,8 +102,13 @@ def test_an_estimator_that_does_not_take_the_columns_costs_nothing():
 @pytest.mark.parametrize(
     ("kind", "schema", "y", "said"),
     [
-        (SyntheticDataClassifier, Schema(COLUMNS, target_bounds=(0, 1)), Y == "yes", "a number"),
-        (SyntheticDataRegressor, TABLE, Y, "no numbers"),
+        (
+            SyntheticDataClassifier,
+            Schema(COLUMNS, target_bounds=(0, 1)),
+            Y == "yes",
+            "a numeric target",
+        ),
+        (SyntheticDataRegressor, TABLE, Y, "not numbers"),
         (SyntheticDataClassifier, TABLE, None, "requires y"),
         (SyntheticDataClassifier, TABLE, Y[:5], "inconsistent"),
     ],

@@ -271,7 +271,7 @@ def _scores(
 def _cells(fitted: PrivateSynthesizer, frame: pd.DataFrame) -> list[sparse.csr_matrix]:
     """Return the cell of each noisy table that counts each record; none for excluded records."""
     domain = fitted.domain_
-    codes, kept = domain.encoded([frame[name] for name in domain.names])
+    codes, kept = domain.encode([frame[name] for name in domain.names])
     binned = np.column_stack([own[codes[:, c]] for c, own in enumerate(fitted.bins_)])
     who = np.flatnonzero(kept)
     found = []

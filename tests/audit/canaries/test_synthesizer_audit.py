@@ -24,7 +24,7 @@ from skprivacy.preprocessing import Bounded, Categories, Schema
 from skprivacy.synthesis import Grid, PrivateSynthesizer
 from skprivacy.synthesis import marginal_selection as _choosing
 from skprivacy.synthesis import marginal_synthesizer as fitting
-from skprivacy.synthesis.measurement_plan import Plan
+from skprivacy.synthesis.measurement_plan import MeasurementPlan
 
 from ...synthesis.tables import SCHEMA, people
 
@@ -44,9 +44,9 @@ def synthesizer(epsilon=10.0, **params):
 @pytest.fixture
 def fast(monkeypatch):
     """Models that agree less with the noisy tables, which are what they were."""
-    monkeypatch.setattr(fitting, "_STEPS", 3)
-    monkeypatch.setattr(_choosing, "_WARM", 3)
-    monkeypatch.setattr(_choosing, "_LAST", 3)
+    monkeypatch.setattr(fitting, "_MAX_LBFGS_STEPS", 3)
+    monkeypatch.setattr(_choosing, "_STEPS_PER_ROUND", 3)
+    monkeypatch.setattr(_choosing, "_FINAL_STEPS", 3)
 
 
 def test_it_shows_most_of_what_is_claimed_and_rows_less():
@@ -123,17 +123,21 @@ def half_the_noise():
 
 
 def one_table_pays_for_all():
-    fine = Plan.fine.fget
+    fine = MeasurementPlan.fine_mechanism.fget
     return mock.patch.object(
-        Plan, "fine", property(lambda self: Gaussian(fine(self).noise_multiplier, 1.0))
+        MeasurementPlan,
+        "fine_mechanism",
+        property(lambda self: Gaussian(fine(self).noise_multiplier, 1.0)),
     )
 
 
 def pays_for_one_round():
     def event(self):
-        return Composed((self.fine.event, self.choice.event, self.chosen.event))
+        return Composed(
+            (self.fine_mechanism.event, self.choice_mechanism.event, self.marginal_mechanism.event)
+        )
 
-    return mock.patch.object(Plan, "event", property(event))
+    return mock.patch.object(MeasurementPlan, "event", property(event))
 
 
 def shows_real_records():
