@@ -3,9 +3,8 @@
 Scores of one model take ``proba`` of shape (n_records, n_classes), whose rows sum to one, and
 ``label`` of shape (n_records,), the column of each record's true class. Calibrated scores
 (:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's signal for a record
-with the signals of shadow models.
-
-Means and variances of records' log-odds over IN and OUT models, which a mask selects.
+with the signals of shadow models. :class:`Moments` holds the means and variances of signals over IN
+and OUT models.
 """
 
 from __future__ import annotations
@@ -49,16 +48,7 @@ Labels = NDArray[np.intp]
 FLOOR = 1e-12
 # Relative. A network's probabilities in single precision differ by up to 1e-7 between batches.
 _ROUNDING = 1e-6
-
-
-def _label_probability(proba: Float64Array, label: Labels) -> Float64Array:
-    return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
-
-
-def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
-    rest = proba.copy()
-    np.put_along_axis(rest, label[:, None], 0.0, axis=1)
-    return rest
+Mask = NDArray[np.bool_]
 
 
 @fill_docs
@@ -143,18 +133,6 @@ def margin(proba: Float64Array, label: Labels) -> Float64Array:
     %(signal_sections)s
     """
     return _label_probability(proba, label) - _without_label(proba, label).max(axis=1)
-
-
-SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
-    "loss": loss,
-    "correctness": correctness,
-    "confidence": confidence,
-    "max_confidence": max_confidence,
-    "entropy": entropy,
-    "modified_entropy": modified_entropy,
-    "logit": logit,
-    "margin": margin,
-}
 
 
 def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
@@ -354,9 +332,6 @@ def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64A
     return share + expit(finer) / (2 * steps)
 
 
-Mask = NDArray[np.bool_]
-
-
 class Moments(NamedTuple):
     """Mean, sum of squared deviations and degrees of freedom of each column."""
 
@@ -397,20 +372,6 @@ def column_means(values: Float64Array, used: Mask) -> Float64Array:
     return means
 
 
-def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
-    """Return the sum of each column over the rows where ``used``.
-
-    **Guarantees.** The sum of a column depends only on its values, to the last bit. Rows are added
-    one by one, because numpy's rounding depends on the number of columns and the memory layout.
-    """
-    sums = np.zeros(used.shape[1])
-    with np.errstate(invalid="ignore"):  # 0 times infinity
-        for row, counts in zip(rows, used, strict=True):
-            taken = row * counts  # several times faster than ``where``
-            sums += taken if np.isfinite(taken.sum()) else np.where(counts, row, 0.0)
-    return sums
-
-
 def standard_score(
     target: Float64Array, out: Moments, prior: float, pooled: float | None = None
 ) -> Float64Array:
@@ -433,3 +394,39 @@ def log_ratio(
     # the logarithm of Carlini et al. 2022, Algorithm 1, line 15
     z_out, z_in = (target - out.mean) / sd_out, (target - inside.mean) / sd_in
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
+
+
+def _label_probability(proba: Float64Array, label: Labels) -> Float64Array:
+    return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
+
+
+def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
+    rest = proba.copy()
+    np.put_along_axis(rest, label[:, None], 0.0, axis=1)
+    return rest
+
+
+def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
+    """Return the sum of each column over the rows where ``used``.
+
+    **Guarantees.** The sum of a column depends only on its values, to the last bit. Rows are added
+    one by one, because numpy's rounding depends on the number of columns and the memory layout.
+    """
+    sums = np.zeros(used.shape[1])
+    with np.errstate(invalid="ignore"):  # 0 times infinity
+        for row, counts in zip(rows, used, strict=True):
+            taken = row * counts  # several times faster than ``where``
+            sums += taken if np.isfinite(taken.sum()) else np.where(counts, row, 0.0)
+    return sums
+
+
+SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
+    "loss": loss,
+    "correctness": correctness,
+    "confidence": confidence,
+    "max_confidence": max_confidence,
+    "entropy": entropy,
+    "modified_entropy": modified_entropy,
+    "logit": logit,
+    "margin": margin,
+}

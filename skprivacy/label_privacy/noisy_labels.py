@@ -1,8 +1,10 @@
-"""ALIBI (Malek et al. 2021): Laplace noise on one-hot labels, and Bayesian inference.
+"""Label privacy by noisy labels: randomised response, LP-2ST and ALIBI.
 
-Randomised response on labels (Warner 1965), with a model of the true labels.
+- :class:`RandomizedResponseClassifier`: randomised response (Warner 1965)
+- :class:`LP2STClassifier`: two stages, randomised response with prior (Ghazi et al. 2021)
+- :class:`ALIBIClassifier`: Laplace noise on one-hot labels (Malek et al. 2021)
 
-LP-2ST (Ghazi et al. 2021): label privacy in two stages, by randomised response with prior.
+All learn with a model of the true labels given the noisy ones.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ __all__ = [
 ]
 
 _SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 
 @fill_docs
@@ -124,13 +128,6 @@ class ALIBIClassifier(NoisyLabelClassifier):
         return noisy, likelihood, prior
 
 
-def _truth_probability(n_classes: int, scale: float) -> float:
-    """Return the probability that the true class has the largest noisy number."""
-    law = stats.laplace(scale=scale)
-    middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)
-    return float((law.cdf(1.0 + middles) ** (n_classes - 1)).mean())
-
-
 @fill_docs
 class RandomizedResponseClassifier(NoisyLabelClassifier):
     """Any classifier, with label privacy by randomised response (Warner 1965).
@@ -215,10 +212,6 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
             self._base(X), X, reports, true, likelihood, self.n_folds, random
         )
         return self.classes_[reports], likelihood, prior
-
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 @fill_docs
@@ -361,6 +354,13 @@ class LP2STClassifier(NoisyLabelClassifier):
         model = fit_on_weights(base, known, weights, random)
         others = class_scores(model, safe_indexing(X, two), likelihood.shape[1])
         return scores_to_probabilities(scores, factor), scores_to_probabilities(others, factor)
+
+
+def _truth_probability(n_classes: int, scale: float) -> float:
+    """Return the probability that the true class has the largest noisy number."""
+    law = stats.laplace(scale=scale)
+    middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)
+    return float((law.cdf(1.0 + middles) ** (n_classes - 1)).mean())
 
 
 def _respond(

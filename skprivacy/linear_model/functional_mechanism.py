@@ -1,8 +1,7 @@
-"""Functional mechanism (Zhang et al. 2012): the release shared by classifier and regressor.
+"""Linear and logistic regression by the functional mechanism (Zhang et al. 2012).
 
-Linear and logistic regression by the functional mechanism (Zhang et al. 2012).
-
-The polynomials and their sensitivity are in ``polynomial.py``.
+The polynomials and their sensitivity are in ``polynomial_objective``. Start reading at
+:class:`FunctionalMechanism`, the release that classifier and regressor share.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Logistic regression by objective or output perturbation (Chaudhuri et al. 2011).
 
-Objective perturbation (Chaudhuri et al. 2011): the mechanism and the proof of its cost.
+:class:`ObjectivePerturbation` is the mechanism, with the proof of its cost.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
 TOLERANCE = 1e-6  # largest norm of the gradient at the minimiser, for records of norm 1
 _MAX_JACOBIAN_SHARE = 0.1  # largest share of epsilon for the Jacobian of the perturbed problem
 _MAX_JACOBIAN_EPSILON = 1.0  # largest epsilon for it
+_SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the solver's error
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,6 @@ class ObjectivePerturbation(Mechanism):
         return minimize(problem, TOLERANCE)
 
 
-_SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the solver's error
-
-
 @fill_docs
 class _PerturbedClassifier(PrivateLinearClassifier):
     """Base of logistic regressions whose one release is the minimiser of a perturbed problem."""
@@ -253,15 +251,6 @@ class _PerturbedClassifier(PrivateLinearClassifier):
     @abstractmethod
     def _solve(self, rows, targets, weights, random) -> NDArray[np.float64]:
         """Return the released weights, of shape (size, n_outputs)."""
-
-
-def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
-    """Return the mechanism for a vector of ``size`` numbers and an L2 sensitivity."""
-    if delta == 0:
-        multiplier = 0.0 if math.isinf(epsilon) else 1.0 / epsilon
-        return Laplace(multiplier, math.sqrt(size) * l2)
-    multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
-    return Gaussian(multiplier, l2)
 
 
 @fill_docs
@@ -472,3 +461,12 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         )
         # Chaudhuri et al. 2011, output perturbation: minimise, then add noise
         return mechanism.release(minimize(problem, TOLERANCE), random)
+
+
+def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
+    """Return the mechanism for a vector of ``size`` numbers and an L2 sensitivity."""
+    if delta == 0:
+        multiplier = 0.0 if math.isinf(epsilon) else 1.0 / epsilon
+        return Laplace(multiplier, math.sqrt(size) * l2)
+    multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
+    return Gaussian(multiplier, l2)

@@ -1,10 +1,8 @@
-"""Identity of this process, distinct from its parent and its children.
+"""SecureRandom: cryptographic random numbers by AES-256-CTR with a key of OS entropy.
 
-Noise for a release that another core draws while the value is computed.
-
-SecureRandom: cryptographic random numbers by AES-256-CTR with a key of OS entropy.
-
-PoissonSampler: the random sample of records of a DP-SGD step.
+:class:`PoissonSampler` draws the records of a DP-SGD step, and :class:`PrefetchedNoise` is noise
+that another core draws while the value is computed. A stream belongs to one process: its children
+draw other numbers.
 """
 
 from __future__ import annotations
@@ -34,41 +32,6 @@ __all__ = [
 
 _BYTES = 16
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, for which Python defines no constant
-
-
-def process_identity() -> tuple[bytes, int]:
-    """Return random bytes and the process id: an identity that no other process returns.
-
-    **Guarantees.** Three mechanisms distinguish a child from its parent, and each has a gap. The
-    process ids are equal if each is the first process of its pid namespace. Python's hook, which
-    changes the bytes, misses a fork by a library without Python. The page that holds the bytes is
-    cleared in every child, but only on Linux 4.14 or later.
-
-    **Edge cases.** A snapshot of a process or machine that is resumed twice is not detected.
-    """
-    if _page[:_BYTES] == bytes(_BYTES):
-        _renew_identity()
-    return _page[:_BYTES], os.getpid()
-
-
-def _renew_identity() -> None:
-    _page[:_BYTES] = os.urandom(_BYTES)
-
-
-def _map_fork_cleared_page() -> mmap.mmap:
-    """Return a page of memory that is cleared in a child, if the system supports it."""
-    if not hasattr(mmap, "MAP_ANONYMOUS"):
-        return mmap.mmap(-1, mmap.PAGESIZE)
-    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # an old kernel
-            page.madvise(_WIPE_ON_FORK)
-    return page
-
-
-_page = _map_fork_cleared_page()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_identity)
 _CHUNK = 1 << 16  # numbers at a time: few enough for the cache, many enough for few calls
 _MOST = 1 << 40  # most numbers of one call
 _ZEROS = memoryview(bytes(4 * _CHUNK))
@@ -283,46 +246,71 @@ class SecureRandom:
         out[half:] *= radius[:rest]
 
 
-class _Buffers:
-    """Reused arrays; the system would have to map and clear new ones for every chunk."""
+@dataclass(frozen=True)
+class PoissonSampler:
+    """Poisson sampling: include each record independently with probability ``rate``.
 
-    def __init__(self, size: int) -> None:
-        half = (min(size, _CHUNK) + 1) // 2
-        self.bytes = bytearray(8 * half + _SPARE)
-        self.bits = np.frombuffer(self.bytes, np.uint32, 2 * half)
-        self.radius, self.angle = np.empty((2, half), np.float32)
-        self.noise = np.empty(2 * half, np.float32)
+    Parameters
+    ----------
+    rate : float
+        Inclusion probability, in (0, 1].
 
+    Notes
+    -----
+    The gaps between included records are geometric, so a draw costs O(rate * n), not O(n). The
+    probabilities are exact up to the 2**-53 grid of the uniforms.
 
-def add_scaled(values: NDArray, noise: NDArray[np.float32], std: float) -> None:
-    """Add earlier drawn numbers times ``std``; ``noise`` is overwritten with the addends."""
-    check_addition(values, std)
-    scale = np.float32(std)
-    for start in range(0, len(values), _CHUNK):
-        part = noise[start : start + _CHUNK]
-        part *= scale
-        values[start : start + _CHUNK] += part
+    Examples
+    --------
+    >>> from skprivacy.mechanisms import PoissonSampler, SecureRandom
+    >>> PoissonSampler(1.0).draw(4, SecureRandom())
+    array([0, 1, 2, 3])
+    """
 
+    rate: float
 
-def check_addition(values: NDArray, std: float) -> None:
-    """Refuse arrays that noise cannot be added to, and invalid standard deviations."""
-    check_flat(values, "values")
-    if not is_number(std) or not 0 <= std < math.inf:
-        raise ValueError(f"std={std!r} must be a finite number >= 0.")
+    def __post_init__(self) -> None:
+        number("rate", self.rate, "in (0, 1]")
+        if not 0.0 < self.rate <= 1.0:
+            raise ValueError(f"rate={self.rate!r} must be in (0, 1], such as 0.01.")
 
+    def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the sorted indices, from 0 to ``n - 1``, of the included records.
 
-def check_count(name: str, n: int) -> None:
-    """Refuse invalid numbers of random numbers."""
-    if type(n) is int and 0 <= n <= _MOST:  # the fast path, taken several times a step
-        return
-    whole(name, n, least=0)
-    if n > _MOST:
-        raise ValueError(f"{name}={n!r} must be an integer from 0 to {_MOST}.")
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        random : SecureRandom
+            The source of randomness.
 
-
-def new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
-    # NIST SP 800-38A, section 6.5: the counter mode, from block 0 of a fresh key
-    return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        Returns
+        -------
+        ndarray of int of shape (n_drawn,)
+            Each record is included by itself, so ``n_drawn`` varies.
+        """
+        check_count("n", n)
+        if not isinstance(random, SecureRandom):
+            raise TypeError(f"random={random!r} must be a SecureRandom. Pass SecureRandom().")
+        if self.rate == 1.0:
+            return np.arange(n)
+        log_miss = math.log1p(-self.rate)
+        expected = n * self.rate
+        block = int(expected + 5.0 * math.sqrt(expected) + 16.0)
+        found: list[NDArray[np.int64]] = []
+        last = -1
+        while last < n:
+            gaps = random.uniform(block)
+            np.log(gaps, out=gaps)
+            gaps /= log_miss
+            # A gap beyond n ends the draw at any size; capping it avoids int64 overflow.
+            steps = np.minimum(gaps, n, out=gaps).astype(np.int64)  # rounds down
+            steps += 1
+            steps[0] += last
+            found.append(steps.cumsum())
+            last = int(found[-1][-1])
+        indices = found[0] if len(found) == 1 else np.concatenate(found)
+        return indices[: indices.searchsorted(n)]
 
 
 class PrefetchedNoise(SecureRandom):
@@ -397,68 +385,78 @@ class PrefetchedNoise(SecureRandom):
             super().add_normal(values, std)
 
 
-@dataclass(frozen=True)
-class PoissonSampler:
-    """Poisson sampling: include each record independently with probability ``rate``.
+def process_identity() -> tuple[bytes, int]:
+    """Return random bytes and the process id: an identity that no other process returns.
 
-    Parameters
-    ----------
-    rate : float
-        Inclusion probability, in (0, 1].
+    **Guarantees.** Three mechanisms distinguish a child from its parent, and each has a gap. The
+    process ids are equal if each is the first process of its pid namespace. Python's hook, which
+    changes the bytes, misses a fork by a library without Python. The page that holds the bytes is
+    cleared in every child, but only on Linux 4.14 or later.
 
-    Notes
-    -----
-    The gaps between included records are geometric, so a draw costs O(rate * n), not O(n). The
-    probabilities are exact up to the 2**-53 grid of the uniforms.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import PoissonSampler, SecureRandom
-    >>> PoissonSampler(1.0).draw(4, SecureRandom())
-    array([0, 1, 2, 3])
+    **Edge cases.** A snapshot of a process or machine that is resumed twice is not detected.
     """
+    if _page[:_BYTES] == bytes(_BYTES):
+        _renew_identity()
+    return _page[:_BYTES], os.getpid()
 
-    rate: float
 
-    def __post_init__(self) -> None:
-        number("rate", self.rate, "in (0, 1]")
-        if not 0.0 < self.rate <= 1.0:
-            raise ValueError(f"rate={self.rate!r} must be in (0, 1], such as 0.01.")
+def add_scaled(values: NDArray, noise: NDArray[np.float32], std: float) -> None:
+    """Add earlier drawn numbers times ``std``; ``noise`` is overwritten with the addends."""
+    check_addition(values, std)
+    scale = np.float32(std)
+    for start in range(0, len(values), _CHUNK):
+        part = noise[start : start + _CHUNK]
+        part *= scale
+        values[start : start + _CHUNK] += part
 
-    def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the sorted indices, from 0 to ``n - 1``, of the included records.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        random : SecureRandom
-            The source of randomness.
+def check_addition(values: NDArray, std: float) -> None:
+    """Refuse arrays that noise cannot be added to, and invalid standard deviations."""
+    check_flat(values, "values")
+    if not is_number(std) or not 0 <= std < math.inf:
+        raise ValueError(f"std={std!r} must be a finite number >= 0.")
 
-        Returns
-        -------
-        ndarray of int of shape (n_drawn,)
-            Each record is included by itself, so ``n_drawn`` varies.
-        """
-        check_count("n", n)
-        if not isinstance(random, SecureRandom):
-            raise TypeError(f"random={random!r} must be a SecureRandom. Pass SecureRandom().")
-        if self.rate == 1.0:
-            return np.arange(n)
-        log_miss = math.log1p(-self.rate)
-        expected = n * self.rate
-        block = int(expected + 5.0 * math.sqrt(expected) + 16.0)
-        found: list[NDArray[np.int64]] = []
-        last = -1
-        while last < n:
-            gaps = random.uniform(block)
-            np.log(gaps, out=gaps)
-            gaps /= log_miss
-            # A gap beyond n ends the draw at any size; capping it avoids int64 overflow.
-            steps = np.minimum(gaps, n, out=gaps).astype(np.int64)  # rounds down
-            steps += 1
-            steps[0] += last
-            found.append(steps.cumsum())
-            last = int(found[-1][-1])
-        indices = found[0] if len(found) == 1 else np.concatenate(found)
-        return indices[: indices.searchsorted(n)]
+
+def check_count(name: str, n: int) -> None:
+    """Refuse invalid numbers of random numbers."""
+    if type(n) is int and 0 <= n <= _MOST:  # the fast path, taken several times a step
+        return
+    whole(name, n, least=0)
+    if n > _MOST:
+        raise ValueError(f"{name}={n!r} must be an integer from 0 to {_MOST}.")
+
+
+def new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
+    # NIST SP 800-38A, section 6.5: the counter mode, from block 0 of a fresh key
+    return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+
+def _renew_identity() -> None:
+    _page[:_BYTES] = os.urandom(_BYTES)
+
+
+def _map_fork_cleared_page() -> mmap.mmap:
+    """Return a page of memory that is cleared in a child, if the system supports it."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return mmap.mmap(-1, mmap.PAGESIZE)
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # an old kernel
+            page.madvise(_WIPE_ON_FORK)
+    return page
+
+
+class _Buffers:
+    """Reused arrays; the system would have to map and clear new ones for every chunk."""
+
+    def __init__(self, size: int) -> None:
+        half = (min(size, _CHUNK) + 1) // 2
+        self.bytes = bytearray(8 * half + _SPARE)
+        self.bits = np.frombuffer(self.bytes, np.uint32, 2 * half)
+        self.radius, self.angle = np.empty((2, half), np.float32)
+        self.noise = np.empty(2 * half, np.float32)
+
+
+_page = _map_fork_cleared_page()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_identity)

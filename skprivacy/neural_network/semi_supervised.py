@@ -1,8 +1,8 @@
-"""SemiSupervisedNetwork: the training loop of students that also learn from unlabelled records.
+"""Semi-supervised networks: students that also learn from unlabelled records.
 
-ConsistencyStudent: semi-supervised learning with FixMatch (Sohn et al. 2020).
-
-VATStudent: semi-supervised learning with virtual adversarial training (Miyato et al. 2018).
+:class:`ConsistencyStudent` is FixMatch (Sohn et al. 2020), :class:`VATStudent` virtual adversarial
+training (Miyato et al. 2018). Start reading at the loop that they share,
+:class:`SemiSupervisedNetwork`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ __all__ = [
 _NO_LABEL = -1
 _LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
 _PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass
+_PROBE = 1e-3  # length of the step that finds the worst direction, in the unit of the radius
 
 
 class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
@@ -179,22 +180,6 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-class _Standardization(nn.Module):
-    """Rows minus their mean, divided by one standard deviation over all columns."""
-
-    mean: Tensor
-
-    def __init__(self, rows: NDArray[np.float32]) -> None:
-        super().__init__()
-        mean = rows.mean(axis=0, dtype=np.float64)
-        scale = math.sqrt(max(float(rows.var(axis=0, dtype=np.float64).mean()), 1e-30))
-        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
-        self.scale = scale
-
-    def forward(self, rows: Tensor) -> Tensor:
-        return (rows - self.mean) / self.scale
-
-
 @dataclass(frozen=True)
 class ColumnCorruption:
     """Replace some numbers of each row by numbers of other rows in the same column.
@@ -233,6 +218,22 @@ class ColumnCorruption:
     def __call__(self, rows: Tensor) -> Tensor:
         others = rows.gather(0, torch.randint(len(rows), rows.shape))
         return torch.where(torch.rand(rows.shape) < self.share, others, rows)
+
+
+class _Standardization(nn.Module):
+    """Rows minus their mean, divided by one standard deviation over all columns."""
+
+    mean: Tensor
+
+    def __init__(self, rows: NDArray[np.float32]) -> None:
+        super().__init__()
+        mean = rows.mean(axis=0, dtype=np.float64)
+        scale = math.sqrt(max(float(rows.var(axis=0, dtype=np.float64).mean()), 1e-30))
+        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
+        self.scale = scale
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.mean) / self.scale
 
 
 @fill_docs
@@ -327,18 +328,6 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         return (sure * F.cross_entropy(distorted, answer, reduction="none")).mean()
 
 
-def _view(steps: Any, rows: Tensor) -> Tensor:
-    given = steps if isinstance(steps, list | tuple) else [steps]
-    if steps is not None and not all(map(callable, given)):
-        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of them.")
-    for step in [steps] if callable(steps) else steps or []:
-        rows = step(rows)
-    return rows
-
-
-_PROBE = 1e-3  # length of the step that finds the worst direction, in the unit of the radius
-
-
 @fill_docs
 class VATStudent(SemiSupervisedNetwork):
     """Classifier trained by virtual adversarial training on partly labelled records.
@@ -423,6 +412,15 @@ class VATStudent(SemiSupervisedNetwork):
         # The local distributional smoothness loss of Miyato et al. 2018
         moved = network(rows + self.radius * unit * worst).log_softmax(1)
         return entropy + F.kl_div(moved, logs.detach(), log_target=True, reduction="batchmean")
+
+
+def _view(steps: Any, rows: Tensor) -> Tensor:
+    given = steps if isinstance(steps, list | tuple) else [steps]
+    if steps is not None and not all(map(callable, given)):
+        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of them.")
+    for step in [steps] if callable(steps) else steps or []:
+        rows = step(rows)
+    return rows
 
 
 def _worst_direction(network: nn.Module, rows: Tensor, logs: Tensor, length: float) -> Tensor:

@@ -1,6 +1,7 @@
-"""PATE votes: noisy arg-max and threshold tests, with data-independent and data-dependent costs.
+"""Events of PATE votes: noisy arg-max and threshold tests (Papernot et al. 2017 and 2018).
 
-Block of votes: a declared number of noisy arg-max queries of which only winners are released.
+Each vote has a data-independent and a data-dependent cost. :class:`VoteBlock` is a declared number
+of noisy arg-max queries of which only the winners are released.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 _WORK_PER_VOTE = 100
+_WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
+# At equal cost, let r be the noise of a block of n queries divided by the noise of n votes with
+# public counts. Then r is about a + b n**-.82, with a and b below, which were fitted to 3e-4 from
+# 30 queries on (Laplace noise: to 6e-3). In the limit r is sqrt(2 / pi) for tests, and sqrt(1 / 3)
+# with Laplace noise.
+_NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984, 0.314)}
 
 
 @dataclass(frozen=True)
@@ -307,27 +314,6 @@ class VoteThreshold(
         return within
 
 
-def _log_changed_winner(votes: tuple[float, ...], sigma: float) -> float:
-    """Return ln q, where q bounds the probability that the noise changes the winner."""
-    # Papernot et al. 2018, Proposition 7
-    top, *rest = sorted(votes, reverse=True)
-    log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
-    return min(float(log_q), math.log1p(-1 / len(votes)))
-
-
-_KINDS: dict[str, type[GNMaxVote] | type[LNMaxVote] | type[VoteThreshold]] = {
-    "gnmax": GNMaxVote,
-    "lnmax": LNMaxVote,
-    "threshold": VoteThreshold,
-}
-_WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
-# At equal cost, let r be the noise of a block of n queries divided by the noise of n votes with
-# public counts. Then r is about a + b n**-.82, with a and b below, which were fitted to 3e-4 from
-# 30 queries on (Laplace noise: to 6e-3). In the limit r is sqrt(2 / pi) for tests, and sqrt(1 / 3)
-# with Laplace noise.
-_NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984, 0.314)}
-
-
 @dataclass(frozen=True)
 class VoteBlock(
     Event,
@@ -454,3 +440,18 @@ class VoteBlock(
 
     def grouped(self, size: int) -> VoteBlock:
         return replace(self, moved=size * self.moved)
+
+
+def _log_changed_winner(votes: tuple[float, ...], sigma: float) -> float:
+    """Return ln q, where q bounds the probability that the noise changes the winner."""
+    # Papernot et al. 2018, Proposition 7
+    top, *rest = sorted(votes, reverse=True)
+    log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
+    return min(float(log_q), math.log1p(-1 / len(votes)))
+
+
+_KINDS: dict[str, type[GNMaxVote] | type[LNMaxVote] | type[VoteThreshold]] = {
+    "gnmax": GNMaxVote,
+    "lnmax": LNMaxVote,
+    "threshold": VoteThreshold,
+}

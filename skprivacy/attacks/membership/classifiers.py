@@ -1,6 +1,7 @@
-"""Attack models trained on shadow models' predictions (Shokri et al. 2017; Salem et al. 2019).
+"""Membership inference with an attack model trained on predictions.
 
-Supervised membership inference: learn from records of known membership, no shadow models.
+:class:`ShokriAttack` and :class:`MLLeaksAttack` train it on shadow models' predictions (Shokri et
+al. 2017; Salem et al. 2019). :class:`SupervisedAttack` learns from records of known membership.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ __all__ = [
 
 Float64Array = NDArray[np.float64]
 N_HIGHEST = 10
+ALL_CLASSES = -1
 
 
 @fill_docs
@@ -144,16 +146,6 @@ class SupervisedAttack(MembershipAttack):
         signals = [signal(proba, label) for signal in scores.SIGNALS.values()]
         highest = -np.sort(-proba, axis=1)[:, :N_HIGHEST]
         return np.column_stack([*signals, highest, proba, label])
-
-
-def _default_model() -> Any:
-    """Return a linear model, best where members are few, averaged with a forest, best with many."""
-    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
-    forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
-    return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")
-
-
-ALL_CLASSES = -1
 
 
 @fill_docs
@@ -411,3 +403,10 @@ def linear_model() -> Any:
     return make_pipeline(
         StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
     )
+
+
+def _default_model() -> Any:
+    """Return a linear model, best where members are few, averaged with a forest, best with many."""
+    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
+    forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
+    return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")

@@ -1,6 +1,7 @@
 """Membership inference on unusual records of well-generalised models (Long et al. 2018).
 
-Indirect membership inference, from predictions for other records (Long et al. 2018).
+:class:`VulnerableRecordsAttack` calls members among records with few neighbours.
+:class:`IndirectInference` uses predictions for other records.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ __all__ = [
     "IndirectInference",
     "VulnerableRecordsAttack",
 ]
+
+Float64Array = NDArray[np.float64]
+# Smoothing of log-odds. A record raises the small probabilities that its class has at records of
+# other classes. On Location-30 and Purchase-like networks, 1e-3 to 1e-6 work equally well.
+FLOOR = 1e-4
+# Weight of the mean variance over all queries in the variance of each query.
+SHARE_OF_MEAN = 0.2
 
 
 @fill_docs
@@ -115,14 +123,6 @@ class VulnerableRecordsAttack(ShadowAttack):
         rank = z / (1 + np.abs(z))  # within (-1, 1), saturating slowly
         # Long et al. 2018: only vulnerable records, those with few neighbours, are attacked
         return np.where(near <= self.max_neighbours, rank + 2, rank)
-
-
-Float64Array = NDArray[np.float64]
-# Smoothing of log-odds. A record raises the small probabilities that its class has at records of
-# other classes. On Location-30 and Purchase-like networks, 1e-3 to 1e-6 work equally well.
-FLOOR = 1e-4
-# Weight of the mean variance over all queries in the variance of each query.
-SHARE_OF_MEAN = 0.2
 
 
 @fill_docs

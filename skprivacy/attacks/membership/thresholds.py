@@ -1,6 +1,7 @@
-"""Per-class thresholds on a signal, learned on shadow models (Song & Mittal 2021).
+"""Thresholds on a signal: for all records, per class, or per record.
 
-Thresholds on a signal: for all records, per class (Attack-P) or per record (Attack-R).
+:class:`ShadowThreshold` learns them per class on shadow models (Song and Mittal 2021);
+:class:`SignalThreshold` and :class:`ReferenceThreshold` follow Ye et al. 2022 (Attack-P, Attack-R).
 """
 
 from __future__ import annotations
@@ -114,18 +115,6 @@ class ShadowThreshold(ShadowAttack):
             here = label == c
             score[here] = self._class_thresholds.get(int(c), self._threshold)(signal[here])
         return score
-
-
-class _Threshold:
-    """The signal at which members and non-members differ most, and ranks relative to it."""
-
-    def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
-        self._ordered = np.sort(signal)
-        best = choose_threshold(signal, trained, 0.0)
-        self._at_best = rank_among(np.array([best]), self._ordered)
-
-    def __call__(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
-        return rank_among(signal, self._ordered) - self._at_best
 
 
 @fill_docs
@@ -273,3 +262,15 @@ def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDA
     below = np.searchsorted(ordered, values, side="left")
     upto = np.searchsorted(ordered, values, side="right")
     return (below + upto) / (2 * len(ordered))
+
+
+class _Threshold:
+    """The signal at which members and non-members differ most, and ranks relative to it."""
+
+    def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
+        self._ordered = np.sort(signal)
+        best = choose_threshold(signal, trained, 0.0)
+        self._at_best = rank_among(np.array([best]), self._ordered)
+
+    def __call__(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
+        return rank_among(signal, self._ordered) - self._at_best
