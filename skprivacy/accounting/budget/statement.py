@@ -178,7 +178,7 @@ class Handle:
 
     @property
     def digest(self) -> str:
-        """Digest of the ledger's last line. Store it elsewhere, for :meth:`verify`."""
+        """Digest of the ledger's last line. Store it elsewhere, for :meth:`Statement.verify`."""
         return self._ledger.read().tail.digest
 
     @property
