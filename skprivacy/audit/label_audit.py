@@ -43,8 +43,10 @@ class LabelAuditReport(AuditReport):
 
     Attributes
     ----------
-    model, guarantee, findings, reason, uncovered, charged : as in :class:`AuditReport`
+    model, guarantee, findings, reason, uncovered : as in :class:`AuditReport`
         There is one finding.
+    charged, ledger_caveats : as in :class:`AuditReport`
+        The charges for the model, and the limits of their ledger.
     n_train, n_test, train_accuracy, test_accuracy, majority_share : as in :class:`AuditReport`
         Of the model as it was given, without canaries.
     alpha : float

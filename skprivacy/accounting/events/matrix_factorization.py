@@ -26,12 +26,6 @@ __all__ = [
     "BandedFactorization",
     "MatrixFactorization",
     "TreeAggregation",
-    "banded_sensitivity",
-    "last_step_deviation",
-    "running_sum_error",
-    "square_root_band",
-    "step_deviation",
-    "tree_sensitivity",
 ]
 
 _WORK_PER_STEP = 200  # for the sensitivity: one pass over the steps for each level of a tree
