@@ -4,6 +4,7 @@ Files, in reading order:
 
 - ``dpsgd_classifier``: DPSGDClassifier
 - ``dpsgd_regressor``: DPSGDRegressor
+- ``network_docs``: paragraphs that their docstrings share
 - ``network``: what both share: checks, plan, training, prediction; make_module
 - ``auto_settings``: what "auto" stands for, from public facts
 - ``skorch_net``: DPNeuralNet and skorch settings that privacy forbids

@@ -29,6 +29,29 @@ from ..base import undone_if_refused
 from ._gradients.perceptron import layer_sizes
 from .network import make_module
 
+STUDENT_DOCS = {
+    "student_training": """\
+module : type or torch.nn.Module, default=None
+    A network instead of the perceptron: a class without arguments, or a module, which is copied.
+hidden_layer_sizes : tuple of int, default=(256,)
+    Units of the perceptron's hidden layers.
+epochs : int, default=30
+    Passes over all records.
+batch_size : int, default=256
+    Records in a step, in addition to 64 labelled ones.
+learning_rate : float, default=0.001
+    Initial step size of Adam; it falls to 0.
+random_state : int, RandomState instance or None, default=None
+    Seeds the weights, the batches and the perturbations.""",
+    "student_attributes": """\
+classes_ : ndarray of shape (n_classes,)
+    The labels, sorted, without -1.
+module_ : torch.nn.Module
+    The fitted network; it takes rows as they come.
+n_features_in_ : int
+    Number of features seen during fit.""",
+}
+
 __all__ = [
     "ColumnCorruption",
     "ConsistencyStudent",
@@ -235,7 +258,7 @@ class ColumnCorruption:
         return torch.where(torch.rand(rows.shape) < self.share, others, rows)
 
 
-@fill_docs
+@fill_docs(STUDENT_DOCS)
 class ConsistencyStudent(SemiSupervisedNetwork):
     """Classifier trained by FixMatch: confident predictions become labels of distorted views.
 
@@ -339,7 +362,7 @@ def _view(steps: Any, rows: Tensor) -> Tensor:
 _PROBE = 1e-3  # length of the step that finds the worst direction, in the unit of the radius
 
 
-@fill_docs
+@fill_docs(STUDENT_DOCS)
 class VATStudent(SemiSupervisedNetwork):
     """Classifier trained by virtual adversarial training on partly labelled records.
 

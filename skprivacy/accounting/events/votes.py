@@ -25,6 +25,16 @@ from ..work_limit import CLOSED_FORM_WORK, COMPOSITIONS_PER_CURVE, CURVE_WORK
 from .composition import Repeated
 from .gnmax import gnmax_rdp, vote_curve
 
+VOTE_DOCS = {
+    "votes": """\
+votes : tuple of float, default=None
+    True counts, for the data-dependent bound, which is private itself.""",
+    "moved": """\
+moved : int, default=1
+    Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
+    and joins another.""",
+}
+
 __all__ = [
     "GNMaxVote",
     "LNMaxVote",
@@ -93,7 +103,7 @@ class _VoteEvent(Event, tag=None):
             )
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class GNMaxVote(
     _VoteEvent,
@@ -147,7 +157,7 @@ class GNMaxVote(
         return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class LNMaxVote(
     _VoteEvent,
@@ -198,7 +208,7 @@ class LNMaxVote(
         return symmetric_pairs(pure_pair(2 / self._noise_per_move))
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class VoteThreshold(
     _VoteEvent,

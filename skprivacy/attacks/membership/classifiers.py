@@ -23,7 +23,7 @@ from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
-from .membership_attack import MembershipAttack, choose_threshold
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
 __all__ = [
@@ -37,7 +37,7 @@ Float64Array = NDArray[np.float64]
 N_HIGHEST = 10
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class SupervisedAttack(MembershipAttack):
     """Train an attack model on the target's predictions for known members and non-members.
 
@@ -156,7 +156,7 @@ def _default_model() -> Any:
 ALL_CLASSES = -1
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class ShokriAttack(ShadowAttack):
     """Train an attack model per class on shadow models' predictions (Shokri et al. 2017).
 
@@ -287,7 +287,7 @@ class ShokriAttack(ShadowAttack):
         return values
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class MLLeaksAttack(ShokriAttack):
     """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 

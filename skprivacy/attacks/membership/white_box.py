@@ -29,7 +29,7 @@ from ..model_answers import class_list
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from .classifiers import linear_model
-from .membership_attack import MembershipAttack
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
     from .white_box_encoder import View
@@ -45,7 +45,7 @@ Float64Array = NDArray[np.float64]
 WHITE_BOX_FOLDS = 5
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class WhiteBoxAttack(MembershipAttack):
     """Train an attack network on gradients and activations (Nasr et al. 2019, passive attack).
 
