@@ -19,6 +19,20 @@ from scipy.special import expit
 
 from .._docs import fill_docs
 
+SIGNAL_DOCS = {
+    "signal_sections": """\
+Parameters
+----------
+proba : ndarray of shape (n_records, n_classes)
+    Probabilities by the model; rows sum to one.
+label : ndarray of int of shape (n_records,)
+    The column of each record's true class.
+
+Returns
+-------
+ndarray of shape (n_records,)
+    Higher means member.""",
+}
 __all__ = [
     "SIGNALS",
     "break_ties",
@@ -36,7 +50,6 @@ __all__ = [
     "rmia",
     "smoothed",
 ]
-
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 # Gives probabilities of exactly 0 (trees, nearest neighbours, saturated softmax) a finite
@@ -47,7 +60,7 @@ _ROUNDING = 1e-6
 Mask = NDArray[np.bool_]
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def correctness(proba: Float64Array, label: Labels) -> Float64Array:
     """Return 1 if the model predicts the true class, else 0: gap attack (Yeom et al. 2018).
 
@@ -56,7 +69,7 @@ def correctness(proba: Float64Array, label: Labels) -> Float64Array:
     return (proba.argmax(axis=1) == label).astype(float)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def confidence(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the probability of the true class.
 
@@ -65,7 +78,7 @@ def confidence(proba: Float64Array, label: Labels) -> Float64Array:
     return _label_probability(proba, label)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the highest probability, ignoring the label: ML-Leaks adversary 3 (Salem 2019).
 
@@ -74,7 +87,7 @@ def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
     return proba.max(axis=1)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def loss(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the cross-entropy loss (Yeom et al. 2018).
 
@@ -83,7 +96,7 @@ def loss(proba: Float64Array, label: Labels) -> Float64Array:
     return np.log(np.maximum(_label_probability(proba, label), FLOOR))
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def entropy(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the entropy of the prediction, ignoring the label.
 
@@ -92,7 +105,7 @@ def entropy(proba: Float64Array, label: Labels) -> Float64Array:
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the modified entropy, which uses the true class (Song & Mittal 2021).
 
@@ -108,7 +121,7 @@ def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def logit(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the log-odds of the true class, ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
@@ -122,7 +135,7 @@ def logit(proba: Float64Array, label: Labels) -> Float64Array:
     return np.log(p) - np.log(np.maximum(_without_label(proba, label).sum(axis=1), FLOOR))
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def margin(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the probability of the true class minus the highest other probability, in [-1, 1].
 

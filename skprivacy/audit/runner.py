@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from .._clones import asked
-from .._docs import fill_docs
 from .._groups import ask_whose, check_order
 from .._input_data import check_one_type, distinct
 from .._sklearn import num_samples, safe_indexing
@@ -53,7 +52,6 @@ NOT_TRAINABLE = (
 )
 
 
-@fill_docs
 def audit(
     model: Any,
     X_train: Any,
@@ -99,7 +97,8 @@ def audit(
         :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for other attacks.
-    %(verdict_alpha)s
+    alpha : float, default=0.05
+        Probability that a true claim is reported as violated, at most, over all attacks together.
     subgroups : str, int or (array-like, array-like), default=None
         Groups whose exposure is compared, in addition to the classes: a column of ``X_train`` and
         ``X_test``, or two arrays with the group of each record. At most 100 different values. With

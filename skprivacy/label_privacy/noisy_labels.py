@@ -32,18 +32,35 @@ from .posterior import (
     scores_to_probabilities,
 )
 
+LABEL_DOCS = {
+    "label_estimator": """\
+estimator : classifier or pipeline, default=None
+    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
+    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
+    logistic regression on min-max scaled features.""",
+    "label_rounds": """\
+n_rounds : int, default=3
+    Number of times that the probabilities of the true labels are estimated. All rounds use the
+    labels released once, so more rounds cost time, not privacy.
+n_folds : int, default=3
+    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
+    fitted without it.""",
+    "label_epsilon": """\
+epsilon : float, default=1.0
+    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits to the true labels
+    **without any guarantee**, for comparison.""",
+}
 __all__ = [
     "ALIBIClassifier",
     "LP2STClassifier",
     "RandomizedResponseClassifier",
 ]
-
 _SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-@fill_docs
+@fill_docs(LABEL_DOCS)
 class ALIBIClassifier(NoisyLabelClassifier):
     """ALIBI: any classifier, with label privacy by Laplace noise (Malek et al. 2021).
 
@@ -128,7 +145,7 @@ class ALIBIClassifier(NoisyLabelClassifier):
         return noisy, likelihood, prior
 
 
-@fill_docs
+@fill_docs(LABEL_DOCS)
 class RandomizedResponseClassifier(NoisyLabelClassifier):
     """Any classifier, with label privacy by randomised response (Warner 1965).
 
@@ -214,7 +231,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
         return self.classes_[reports], likelihood, prior
 
 
-@fill_docs
+@fill_docs(LABEL_DOCS)
 class LP2STClassifier(NoisyLabelClassifier):
     """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
 

@@ -19,7 +19,7 @@ from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
 from ..mechanisms import SecureRandom
-from .base import PrivateLinearClassifier, PrivateLinearModel, PrivateLinearRegressor
+from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearModel, PrivateLinearRegressor
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = [
@@ -72,7 +72,7 @@ def check_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     """Linear regression by the functional mechanism (Zhang et al. 2012).
 
@@ -261,7 +261,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         return np.array(coefs), np.array(intercepts)
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier):
     """Logistic regression, binary or multinomial, by the functional mechanism.
 

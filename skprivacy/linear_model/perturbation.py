@@ -20,7 +20,7 @@ from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..base import public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
-from .base import PrivateLinearClassifier
+from .base import LINEAR_DOCS, PrivateLinearClassifier
 from .logistic_solver import LogisticLoss, minimize
 
 __all__ = [
@@ -253,7 +253,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """Return the released weights, of shape (size, n_outputs)."""
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
@@ -360,7 +360,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         return last.release(solution, random)
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 

@@ -16,6 +16,17 @@ from scipy.special import betainccinv, betaincinv
 from .._docs import fill_docs
 from .._validation import as_array, check_unmasked, is_number, is_whole, open_unit, whole
 
+RATE_DOCS = {
+    "scores": """\
+scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+    Scores of members and of non-members, higher means member.""",
+    "tested_delta": """\
+delta : float, default=0.0
+    The delta of the guarantee that is tested, in [0, 1).""",
+    "bound_alpha": """\
+alpha : float, default=0.05
+    Probability, in (0, 1), that the bound exceeds the true epsilon.""",
+}
 __all__ = [
     "Float64Array",
     "Interval",
@@ -161,7 +172,7 @@ class OperatingPoint:
         return asdict(self)
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def roc(
     scores_in: ArrayLike, scores_out: ArrayLike
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -195,7 +206,7 @@ def roc(
     return false_hits / len(others), true_hits / len(members), thresholds
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def tpr_at_fpr(
     scores_in: ArrayLike, scores_out: ArrayLike, fpr: float, *, alpha: float = 0.05
 ) -> OperatingPoint:
@@ -250,7 +261,7 @@ def tpr_at_fpr(
     )
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 

@@ -11,7 +11,7 @@ from scipy.special import stdtr, stdtrit
 
 from .._docs import fill_docs
 from .._validation import open_unit
-from .rates import Float64Array, Interval, check_scores
+from .rates import RATE_DOCS, Float64Array, Interval, check_scores
 
 __all__ = [
     "auc",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the AUC: the probability that a member scores above a non-member, ties counting half.
 
@@ -46,7 +46,7 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(above.mean())
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
     """Return a confidence interval of the AUC that is valid for any distribution of scores.
 

@@ -5,6 +5,7 @@ Files, in reading order:
 - ``dpsgd_classifier``: DPSGDClassifier
 - ``dpsgd_regressor``: DPSGDRegressor
 - ``network``: the base of both: checks, plan, training and prediction
+- ``network_docs``: paragraphs that their docstrings share
 - ``_training/``: private training runs; start with ``_training/engine``
 - ``_gradients/``: clipped sums of per-example gradients
 - ``auto_settings``: values for "auto", from public facts

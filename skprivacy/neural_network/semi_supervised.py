@@ -29,13 +29,34 @@ from ..base import undone_if_refused
 from ._gradients.perceptron import layer_sizes
 from .network import make_module
 
+STUDENT_DOCS = {
+    "student_training": """\
+module : type or torch.nn.Module, default=None
+    A network instead of the perceptron: a class without arguments, or a module, which is copied.
+hidden_layer_sizes : tuple of int, default=(256,)
+    Units of the perceptron's hidden layers.
+epochs : int, default=30
+    Passes over all records.
+batch_size : int, default=256
+    Records in a step, in addition to 64 labelled ones.
+learning_rate : float, default=0.001
+    Initial step size of Adam; it falls to 0.
+random_state : int, RandomState instance or None, default=None
+    Seeds the weights, the batches and the perturbations.""",
+    "student_attributes": """\
+classes_ : ndarray of shape (n_classes,)
+    The labels, sorted, without -1.
+module_ : torch.nn.Module
+    The fitted network; it takes rows as they come.
+n_features_in_ : int
+    Number of features seen during fit.""",
+}
 __all__ = [
     "ColumnCorruption",
     "ConsistencyStudent",
     "SemiSupervisedNetwork",
     "VATStudent",
 ]
-
 _NO_LABEL = -1
 _LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
 _PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass
@@ -236,7 +257,7 @@ class _Standardization(nn.Module):
         return (rows - self.mean) / self.scale
 
 
-@fill_docs
+@fill_docs(STUDENT_DOCS)
 class ConsistencyStudent(SemiSupervisedNetwork):
     """Classifier trained by FixMatch: confident predictions become labels of distorted views.
 
@@ -328,7 +349,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         return (sure * F.cross_entropy(distorted, answer, reduction="none")).mean()
 
 
-@fill_docs
+@fill_docs(STUDENT_DOCS)
 class VATStudent(SemiSupervisedNetwork):
     """Classifier trained by virtual adversarial training on partly labelled records.
 

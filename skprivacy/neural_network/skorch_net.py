@@ -34,6 +34,7 @@ from ._training.torch_modes import usable_device
 from ._training.training_config import PerGroup, TrainingConfig
 from .augmentation import Views
 from .network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin, has_random_start
+from .network_docs import NETWORK_DOCS
 
 __all__ = [
     "DPNeuralNet",
@@ -60,7 +61,7 @@ _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
 
 
-@fill_docs
+@fill_docs(NETWORK_DOCS)
 class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     """A ``skorch.NeuralNet`` trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
 

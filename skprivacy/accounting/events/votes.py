@@ -26,13 +26,21 @@ from ..work_limit import CLOSED_FORM_WORK, COMPOSITIONS_PER_CURVE, CURVE_WORK
 from .composition import Repeated
 from .gnmax import gnmax_rdp, vote_curve
 
+VOTE_DOCS = {
+    "votes": """\
+votes : tuple of float, default=None
+    True counts, for the data-dependent bound, which is private itself.""",
+    "moved": """\
+moved : int, default=1
+    Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
+    and joins another.""",
+}
 __all__ = [
     "GNMaxVote",
     "LNMaxVote",
     "VoteBlock",
     "VoteThreshold",
 ]
-
 Floats = NDArray[np.float64]
 _WORK_PER_VOTE = 100
 _WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
@@ -100,7 +108,7 @@ class _VoteEvent(Event, tag=None):
             )
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class GNMaxVote(
     _VoteEvent,
@@ -154,7 +162,7 @@ class GNMaxVote(
         return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class LNMaxVote(
     _VoteEvent,
@@ -205,7 +213,7 @@ class LNMaxVote(
         return symmetric_pairs(pure_pair(2 / self._noise_per_move))
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class VoteThreshold(
     _VoteEvent,

@@ -24,7 +24,7 @@ from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
-from .membership_attack import MembershipAttack, choose_threshold
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
 __all__ = [
@@ -39,7 +39,7 @@ N_HIGHEST = 10
 ALL_CLASSES = -1
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class SupervisedAttack(MembershipAttack):
     """Train an attack model on the target's predictions for known members and non-members.
 
@@ -148,7 +148,7 @@ class SupervisedAttack(MembershipAttack):
         return np.column_stack([*signals, highest, proba, label])
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class ShokriAttack(ShadowAttack):
     """Train an attack model per class on shadow models' predictions (Shokri et al. 2017).
 
@@ -279,7 +279,7 @@ class ShokriAttack(ShadowAttack):
         return values
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class MLLeaksAttack(ShokriAttack):
     """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 

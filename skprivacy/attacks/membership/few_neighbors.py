@@ -20,6 +20,7 @@ from ..._validation import Interval
 from .. import scores
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
+from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import ShadowAttack
 
 __all__ = [
@@ -35,7 +36,7 @@ FLOOR = 1e-4
 SHARE_OF_MEAN = 0.2
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class VulnerableRecordsAttack(ShadowAttack):
     """Call members only among records that have few neighbours (Long et al. 2018).
 
@@ -125,7 +126,7 @@ class VulnerableRecordsAttack(ShadowAttack):
         return np.where(near <= self.max_neighbours, rank + 2, rank)
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class IndirectInference(ShadowAttack):
     """Infer membership without querying the record itself: indirect inference (Long et al. 2018).
 

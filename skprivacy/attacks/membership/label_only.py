@@ -20,7 +20,7 @@ from ..._sklearn import StrOptions
 from ..._validation import Interval, check_random_state
 from ..attack_result import AttackResult
 from ..record_tables import encode, fingerprints, numeric_columns
-from .membership_attack import MembershipAttack
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 __all__ = [
     "LabelOnlyAttack",
@@ -39,7 +39,7 @@ TRIES = 5
 PASSES = 3
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class LabelOnlyAttack(MembershipAttack):
     """Infer membership from predicted labels (Choquette-Choo et al. 2021; Li & Zhang 2021).
 

@@ -20,6 +20,7 @@ from .. import scores
 from ..record_tables import split_rows
 from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits
+from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import AttackSetting, PoolRecords, ShadowAttack
 
 __all__ = [
@@ -36,7 +37,7 @@ DEFAULT_SHARE = 0.3  # offline_a where none can be chosen
 SHARES: tuple[float, ...] = (DEFAULT_SHARE, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class LiRA(ShadowAttack):
     """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
 
@@ -224,7 +225,7 @@ class LiRA(ShadowAttack):
             )
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class RMIA(ShadowAttack):
     """Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
 

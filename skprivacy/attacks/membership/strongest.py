@@ -26,6 +26,7 @@ from ..model_answers import labels_as_text
 from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits
 from .likelihood_ratio import RMIA, LiRA
+from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import N_RECORDS, PoolRecords, ShadowAttack, iter_self_attacks, mean_tpr
 
 __all__ = [
@@ -44,7 +45,7 @@ MOST_SEARCHED = 10_000  # distinct records
 MOST_DIFFERENCES = 2e10  # pairs of records times features
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class StrongestAttack(ShadowAttack):
     """Choose the attack that finds most members of shadow models; the default of ``audit``.
 
@@ -158,7 +159,7 @@ class StrongestAttack(ShadowAttack):
         return _name(self.attack_)
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class LearnedRatio(ShadowAttack):
     """Learn on shadow models to combine the scores of LiRA and RMIA and those of neighbours.
 

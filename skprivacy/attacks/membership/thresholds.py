@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..._docs import fill_docs
 from ..._sklearn import StrOptions
 from .. import scores
-from .membership_attack import MembershipAttack, choose_threshold
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class ShadowThreshold(ShadowAttack):
     """Call a record a member if its signal exceeds the best threshold on shadow models.
 
@@ -117,7 +117,7 @@ class ShadowThreshold(ShadowAttack):
         return score
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class SignalThreshold(MembershipAttack):
     """Call a record a member if a signal of the target's prediction is high.
 
@@ -194,7 +194,7 @@ class SignalThreshold(MembershipAttack):
         return rank
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class ReferenceThreshold(ShadowAttack):
     """Rank the target's signal among models not trained on the record: Attack-R (Ye et al. 2022).
 

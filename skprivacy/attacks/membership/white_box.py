@@ -29,7 +29,7 @@ from ..model_answers import class_list
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from .classifiers import linear_model
-from .membership_attack import MembershipAttack
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
     from .white_box_encoder import View
@@ -48,7 +48,7 @@ Folds = NDArray[np.intp]
 STOLEN_MEMORIES_FOLDS = 3
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class WhiteBoxAttack(MembershipAttack):
     """Train an attack network on gradients and activations (Nasr et al. 2019, passive attack).
 
