@@ -1,20 +1,22 @@
-"""Shared paragraphs of docstrings: contract parameters and attributes of private estimators.
+"""Docstring paragraphs of the contract's parameters and attributes, and how docstrings take them.
 
-A docstring names a paragraph by a line that holds ``%(name)s`` alone, and the class carries the
-decorator :func:`fill_docs`, which replaces such lines when the class is made. scipy, pandas and
-matplotlib share their texts in the same way.
+A line of a docstring that holds ``%(name)s`` alone stands for the paragraph of that name. The
+decorator :func:`fill_docs` replaces such lines when the class or function is defined. scipy, pandas
+and matplotlib share their texts in the same way. ``CONTRACT_DOCS`` holds the paragraphs for all
+packages; a package passes its own ones: ``@fill_docs(NETWORK_DOCS)``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from textwrap import indent
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
-__all__ = ["SHARED_DOCS", "fill_docs"]
+__all__ = ["CONTRACT_DOCS", "fill_docs"]
 
-SHARED_DOCS = {
+CONTRACT_DOCS = {
     "epsilon": """\
 epsilon : float, default=1.0
     Privacy loss of the fit, in nats. Smaller is more private. ``numpy.inf`` fits without noise
@@ -64,355 +66,38 @@ groups : array-like of shape (n_samples,), default=None
     "fit_returns": """\
 object
     The fitted estimator.""",
-    "scores": """\
-scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
-    Scores of members and of non-members, higher means member.""",
-    "tested_delta": """\
-delta : float, default=0.0
-    The delta of the guarantee that is tested, in [0, 1).""",
-    "bound_alpha": """\
-alpha : float, default=0.05
-    Probability, in (0, 1), that the bound exceeds the true epsilon.""",
-    "votes": """\
-votes : tuple of float, default=None
-    True counts, for the data-dependent bound, which is private itself.""",
-    "moved": """\
-moved : int, default=1
-    Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
-    and joins another.""",
-    "verdict_alpha": """\
-alpha : float, default=0.05
-    Probability that a true claim is reported as violated, at most, over all attacks together.""",
-    "target_classifier": """\
-target : fitted classifier with ``predict_proba``, default=None
-    The target model. None makes a template for ``clone`` and ``set_params``.""",
-    "n_shadows": """\
-n_shadows : int, default=16
-    Number of shadow models to train if ``pool`` is None; even.""",
-    "shadow_pool": """\
-pool : ShadowPool, default=None
-    Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained on
-    the records given to ``fit``. None trains clones of the target.
-n_jobs : int, default=None
-    Number of shadow models trained in parallel, if ``pool`` is None.
-random_state : int, RandomState instance or None, default=None
-    Seed of the shadow pool, if ``pool`` is None.""",
-    "attack_fpr": """\
-fpr : float, default=0.05
-    False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",
-    "pool_": """\
-pool_ : ShadowPool
-    The fitted pool.""",
-    "signal_sections": """\
-Parameters
-----------
-proba : ndarray of shape (n_records, n_classes)
-    Probabilities by the model; rows sum to one.
-label : ndarray of int of shape (n_records,)
-    The column of each record's true class.
-
-Returns
--------
-ndarray of shape (n_records,)
-    Higher means member.""",
-    "radius": """\
-radius : float, default=None
-    Records whose L2 norm exceeds ``radius``, after each feature is scaled to [-1, 1], get a weight
-    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
-    "bounds_": """\
-bounds_ : tuple of two ndarrays of shape (n_features,)
-    The bounds used. ``predict`` replaces a missing value by their middle.""",
-    "label_estimator": """\
-estimator : classifier or pipeline, default=None
-    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
-    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
-    logistic regression on min-max scaled features.""",
-    "label_rounds": """\
-n_rounds : int, default=3
-    Number of times that the probabilities of the true labels are estimated. All rounds use the
-    labels released once, so more rounds cost time, not privacy.
-n_folds : int, default=3
-    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
-    fitted without it.""",
-    "label_epsilon": """\
-epsilon : float, default=1.0
-    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits to the true labels
-    **without any guarantee**, for comparison.""",
-    "network_shape": """\
-hidden_layer_sizes : tuple of int or "auto", default="auto"
-    Units of each hidden layer. An empty tuple gives a private linear model, which does best with
-    few records or a small ``epsilon``. "auto" follows from public facts: see the notes.
-activation : {"auto", "tanh", "relu", "logistic"}, default="auto"
-    Activation of the hidden layers. Bounded activations keep gradients small, so clipping loses
-    less: "auto" is "tanh", and "relu" without privacy.
-module : type or torch.nn.Module, default=None
-    A network to train instead of the perceptron. A class takes its arguments from ``module__x``
-    parameters. A ready-made module is copied, and its weights must be public. The module maps rows
-    of shape (n, n_features) to one logit per class, or to one number for regression. It must not
-    mix examples: batch normalisation is refused. Reshape images inside it.""",
-    "augment": """\
-augment : callable or list of callables, default=None
-    Random changes of the rows in training, such as :class:`RandomShift` for images. Each maps a
-    tensor of rows to one of the same shape and treats each row by itself. It draws its random
-    numbers from torch, independently of the values. A trial on random numbers refuses others.
-augmentations : int, default=1
-    Random views of each record in a step. The gradient is averaged over the views and then
-    clipped: more views cost time, but no privacy.""",
-    "epsilon_or_noise": """\
-epsilon : float or None, default=1.0
-    Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf`` trains
-    without noise and **without any guarantee**, for comparison. ``None`` if ``noise_multiplier``
-    is given.
-delta : float, default=1e-5
-    Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
-noise_multiplier : float, default=None
-    Standard deviation of the noise in units of ``max_grad_norm``, instead of a target ``epsilon``:
-    to repeat published runs or compare accountants. Requires ``epsilon=None``; ``epsilon_`` then
-    reports the cost.""",
-    "training_noise": """\
-noise : {"gaussian", "exact", "logistic", "banded", "tree"}, default="gaussian"
-    "gaussian" and "logistic" draw new noise in every step, on a Poisson sample of the records.
-    "exact" is Gaussian noise on a grid: the guarantee then holds to the last bit of the weights.
-    It is slower, and is drawn on the CPU even if training runs on a GPU. "banded" and "tree"
-    (DP-FTRL) are for streams: batches follow the order of ``X``, and the noise of successive steps
-    partly cancels. See the guarantees below.""",
-    "clipping": """\
-clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
-    "flat" shortens gradients longer than the norm. "automatic" also lengthens short ones.
-    "per-layer" clips the gradient of each layer by itself. "adaptive" starts at ``max_grad_norm``
-    and follows ``target_quantile``; the size of a step still follows from ``max_grad_norm``.
-target_quantile : float, default=0.5
-    For "adaptive" clipping: the share of gradients that should be below the norm. The norm is
-    learned privately within each step, from a small part of ``epsilon``.""",
-    "network_optimization": """\
-batch_size : int or "auto", default="auto"
-    Expected number of records in a step. "auto" follows from public facts: see the notes.
-epochs : int or "auto", default="auto"
-    Expected number of times that each record takes part. "auto" follows from public facts.
-optimizer : {"auto", "sgd", "adam"}, default="auto"
-    "adam" subtracts the known variance of the noise from its second moment. "auto" is "sgd", but
-    "adam" where the notes say so.
-learning_rate : float or "auto", default="auto"
-    Step size. "auto" is 0.01 for "adam"; for "sgd" it follows from public facts.
-schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
-    Decay of the step size, to zero unless "constant". "auto" is "linear", but "constant" where the
-    notes say so.
-momentum : float, default=0.9
-    Momentum of the updates, in [0, 1); the first of Adam's two.
-averaging : float, "ema" or "auto", default="auto"
-    Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
-    for an exponential moving average. Averaging costs no privacy and reduces the noise, as does a
-    step size that falls to zero. "auto" is 0 with a falling step size, and 0.5 with a constant one.
-averaging_decay : float, default=0.95
-    For "ema": weight of a step relative to the step after it, in (0, 1).""",
-    "group_limits": """\
-max_group_rows : int or None, default=2
-    With ``groups`` in ``fit``: number of records used per group, at most. They are drawn once,
-    before training. The noise does not depend on this number: 5 is better where the records of a
-    group differ much, see :doc:`/people`. ``None`` uses all.
-group_contribution : {"mean", "sum"}, default="mean"
-    With ``groups``: whether the mean or the sum of a group's gradients is clipped, once, to
-    ``max_grad_norm``.""",
-    "network_device": """\
-device : str, default="auto"
-    Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
-random_state : int, RandomState instance or None, default=None
-    Seeds the initial weights only. It never makes sampling or noise reproducible.""",
-    "distributed": """\
-distributed : {"replicated", "sharded"}, default=None
-    Train one model in all processes of ``torch.distributed``, which must be initialised. One
-    process draws the noise and charges the budget. With "replicated" each process holds all
-    records and works on a part of every batch; with "sharded" each holds records of its own.
-    The processes, and the network between them, must be trusted with the records.
-verbose : int, default=0
-    Whether to show a progress bar.""",
-    "network_attributes": """\
-noise_multiplier_ : float
-    Standard deviation of the noise divided by ``max_grad_norm``. For "logistic" noise it is the
-    scale; for "banded" and "tree" noise, that of the independent numbers that are mixed.
-max_grad_norm_ : float
-    The clipping norm of the last step. With "adaptive" clipping it differs from ``max_grad_norm``.
-n_steps_ : int
-    Number of training steps.""",
-    "settings_attributes": """\
-settings_ : dict
-    Value of each parameter that can be "auto", in the last training.
-gradients_ : {"book-keeping", "torch.func", "one by one"}
-    How per-example gradients were computed, from fast to slow.""",
-    "network_guarantees": """\
-**Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
-``delta``)-differentially private, and ``epsilon_`` never exceeds ``epsilon``. The unit is one
-record or, with ``groups``, all records of a group. The relation is zero-out: one record is
-replaced by one that contributes nothing, and the number of records is public. With ``n_records``
-it is add-remove.
-
-With ``groups``, a step draws whole groups, joins the gradients of a group's records and clips
-them once. ``n_records``, ``batch_size``, ``epochs``, ``delta`` and the "auto" settings then count
-groups.
-
-Each step is a Poisson-sampled Gaussian mechanism. The steps are composed by their privacy loss
-distribution; for logistic noise, by their Renyi divergences where these are tighter. A run of
-"banded" or "tree" noise is one Gaussian mechanism without sampling. It holds under zero-out only,
-and only if the batch and the step of each record depend on nobody's data.
-
-Preprocessing that is fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
-:class:`skprivacy.preprocessing.SchemaTransformer`. The duration of training is not protected.
-
-Gradients and noise are floating-point numbers. They are not hardened against an adversary who
-reads the lowest bits of the weights (Mironov 2012). "exact" noise is hardened: gradients are summed
-in double precision, clipping leaves room for the errors of the sum, and the sum is rounded once to
-the grid of the noise, see :class:`~skprivacy.mechanisms.RoundedGaussian`. This needs that no record
-changes the last bit of another record's gradient. Under zero-out that holds, because a record
-without contribution keeps its row of the batch. Under add-remove and with ``groups`` it is an
-assumption of the guarantee.""",
-    "network_edge_cases": """\
-**Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is ignored.
-There is no warning, because whether such records exist must not show. The other records of its
-group still count, and the mean is over all records in use. A batch may be empty: it still adds
-noise and counts as a step. ``predict`` refuses NaN and infinity.""",
-    "public_encoder": """\
-**Guarantees.** None for the records that ``fit`` sees: they MUST BE PUBLIC. Inside a pipeline,
-``fit`` would see the private records, and ``claim_of`` reports that no guarantee covers them. Fit
-the encoder first, and pass ``FrozenEstimator(encoder)`` to the pipeline. ``transform`` treats each
-record by itself, so a guarantee on features is a guarantee on records.""",
-    "contrastive_training": """\
-device : str, default="auto"
-    "auto" takes a GPU if there is one; "cpu", "cuda" or a device of torch.
-random_state : int, RandomState instance or None, default=None
-    Seeds the initial weights, the batches and the random views.
-verbose : int, default=0
-    Whether to show progress.""",
-    "encoder_attributes": """\
-needs_public_records_ : bool
-    True: no guarantee covers the records that ``fit`` saw.""",
-    "student_training": """\
-module : type or torch.nn.Module, default=None
-    A network instead of the perceptron: a class without arguments, or a module, which is copied.
-hidden_layer_sizes : tuple of int, default=(256,)
-    Units of the perceptron's hidden layers.
-epochs : int, default=30
-    Passes over all records.
-batch_size : int, default=256
-    Records in a step, in addition to 64 labelled ones.
-learning_rate : float, default=0.001
-    Initial step size of Adam; it falls to 0.
-random_state : int, RandomState instance or None, default=None
-    Seeds the weights, the batches and the perturbations.""",
-    "student_attributes": """\
-classes_ : ndarray of shape (n_classes,)
-    The labels, sorted, without -1.
-module_ : torch.nn.Module
-    The fitted network; it takes rows as they come.
-n_features_in_ : int
-    Number of features seen during fit.""",
-    "table_schema": """\
-schema : Schema, default=None
-    Public ranges and categories of the columns. ``None`` reads them off the data, and the guarantee
-    then names this as an assumption.""",
-    "missing_columns": """\
-missing : sequence of str, default=()
-    Columns in which values may be missing, from public knowledge. A record is left out if a value
-    of another column is missing, or is not a number or category of the schema.""",
-    "synthesizer_attributes": """\
-domain_ : Domain
-    The public cells of each column.
-schema_ : Schema
-    The schema used.
-target_ : str or None
-    The column that ``sample(return_X_y=True)`` returns separately: ``y``, or the label.""",
-    "synthesizer_fit": """\
-X : DataFrame or array-like of shape (n_samples, n_features)
-    Private records, with the schema's columns.
-y : array-like of shape (n_samples,), default=None
-    Their target, one more column: the schema's ``target``, with its ``classes`` or
-    ``target_bounds``.""",
-    "synthetic_training": """\
-synthesizer : estimator
-    A :class:`PrivateSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. Its parameters set the
-    guarantee: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
-n_samples : int, default=None
-    Number of synthetic records to draw. ``None`` means the synthesizer's estimate of the number of
-    private records.
-random_state : int, RandomState instance or None, default=None
-    Seed of the drawn records. No private information depends on it.""",
-    "synthetic_training_attributes": """\
-synthesizer_ : estimator
-    The fitted synthesizer, which draws further records at no further cost.""",
-    "synthetic_training_raises": """\
-ValueError
-    If a parameter or a shape is not as described, or the estimator does not take records of this
-    schema. Nothing has been released then.
-BudgetExceededError
-    If the synthesizer's ``budget`` cannot afford the fit. Nothing has been released.
-SyntheticTrainingError
-    If the estimator fails on the synthetic records, though it took the trial records. The synthetic
-    records are charged, and the error's ``synthesizer`` can draw others.""",
-    "release_epsilon": """\
-epsilon : float
-    Privacy loss, in nats, of all numbers together.
-delta : float, default=0.0
-    0 for Laplace noise, above 0 for Gaussian noise.""",
-    "release_relation": """\
-relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-    Neighbouring relation.""",
-    "mean_relation": """\
-relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-    Neighbouring relation. Under "add_remove" the number of records is private, and its release is
-    part of the cost. Otherwise it is public.""",
-    "release_groups": """\
-groups : array-like of shape (n_samples,), default=None
-    Group of each record. The guarantee then protects all records of a group together. Each of the m
-    records of a group counts 1 / m.""",
-    "release_budget": """\
-budget : PrivacyBudget, default=None
-    Budget that is charged before the data is read. A release that it cannot afford is refused.
-noise_seed : int, default=None
-    Makes the noise reproducible **and the guarantee void**. For tests only.""",
-    "moment_columns": """\
-X : array-like of shape (n_samples,) or (n_samples, n_features)
-    Private values. NaN counts as the middle of the bounds; infinity is clipped.
-bounds : tuple (lower, upper)
-    Public bounds: two numbers, or two sequences of length n_features. With two features, two
-    numbers per feature are told apart by passing two arrays.""",
-    "column_options": """\
-missing : bool, default=False
-    Whether a further feature is 1 where the value is missing or unknown to the schema.
-description : str, default=""
-    Meaning of the column, for readers of the schema.
-inferred : bool, default=False
-    Whether the facts were read off private data. It stays true after a confirmation, and is not
-    part of equality.
-confirmed : Confirmation, default=None
-    Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
-    since are unconfirmed. It is not part of equality.""",
-    "bunch_options": """\
-as_frame : bool, default=False
-    Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
-return_X_y : bool, default=False
-    Whether to return ``(data, target)`` only.""",
-    "dataset_not_found": """\
-DatasetNotFoundError
-    If a file is missing and cannot be downloaded, or is not the published one.""",
-    "generated_shape": """\
-n_features, n_classes : int
-    Numbers of features and of classes, by default those of the published table.
-random_state : int, RandomState instance or None, default=None
-    Seed.""",
 }
 
 _LINE = re.compile(r"^(?P<indent>[ ]*)%\((?P<name>\w+)\)s$", flags=re.MULTILINE)
 Documented = TypeVar("Documented", bound=type | Callable)
 
 
-def fill_docs(documented: Documented) -> Documented:
-    """Fill in the lines ``%(name)s`` of a function's docstring, or of a class and its methods."""
+@overload
+def fill_docs(target: Mapping[str, str]) -> Callable[[Documented], Documented]: ...
+
+
+@overload
+def fill_docs(target: Documented) -> Documented: ...
+
+
+def fill_docs(target: Any) -> Any:
+    """Replace the lines ``%(name)s`` in the docstrings of a class and its methods, or a function.
+
+    Use ``@fill_docs`` for paragraphs of ``CONTRACT_DOCS`` alone, and ``@fill_docs(paragraphs)`` for
+    those and a package's own.
+    """
+    if isinstance(target, Mapping):
+        return partial(_fill, paragraphs={**CONTRACT_DOCS, **target})
+    return _fill(target, CONTRACT_DOCS)
+
+
+def _fill(documented: Documented, paragraphs: Mapping[str, str]) -> Documented:
+    """Replace the lines of one object and, for a class, of the members that it defines itself."""
     members = vars(documented).values() if isinstance(documented, type) else ()
     for member in (documented, *(getattr(m, "__func__", m) for m in members)):
         text = getattr(member, "__doc__", None)
         if isinstance(text, str) and _LINE.search(text):
-            member.__doc__ = _LINE.sub(_shared_paragraph, text)
+            member.__doc__ = _LINE.sub(
+                lambda line: indent(paragraphs[line["name"]], line["indent"]), text
+            )
     return documented
-
-
-def _shared_paragraph(line: re.Match) -> str:
-    return indent(SHARED_DOCS[line["name"]], line["indent"])

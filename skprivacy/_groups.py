@@ -2,7 +2,7 @@
 
 Recognition of identifier columns, such as ``patient_id``, by their names alone.
 
-Nothing here reads a value. ``preprocessing/_identifier_evidence.py`` looks at values, for the
+Nothing here reads a value. ``preprocessing/inferred_facts.py`` looks at values, for the
 holder of the data.
 """
 

@@ -55,7 +55,7 @@ def num_samples(X: Any, name: str = "X") -> int:
 
 
 def output_container(transformer: Any) -> str | None:
-    """Return what ``set_output(transform=...)`` was called with; None if it was not."""
+    """Return the container that ``transformer.set_output`` was called with; None if it was not."""
     found: str | None = getattr(transformer, "_sklearn_output_config", {}).get("transform")
     return found
 

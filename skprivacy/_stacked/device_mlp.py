@@ -1,10 +1,9 @@
-"""Training of MLPClassifier for several networks on a torch device, as ``mlp`` up to rounding.
+"""Training of several MLPClassifiers on a torch device, equal to ``stacked_mlp`` up to rounding.
 
-Isolated training of many perceptrons on a torch device, as teachers need it.
-
-For shadow models, the largest of the networks decides the number of steps and the length of batches
-of all. Here every network takes its own steps, in its own slot of arrays of public shapes. Its
-weights are a function of its records and of public facts.
+:func:`train_mlps` trains shadow models: the largest network decides the number of steps and the
+length of batches of all. :func:`train_isolated` trains the teachers of a vote, which must not
+influence each other: every network takes its own steps, in its own slot of arrays of public shapes.
+Its weights are a function of its records and of public facts.
 """
 
 from __future__ import annotations
@@ -30,31 +29,6 @@ __all__ = [
 ]
 
 _MAX_NUMBERS = 1 << 30  # numbers on a device at once: a public constant, not the free memory
-
-
-@dataclass
-class _NetworkSlot:
-    """Slot of one network and its records; without a task the slot exists all the same."""
-
-    net: MLPClassifier
-    task: MLPTask | None
-    first: int  # its first row of the table
-
-    def start(self, sizes: list[int]) -> Layers:
-        """Return the network's initial layers, drawn first from its generator."""
-        self.rng = np.random.default_rng(0 if self.task is None else self.task.seed)
-        return _initial(self.net, sizes, self.rng)
-
-    def steps(self) -> Iterator[tuple[NDArray[np.intp], bool]]:
-        """Yield the rows of each step, and whether the step ends an epoch."""
-        if self.task is None:
-            return
-        rows, batch = self.task.rows + self.first, self.task.batch
-        last = -(-len(rows) // batch) - 1
-        for _ in range(self.net.max_iter):
-            epoch = _batches([rows], batch, [self.rng] if self.net.shuffle else None)
-            for step, (chosen,) in enumerate(epoch):
-                yield chosen, step == last
 
 
 def train_isolated(
@@ -83,6 +57,61 @@ def train_isolated(
         tasks = [_task(net, records[i], classes, int(seeds[i])) for i in some]
         trained += _train(net, tasks, sizes, length, device)
     return trained
+
+
+def train_mlps(tasks: list[MLPTask], device: str) -> list[Layers]:
+    """Train several networks of one kind."""
+    net, sizes = tasks[0].net, tasks[0].sizes
+    counts = np.array([len(task.rows) for task in tasks])
+    rngs = [np.random.default_rng(task.seed) for task in tasks]
+    start = [_initial(net, sizes, rng) for rng in rngs]
+    stack = TensorStack(start, net.activation, device)
+    table, first = gather_records([task.records for task in tasks], device)
+    rows = [task.rows + begin for task, begin in zip(tasks, first, strict=True)]
+    batches = _Batches(counts, min(task.batch for task in tasks), device)
+    adam = _Adam(stack, net)
+    patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
+    done: dict[int, Layers] = {}
+    may_stop = net.n_iter_no_change < net.max_iter
+    for _ in range(net.max_iter):
+        orders = rows
+        if net.shuffle:
+            orders = [rng.permutation(own) for own, rng in zip(rows, rngs, strict=True)]
+        total = _epoch(stack, adam, table, batches, orders, may_stop)
+        if not may_stop:
+            continue
+        if stopped := [i for i in patience.run_out(total.cpu().numpy() / counts) if i not in done]:
+            finished = stack.networks()
+            done |= {i: finished[i] for i in stopped}
+        if len(done) == len(tasks):
+            break
+    last = stack.networks()
+    return [done.get(i) or last[i] for i in range(len(tasks))]
+
+
+@dataclass
+class _NetworkSlot:
+    """Slot of one network and its records; without a task the slot exists all the same."""
+
+    net: MLPClassifier
+    task: MLPTask | None
+    first: int  # its first row of the table
+
+    def start(self, sizes: list[int]) -> Layers:
+        """Return the network's initial layers, drawn first from its generator."""
+        self.rng = np.random.default_rng(0 if self.task is None else self.task.seed)
+        return _initial(self.net, sizes, self.rng)
+
+    def steps(self) -> Iterator[tuple[NDArray[np.intp], bool]]:
+        """Yield the rows of each step, and whether the step ends an epoch."""
+        if self.task is None:
+            return
+        rows, batch = self.task.rows + self.first, self.task.batch
+        last = -(-len(rows) // batch) - 1
+        for _ in range(self.net.max_iter):
+            epoch = _batches([rows], batch, [self.rng] if self.net.shuffle else None)
+            for step, (chosen,) in enumerate(epoch):
+                yield chosen, step == last
 
 
 def _task(
@@ -181,36 +210,6 @@ class _IsolatedAdam:
         weights = stack.weights - float(rate) * mean / (square.sqrt() + net.epsilon / last)
         for old, new in ((self.mean, mean), (self.square, square), (stack.weights, weights)):
             old.copy_(torch.where(on, new, old))
-
-
-def train_mlps(tasks: list[MLPTask], device: str) -> list[Layers]:
-    """Train several networks of one kind."""
-    net, sizes = tasks[0].net, tasks[0].sizes
-    counts = np.array([len(task.rows) for task in tasks])
-    rngs = [np.random.default_rng(task.seed) for task in tasks]
-    start = [_initial(net, sizes, rng) for rng in rngs]
-    stack = TensorStack(start, net.activation, device)
-    table, first = gather_records([task.records for task in tasks], device)
-    rows = [task.rows + begin for task, begin in zip(tasks, first, strict=True)]
-    batches = _Batches(counts, min(task.batch for task in tasks), device)
-    adam = _Adam(stack, net)
-    patience = _Patience(len(tasks), net.tol, net.n_iter_no_change)
-    done: dict[int, Layers] = {}
-    may_stop = net.n_iter_no_change < net.max_iter
-    for _ in range(net.max_iter):
-        orders = rows
-        if net.shuffle:
-            orders = [rng.permutation(own) for own, rng in zip(rows, rngs, strict=True)]
-        total = _epoch(stack, adam, table, batches, orders, may_stop)
-        if not may_stop:
-            continue
-        if stopped := [i for i in patience.run_out(total.cpu().numpy() / counts) if i not in done]:
-            finished = stack.networks()
-            done |= {i: finished[i] for i in stopped}
-        if len(done) == len(tasks):
-            break
-    last = stack.networks()
-    return [done.get(i) or last[i] for i in range(len(tasks))]
 
 
 class _Batches:

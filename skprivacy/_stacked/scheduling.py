@@ -1,13 +1,10 @@
-"""Stacked training on a torch device, with as many networks at once as its memory holds.
-
-torch is imported when needed: training on the CPU works without it.
-
-Distribution of stacked training over processes, and the trained models.
+"""Distribution of stacked training over processes or onto a torch device.
 
 A single shadow model is too small to keep a CPU busy: each step is mostly overhead. A few models
 side by side on each core, within its cache, run about as fast as matrix products can. Each core
 gets its own process if the work justifies starting it. Threads would often wait for Python's lock,
-because the calls are short.
+because the calls are short. A device trains as many networks at once as its memory holds; torch is
+imported only then. Start reading at :func:`train_stacked`.
 """
 
 from __future__ import annotations
@@ -53,6 +50,21 @@ __all__ = [
 _PROCESSORS = {"cpu"}
 _DEFAULT_FREE_NUMBERS = 1 << 28
 
+# Maximum number of models whose records are sent to a process at once.
+_MODELS_PER_PROCESS = 8
+# Multiplications that justify starting processes: about fifteen seconds of a core. With less work,
+# two processes take longer to start (three seconds of a core) than threads wait for each other.
+_MIN_PROCESS_WORK = 4e11
+# Numbers that networks trained side by side may hold to fit the cache.
+_CACHED = 3 << 19
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "identity": lambda z: z,
+    "logistic": expit,
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0),
+}
+_Task = MLPTask | PrivateTask
+
 
 def resolve_device(device: str) -> str | None:
     """Return the torch device to train on; None for the CPU, ValueError if it is not usable."""
@@ -80,33 +92,6 @@ def train_on_device(
             trained = (kind or device_dpsgd.train_private)(tasks, device)
         for model, layers in zip(group, trained, strict=True):
             yield model.position, model.member(layers)
-
-
-def _free_numbers(device: str) -> int:
-    """Return how many numbers may be on a device: a quarter of its free memory."""
-    import torch
-
-    if torch.device(device).type != "cuda":
-        return _DEFAULT_FREE_NUMBERS
-    free, _ = torch.cuda.mem_get_info(device)
-    return int(free // 16)
-
-
-def _groups_within_memory(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
-    """Yield groups of models of one kind within ``room`` numbers, or single models."""
-    groups: dict[Hashable, list[Prepared]] = {}
-    for model in prepared:
-        group = groups.setdefault(model.task.kind, [])
-        if group and _numbers([*group, model]) > room:
-            yield list(group)
-            group.clear()
-        group.append(model)
-    yield from groups.values()
-
-
-def _numbers(group: list[Prepared]) -> int:
-    sources = {id(model.task.source): model.task.source.size for model in group}
-    return sum(model.task.numbers for model in group) + sum(sources.values())
 
 
 def train_isolated_networks(
@@ -141,36 +126,6 @@ def train_isolated_networks(
         else None
         for layers in trained
     ]
-
-
-def _records_of(
-    X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
-) -> Float32Array | None:
-    """Return records in the form of the networks, or None if they are invalid."""
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            records = as_dense_records(X, y, label_columns(y, classes))
-    except ValueError:  # caused by a private record, so the error must not be shown
-        return None
-    return records if records.shape[1] == n_features + 2 else None
-
-
-# Maximum number of models whose records are sent to a process at once.
-_MODELS_PER_PROCESS = 8
-# Multiplications that justify starting processes: about fifteen seconds of a core. With less work,
-# two processes take longer to start (three seconds of a core) than threads wait for each other.
-_MIN_PROCESS_WORK = 4e11
-# Numbers that networks trained side by side may hold to fit the cache.
-_CACHED = 3 << 19
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "identity": lambda z: z,
-    "logistic": expit,
-    "tanh": np.tanh,
-    "relu": lambda z: np.maximum(z, 0),
-}
-_Task = MLPTask | PrivateTask
 
 
 @dataclass(frozen=True)
@@ -287,6 +242,52 @@ def train_alone(
     return prepared.member(layers)
 
 
+def as_dense_records(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
+    checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
+    return append_columns(checked.toarray() if hasattr(checked, "toarray") else checked, label)
+
+
+def _free_numbers(device: str) -> int:
+    """Return how many numbers may be on a device: a quarter of its free memory."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return _DEFAULT_FREE_NUMBERS
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free // 16)
+
+
+def _groups_within_memory(prepared: Iterator[Prepared], room: int) -> Iterator[list[Prepared]]:
+    """Yield groups of models of one kind within ``room`` numbers, or single models."""
+    groups: dict[Hashable, list[Prepared]] = {}
+    for model in prepared:
+        group = groups.setdefault(model.task.kind, [])
+        if group and _numbers([*group, model]) > room:
+            yield list(group)
+            group.clear()
+        group.append(model)
+    yield from groups.values()
+
+
+def _numbers(group: list[Prepared]) -> int:
+    sources = {id(model.task.source): model.task.source.size for model in group}
+    return sum(model.task.numbers for model in group) + sum(sources.values())
+
+
+def _records_of(
+    X: Any, y: NDArray[Any], n_features: int, classes: NDArray[Any]
+) -> Float32Array | None:
+    """Return records in the form of the networks, or None if they are invalid."""
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            records = as_dense_records(X, y, label_columns(y, classes))
+    except ValueError:  # caused by a private record, so the error must not be shown
+        return None
+    return records if records.shape[1] == n_features + 2 else None
+
+
 def _train_models(
     prepared: Iterator[Prepared], n_models: int, n_jobs: int
 ) -> Iterator[tuple[int, StackedMember]]:
@@ -376,11 +377,6 @@ def _make_preparation(
         return Prepared(i, task, member)
 
     return prepare
-
-
-def as_dense_records(X: Any, y: NDArray[Any], label: NDArray[np.intp]) -> Float32Array:
-    checked, _ = check_X_y(X, y, accept_sparse="csr", dtype=np.float32)
-    return append_columns(checked.toarray() if hasattr(checked, "toarray") else checked, label)
 
 
 def _group_by_kind(prepared: Iterator[Prepared], together: int) -> Iterator[list[Prepared]]:

@@ -122,11 +122,6 @@ def train_private(tasks: list[PrivateTask]) -> list[Layers]:
     return [stack.network(i, final) for i in range(len(fits))]
 
 
-def _step_sizes(config: TrainingConfig, n_parameters: int) -> list[float]:
-    size = config.step_size(n_parameters)
-    return [size * config.share_of_step_size(step) for step in range(config.n_steps)]
-
-
 class Draws:
     """Batches and noise of one network, drawn for several steps at a time for speed."""
 
@@ -153,6 +148,11 @@ class Draws:
             noise = self.random.normal(steps * size)
             noise *= np.float32(std)
             yield from noise.reshape(steps, size)
+
+
+def _step_sizes(config: TrainingConfig, n_parameters: int) -> list[float]:
+    size = config.step_size(n_parameters)
+    return [size * config.share_of_step_size(step) for step in range(config.n_steps)]
 
 
 def _noise_std(config: TrainingConfig) -> float:

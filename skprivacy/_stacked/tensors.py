@@ -1,6 +1,6 @@
 """TensorStack: several perceptrons of one shape side by side on a torch device.
 
-The twin of ``perceptrons``: the same networks, as tensors. No step synchronises with the device.
+The same networks as in ``perceptrons``, as tensors. No step synchronises with the device.
 """
 
 from __future__ import annotations

@@ -2,18 +2,17 @@
 
 Files, in reading order:
 
-- ``event``: Event: fields, tag, bounds; relations
-- ``renyi``: closed forms of Renyi divergences, also of Poisson samples
-- ``accountants``: event -> epsilon or delta: RDP, PLD, zCDP, GDP, the best proved,
-  compare_accountants
-- ``guarantee``: PrivacyGuarantee, group privacy, trade-off bounds
+- ``event``: base class of events: fields, JSON, bounds on the cost; relations
+- ``events/``: the event classes by family, each with all its bounds
+- ``accountants``: epsilon and delta of an event by RDP, PLD, zCDP, GDP, and the best proved
+- ``renyi``: Renyi divergence, also of Poisson samples
+- ``pld/``: privacy loss distributions, the tightest accountant
+- ``guarantee``: PrivacyGuarantee, group privacy, bounds on attacks
 - ``calibration``: least noise for a target; analytic and classic Gaussian multiplier
+- ``noise_arithmetic``: exact, floating-point or unspecified arithmetic of noise
 - ``smooth_sensitivity``: local and smooth sensitivity of data-dependent costs
-- ``noise_arithmetic``: Arithmetic of noise: exact, floating point or unspecified
-- ``work_limit``: Limit on the computing work of an event's bounds, checked before they are computed
-- ``budget/``: Privacy budgets: a cap on the releases about a data set, and the ledger of their char
-- ``events/``: Privacy events by family: frozen descriptions of releases with the known bounds on th
-- ``pld/``: Privacy loss distributions (PLD): tight numerical accounting of composed events
+- ``work_limit``: limit on the computing work of an event's bounds
+- ``budget/``: privacy budgets and their ledgers
 """
 
 from . import events

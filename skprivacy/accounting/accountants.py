@@ -1,8 +1,8 @@
-"""Comparison of accountants: naive and advanced composition, zCDP, GDP, RDP and PLD.
+"""Privacy accountants: epsilon, delta and privacy curve of an event by RDP, PLD, zCDP and GDP.
 
-Proved epsilon, delta and privacy curve of an event, by the tightest accountant.
-
-Renyi accounting: conversion of Renyi differential privacy to (epsilon, delta).
+:func:`epsilon_of` and :func:`delta_of` return the tightest proved bound.
+:func:`compare_accountants` shows each accountant's bound beside naive and advanced composition.
+Start reading at :func:`epsilon_of`.
 """
 
 from __future__ import annotations
@@ -162,25 +162,6 @@ def privacy_curve(
     except NoLossDistributionError:
         deltas = rdp_deltas(event, epsilons, relation)
     return epsilons, deltas
-
-
-def _convert_to_epsilons(values: Orders, orders: Orders, delta: float) -> Orders:
-    # Canonne, Kamath and Steinke 2020, Proposition 12
-    epsilon = values + np.log1p(-1 / orders) - (np.log(orders) + math.log(delta)) / (orders - 1)
-    return np.where(np.isnan(epsilon), np.inf, np.maximum(epsilon, 0))
-
-
-def _split_off_failure(event: Event) -> tuple[Event, float]:
-    """Split off the probability that an (epsilon, delta) event reveals everything."""
-    counts = flatten(event)
-    log_safe = sum(n * math.log1p(-e.delta) for e, n in counts.items() if isinstance(e, ApproxDP))
-    if log_safe == 0:
-        return event, 0.0
-    pure = [
-        Repeated(ApproxDP(e.epsilon) if isinstance(e, ApproxDP) else e, n)
-        for e, n in counts.items()
-    ]
-    return Composed(tuple(pure)), -math.expm1(log_safe)
 
 
 def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> float:
@@ -349,64 +330,6 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     return math.sqrt(total), proved
 
 
-def _naive_epsilon(event: Event, delta: float, relation: str) -> float:
-    """Add up the epsilons, each at an equal share of delta: basic composition."""
-    counts = flatten(event)
-    steps = sum(counts.values())
-    return math.fsum(n * _single_epsilon(e, delta / steps, relation) for e, n in counts.items())
-
-
-def _advanced_epsilon(event: Event, delta: float, relation: str) -> float:
-    """Apply advanced composition at half of delta; the steps share the other half equally."""
-    counts = flatten(event)
-    steps = sum(counts.values())
-    each = [(n, _single_epsilon(e, delta / (2 * steps), relation)) for e, n in counts.items()]
-    if not all(math.isfinite(e) for _, e in each):
-        return math.inf
-    # Kairouz, Oh and Viswanath 2015, composition of different epsilons: e (e^e - 1) / (e^e + 1)
-    drift = math.fsum(n * e * math.tanh(e / 2) for n, e in each)
-    return drift + math.sqrt(2 * math.log(2 / delta) * math.fsum(n * e**2 for n, e in each))
-
-
-def _single_epsilon(event: Event, delta: float, relation: str) -> float:
-    """Return the pure epsilon of one event, or its epsilon at ``delta`` if it is not pure."""
-    try:
-        return epsilon_of(event, 0.0, relation)
-    except ValueError:
-        return epsilon_of(event, delta, relation)
-
-
-def _zcdp_epsilon(event: Event, delta: float, relation: str) -> float:
-    rho = zcdp(event, relation)
-    # Bun and Steinke 2016, Proposition 1.3
-    return rho + 2 * math.sqrt(rho * math.log(1 / delta)) if math.isfinite(rho) else math.inf
-
-
-def _gdp_epsilon(event: Event, delta: float, relation: str) -> float:
-    if allows_replacement(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
-        return math.inf  # the central limit is for added or removed records
-    mu = gdp_mu(event)[0]
-    # Dong, Roth and Su 2022: mu-GDP has the privacy curve of Gaussian noise 1 / mu
-    return pld(GaussianEvent(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
-
-
-def _pld_epsilon(event: Event, delta: float, relation: str) -> float:
-    try:
-        return pld(event, relation).epsilon(delta)
-    except NoLossDistributionError:
-        return math.inf
-
-
-ACCOUNTANTS: dict[str, Callable[[Event, float, str], float]] = {
-    "naive": _naive_epsilon,
-    "advanced": _advanced_epsilon,
-    "zcdp": _zcdp_epsilon,
-    "gdp": _gdp_epsilon,
-    "rdp": rdp_epsilon,
-    "pld": _pld_epsilon,
-}
-
-
 def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the epsilon that one accountant proves; infinity if it has no bound."""
     check_work(event)
@@ -471,3 +394,80 @@ def compare_accountants(
             "kind": "estimate" if estimate else "proved",
         }
     return table
+
+
+def _convert_to_epsilons(values: Orders, orders: Orders, delta: float) -> Orders:
+    # Canonne, Kamath and Steinke 2020, Proposition 12
+    epsilon = values + np.log1p(-1 / orders) - (np.log(orders) + math.log(delta)) / (orders - 1)
+    return np.where(np.isnan(epsilon), np.inf, np.maximum(epsilon, 0))
+
+
+def _split_off_failure(event: Event) -> tuple[Event, float]:
+    """Split off the probability that an (epsilon, delta) event reveals everything."""
+    counts = flatten(event)
+    log_safe = sum(n * math.log1p(-e.delta) for e, n in counts.items() if isinstance(e, ApproxDP))
+    if log_safe == 0:
+        return event, 0.0
+    pure = [
+        Repeated(ApproxDP(e.epsilon) if isinstance(e, ApproxDP) else e, n)
+        for e, n in counts.items()
+    ]
+    return Composed(tuple(pure)), -math.expm1(log_safe)
+
+
+def _naive_epsilon(event: Event, delta: float, relation: str) -> float:
+    """Add up the epsilons, each at an equal share of delta: basic composition."""
+    counts = flatten(event)
+    steps = sum(counts.values())
+    return math.fsum(n * _single_epsilon(e, delta / steps, relation) for e, n in counts.items())
+
+
+def _advanced_epsilon(event: Event, delta: float, relation: str) -> float:
+    """Apply advanced composition at half of delta; the steps share the other half equally."""
+    counts = flatten(event)
+    steps = sum(counts.values())
+    each = [(n, _single_epsilon(e, delta / (2 * steps), relation)) for e, n in counts.items()]
+    if not all(math.isfinite(e) for _, e in each):
+        return math.inf
+    # Kairouz, Oh and Viswanath 2015, composition of different epsilons: e (e^e - 1) / (e^e + 1)
+    drift = math.fsum(n * e * math.tanh(e / 2) for n, e in each)
+    return drift + math.sqrt(2 * math.log(2 / delta) * math.fsum(n * e**2 for n, e in each))
+
+
+def _single_epsilon(event: Event, delta: float, relation: str) -> float:
+    """Return the pure epsilon of one event, or its epsilon at ``delta`` if it is not pure."""
+    try:
+        return epsilon_of(event, 0.0, relation)
+    except ValueError:
+        return epsilon_of(event, delta, relation)
+
+
+def _zcdp_epsilon(event: Event, delta: float, relation: str) -> float:
+    rho = zcdp(event, relation)
+    # Bun and Steinke 2016, Proposition 1.3
+    return rho + 2 * math.sqrt(rho * math.log(1 / delta)) if math.isfinite(rho) else math.inf
+
+
+def _gdp_epsilon(event: Event, delta: float, relation: str) -> float:
+    if allows_replacement(relation) and any(isinstance(e, PoissonSampled) for e in flatten(event)):
+        return math.inf  # the central limit is for added or removed records
+    mu = gdp_mu(event)[0]
+    # Dong, Roth and Su 2022: mu-GDP has the privacy curve of Gaussian noise 1 / mu
+    return pld(GaussianEvent(1 / mu)).epsilon(delta) if math.isfinite(mu) else math.inf
+
+
+def _pld_epsilon(event: Event, delta: float, relation: str) -> float:
+    try:
+        return pld(event, relation).epsilon(delta)
+    except NoLossDistributionError:
+        return math.inf
+
+
+ACCOUNTANTS: dict[str, Callable[[Event, float, str], float]] = {
+    "naive": _naive_epsilon,
+    "advanced": _advanced_epsilon,
+    "zcdp": _zcdp_epsilon,
+    "gdp": _gdp_epsilon,
+    "rdp": rdp_epsilon,
+    "pld": _pld_epsilon,
+}

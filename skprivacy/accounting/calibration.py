@@ -1,6 +1,7 @@
 """Noise calibration: the least noise that meets a target epsilon, advantage or TPR.
 
-Calibration of Gaussian noise: the analytic and the classic noise multiplier.
+:func:`calibrate_noise_multiplier` works for any event. The Gaussian mechanism also has the analytic
+multiplier (Balle and Wang 2018) and the classic one (Dwork and Roth 2014).
 """
 
 from __future__ import annotations
@@ -31,6 +32,16 @@ __all__ = [
 _TOLERANCE = 1e-3  # relative tolerance below the target
 _MAX_NOISE = 1e9
 MakeEvent = Callable[[float], Event]
+_COSTS: dict[str, Callable[[Event, float, str], float]] = {
+    "naive": partial(epsilon_by, "naive"),
+    "advanced": partial(epsilon_by, "advanced"),
+    "zcdp": partial(epsilon_by, "zcdp"),
+    # best_epsilon, unlike rdp_epsilon, issues no warning, which most trial values would cause.
+    "rdp": lambda event, delta, relation: best_epsilon(event, delta, relation)[0],
+    "pld": epsilon_of,
+}
+_SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
+_UPWARDS = 1.0 + 2.0**-30  # keeps an accountant's rounding below the target epsilon
 
 
 def calibrate_noise_multiplier(
@@ -189,6 +200,88 @@ def calibrate_to_tpr(
     return _solve_for_noise(excess, tpr - fpr, 1.0)
 
 
+def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
+    """Return the smallest noise multiplier for which a Gaussian release is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
+
+    Raises
+    ------
+    ValueError
+        If ``epsilon`` or ``delta`` is out of range.
+
+    References
+    ----------
+    B. Balle and Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy:
+    analytical calibration and optimal denoising", ICML 2018, Theorem 8.
+
+    Examples
+    --------
+    >>> from skprivacy.mechanisms import analytic_noise_multiplier
+    >>> round(analytic_noise_multiplier(1.0, 1e-5), 6)
+    3.730632
+    """
+    number("epsilon", epsilon, "a finite number >= 0")
+    if not 0 <= epsilon < math.inf:
+        raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
+    _check_gaussian_delta(delta)
+    return _solve_noise_multiplier(float(epsilon), float(delta))
+
+
+def classic_noise_multiplier(epsilon: float, delta: float) -> float:
+    """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon.
+
+    For comparison with published results; :func:`analytic_noise_multiplier` is smaller.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0 and at most 1. The theorem does not cover larger values, and from about 9 on (at
+        delta 1e-5) the formula gives too little noise.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
+
+    Raises
+    ------
+    ValueError
+        If ``epsilon`` or ``delta`` is out of range.
+
+    References
+    ----------
+    C. Dwork and A. Roth, "The algorithmic foundations of differential privacy", 2014, theorem 3.22.
+
+    Examples
+    --------
+    >>> from skprivacy.mechanisms import classic_noise_multiplier
+    >>> round(classic_noise_multiplier(1.0, 1e-5), 6)
+    4.844805
+    """
+    number("epsilon", epsilon, "a number in (0, 1]")
+    if not 0 < epsilon <= 1:
+        raise ValueError(
+            f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
+            "gaussian='analytic' (analytic_noise_multiplier) for larger values."
+        )
+    _check_gaussian_delta(delta)
+    # Dwork and Roth 2014, Theorem 3.22
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon * _UPWARDS
+
+
 def _check_make_event(make_event: MakeEvent) -> None:
     try:
         made: Any = make_event(1.0)
@@ -199,17 +292,6 @@ def _check_make_event(make_event: MakeEvent) -> None:
             f"make_event={make_event!r} must take a noise multiplier and return an event, as "
             f"GaussianEvent does; for 1.0 it gave {made!r}."
         )
-
-
-_COSTS: dict[str, Callable[[Event, float, str], float]] = {
-    "naive": partial(epsilon_by, "naive"),
-    "advanced": partial(epsilon_by, "advanced"),
-    "zcdp": partial(epsilon_by, "zcdp"),
-    # best_epsilon, unlike rdp_epsilon, issues no warning, which most trial values would cause.
-    "rdp": lambda event, delta, relation: best_epsilon(event, delta, relation)[0],
-    "pld": epsilon_of,
-}
-_SOLVED: dict[tuple[Any, ...], tuple[float, Event]] = {}
 
 
 def _estimate_noise(make_event: MakeEvent, epsilon: float, delta: float, relation: str) -> float:
@@ -278,47 +360,6 @@ def _solve_for_noise(
             x = (low + high) / 2
 
 
-_UPWARDS = 1.0 + 2.0**-30  # keeps an accountant's rounding below the target epsilon
-
-
-def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the smallest noise multiplier for which a Gaussian release is (epsilon, delta)-DP.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon`` or ``delta`` is out of range.
-
-    References
-    ----------
-    B. Balle and Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy:
-    analytical calibration and optimal denoising", ICML 2018, Theorem 8.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import analytic_noise_multiplier
-    >>> round(analytic_noise_multiplier(1.0, 1e-5), 6)
-    3.730632
-    """
-    number("epsilon", epsilon, "a finite number >= 0")
-    if not 0 <= epsilon < math.inf:
-        raise ValueError(f"epsilon={epsilon!r} must be a finite number >= 0.")
-    _check_gaussian_delta(delta)
-    return _solve_noise_multiplier(float(epsilon), float(delta))
-
-
 @lru_cache(maxsize=256)
 def _solve_noise_multiplier(epsilon: float, delta: float) -> float:
     # Balle and Wang 2018, Theorem 8: delta(z) = Phi(1/(2z) - eps z) - e^eps Phi(-1/(2z) - eps z)
@@ -344,50 +385,6 @@ def _check_gaussian_delta(delta: float) -> None:
             f"delta={delta!r} must lie in (0, 1): Gaussian noise has no pure guarantee. "
             "Use Laplace for delta=0."
         )
-
-
-def classic_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the textbook noise multiplier, sqrt(2 ln(1.25/delta)) / epsilon.
-
-    For comparison with published results; :func:`analytic_noise_multiplier` is smaller.
-
-    Parameters
-    ----------
-    epsilon : float
-        Above 0 and at most 1. The theorem does not cover larger values, and from about 9 on (at
-        delta 1e-5) the formula gives too little noise.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        Standard deviation over L2 sensitivity, rounded up by one part in 2**30.
-
-    Raises
-    ------
-    ValueError
-        If ``epsilon`` or ``delta`` is out of range.
-
-    References
-    ----------
-    C. Dwork and A. Roth, "The algorithmic foundations of differential privacy", 2014, theorem 3.22.
-
-    Examples
-    --------
-    >>> from skprivacy.mechanisms import classic_noise_multiplier
-    >>> round(classic_noise_multiplier(1.0, 1e-5), 6)
-    4.844805
-    """
-    number("epsilon", epsilon, "a number in (0, 1]")
-    if not 0 < epsilon <= 1:
-        raise ValueError(
-            f"epsilon={epsilon!r} must lie in (0, 1], the range of the classic theorem. Use "
-            "gaussian='analytic' (analytic_noise_multiplier) for larger values."
-        )
-    _check_gaussian_delta(delta)
-    # Dwork and Roth 2014, Theorem 3.22
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon * _UPWARDS
 
 
 CALIBRATIONS: dict[str, Callable[[float, float], float]] = {

@@ -4,8 +4,6 @@ The meaning of an event never changes: a new meaning is a new class. Only :class
 count. Noise multipliers divide by the sensitivity under the relation of the guarantee. Two classes
 divide by the norm of one record's contribution instead: :class:`PoissonSampled` and
 :class:`MatrixFactorization`. Start reading at :class:`Event`.
-
-Validation of relations, noise arithmetics and numbers for the accountants.
 """
 
 from __future__ import annotations
@@ -61,103 +59,9 @@ __all__ = [
 
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
 ARITHMETICS = ("exact", "unspecified", "floating_point")  # of noise, strongest first
-
-
-def check_relation(relation: str) -> str:
-    """Return ``relation`` if the library supports it, else raise ValueError."""
-    if not isinstance(relation, str) or relation not in RELATIONS:
-        raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
-    return relation
-
-
-def check_arithmetic(arithmetic: Any) -> str:
-    """Return a valid arithmetic; raise ValueError for any other value."""
-    if not isinstance(arithmetic, str) or arithmetic not in ARITHMETICS:
-        raise ValueError(f"arithmetic={arithmetic!r} must be one of {ARITHMETICS}.")
-    return arithmetic
-
-
-def allows_replacement(relation: str) -> bool:
-    """Return True if a record may change, which moves its contribution by up to twice its norm.
-
-    Under ``label`` the record keeps its features and gets another label: a kind of replacement.
-    """
-    return relation in ("label", "replace_one")
-
-
-def numbers(name: str, values: Any) -> tuple[float, ...]:
-    """Convert a sequence of real numbers to floats; errors do not show its values."""
-    found = sequence(name, values)
-    if not all(is_number(value) for value in found):
-        raise TypeError(f"{name} must be a sequence of real numbers.")
-    try:
-        return tuple(float(value) for value in found)
-    except OverflowError:
-        raise ValueError(f"{name} holds a number beyond 1e308.") from None
-
-
-def check_delta(delta: float, n_records: int | None = None) -> float:
-    """Return ``delta`` if it is a valid delta of a guarantee.
-
-    Parameters
-    ----------
-    delta : float
-        The probability with which the guarantee may fail.
-    n_records : int, default=None
-        If given, ``delta`` must also be below ``1 / n_records``: otherwise even publishing one
-        record at random would satisfy the guarantee.
-
-    Returns
-    -------
-    float
-        ``delta`` itself.
-
-    Raises
-    ------
-    ValueError
-        If it is not a number in [0, 1), or too large for the data.
-
-    Examples
-    --------
-    >>> from skprivacy.accounting import check_delta
-    >>> check_delta(1e-6, n_records=30_000)
-    1e-06
-    """
-    probability("delta", delta)
-    if n_records is not None:
-        whole("n_records", n_records)
-    if n_records is not None and delta >= 1 / n_records:
-        raise ValueError(
-            f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
-            "1/n, even publishing a record chosen at random would satisfy the guarantee. Pass a "
-            "smaller delta."
-        )
-    return float(delta)
-
-
 Orders: TypeAlias = NDArray[np.float64]
 Pairs: TypeAlias = "tuple[Pair, Pair]"
-
-
-class NoLossDistributionError(TypeError):
-    """No dominating pair is known for an event, so it has no privacy loss distribution."""
-
-
-class LocalBound(NamedTuple):
-    """A Renyi cost at one order, and its local sensitivity. **Both may be private.**"""
-
-    cost: float  # in nats
-    # Maps distances (integers) to the change by one more record at that distance.
-    sensitivity: Callable[[NDArray[Any]], NDArray[np.float64]]
-    reach: int  # distance from which on the sensitivity does not grow
-
-
-def check_event(name: str, value: Any) -> None:
-    """Raise TypeError unless ``value`` is an event."""
-    if not isinstance(value, Event):
-        raise TypeError(
-            f"{name} must be an Event, such as GaussianEvent(1.0); got {type(value).__name__}."
-        )
+_TAGS: dict[str, type[Event]] = {}
 
 
 @dataclass(frozen=True)
@@ -536,26 +440,97 @@ class Event(PlainNumbers):
         return dict(zip(stored, names, strict=True))
 
 
-_TAGS: dict[str, type[Event]] = {}
+def check_relation(relation: str) -> str:
+    """Return ``relation`` if the library supports it, else raise ValueError."""
+    if not isinstance(relation, str) or relation not in RELATIONS:
+        raise ValueError(f"relation={relation!r} must be one of {RELATIONS}.")
+    return relation
 
 
-def _register(tag: str, cls: type[Event]) -> None:
-    """Register ``cls`` under its tag, unless a class of another source has it."""
-    known = _TAGS.get(tag)
-    if known is not None and known._source != cls._source:
-        raise TypeError(
-            f"tag={tag!r} of {cls._source} already belongs to {known._source}: stored events of "
-            "one would be read as the other. Choose a unique tag for the class."
+def check_arithmetic(arithmetic: Any) -> str:
+    """Return a valid arithmetic; raise ValueError for any other value."""
+    if not isinstance(arithmetic, str) or arithmetic not in ARITHMETICS:
+        raise ValueError(f"arithmetic={arithmetic!r} must be one of {ARITHMETICS}.")
+    return arithmetic
+
+
+def allows_replacement(relation: str) -> bool:
+    """Return True if a record may change, which moves its contribution by up to twice its norm.
+
+    Under ``label`` the record keeps its features and gets another label: a kind of replacement.
+    """
+    return relation in ("label", "replace_one")
+
+
+def numbers(name: str, values: Any) -> tuple[float, ...]:
+    """Convert a sequence of real numbers to floats; errors do not show its values."""
+    found = sequence(name, values)
+    if not all(is_number(value) for value in found):
+        raise TypeError(f"{name} must be a sequence of real numbers.")
+    try:
+        return tuple(float(value) for value in found)
+    except OverflowError:
+        raise ValueError(f"{name} holds a number beyond 1e308.") from None
+
+
+def check_delta(delta: float, n_records: int | None = None) -> float:
+    """Return ``delta`` if it is a valid delta of a guarantee.
+
+    Parameters
+    ----------
+    delta : float
+        The probability with which the guarantee may fail.
+    n_records : int, default=None
+        If given, ``delta`` must also be below ``1 / n_records``: otherwise even publishing one
+        record at random would satisfy the guarantee.
+
+    Returns
+    -------
+    float
+        ``delta`` itself.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number in [0, 1), or too large for the data.
+
+    Examples
+    --------
+    >>> from skprivacy.accounting import check_delta
+    >>> check_delta(1e-6, n_records=30_000)
+    1e-06
+    """
+    probability("delta", delta)
+    if n_records is not None:
+        whole("n_records", n_records)
+    if n_records is not None and delta >= 1 / n_records:
+        raise ValueError(
+            f"delta={delta!r} must be below 1/n = {1 / n_records:.3g} for {n_records} records: at "
+            "1/n, even publishing a record chosen at random would satisfy the guarantee. Pass a "
+            "smaller delta."
         )
-    _TAGS[tag] = cls
+    return float(delta)
 
 
-def _inner_events(event: Event) -> Iterator[Event]:
-    """Yield the events that are fields of an event."""
-    for f in fields(event):
-        value = getattr(event, f.name)
-        values = value if isinstance(value, tuple) else (value,)
-        yield from (e for e in values if isinstance(e, Event))
+class NoLossDistributionError(TypeError):
+    """No dominating pair is known for an event, so it has no privacy loss distribution."""
+
+
+class LocalBound(NamedTuple):
+    """A Renyi cost at one order, and its local sensitivity. **Both may be private.**"""
+
+    cost: float  # in nats
+    # Maps distances (integers) to the change by one more record at that distance.
+    sensitivity: Callable[[NDArray[Any]], NDArray[np.float64]]
+    reach: int  # distance from which on the sensitivity does not grow
+
+
+def check_event(name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is an event."""
+    if not isinstance(value, Event):
+        raise TypeError(
+            f"{name} must be an Event, such as GaussianEvent(1.0); got {type(value).__name__}."
+        )
 
 
 def check_known(event: Event, relation: str) -> None:
@@ -574,24 +549,6 @@ def check_known(event: Event, relation: str) -> None:
         )
     for part in _inner_events(event):
         check_known(part, relation)
-
-
-def _to_json_types(value: Any) -> Any:
-    if isinstance(value, Event):
-        return value.to_dict()
-    if isinstance(value, tuple):
-        return [_to_json_types(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
-
-
-def _from_json_types(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Event.from_dict(value)
-    if isinstance(value, list):
-        return tuple(_from_json_types(v) for v in value)
-    return value
 
 
 def flatten(event: Event) -> Counter[Event]:
@@ -625,3 +582,40 @@ def flatten(event: Event) -> Counter[Event]:
         else:
             stack.extend((e, times * n) for e, n in parts)
     return Counter({e: n for e, n in counts.items() if n})
+
+
+def _register(tag: str, cls: type[Event]) -> None:
+    """Register ``cls`` under its tag, unless a class of another source has it."""
+    known = _TAGS.get(tag)
+    if known is not None and known._source != cls._source:
+        raise TypeError(
+            f"tag={tag!r} of {cls._source} already belongs to {known._source}: stored events of "
+            "one would be read as the other. Choose a unique tag for the class."
+        )
+    _TAGS[tag] = cls
+
+
+def _inner_events(event: Event) -> Iterator[Event]:
+    """Yield the events that are fields of an event."""
+    for f in fields(event):
+        value = getattr(event, f.name)
+        values = value if isinstance(value, tuple) else (value,)
+        yield from (e for e in values if isinstance(e, Event))
+
+
+def _to_json_types(value: Any) -> Any:
+    if isinstance(value, Event):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_to_json_types(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
+
+
+def _from_json_types(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Event.from_dict(value)
+    if isinstance(value, list):
+        return tuple(_from_json_types(v) for v in value)
+    return value

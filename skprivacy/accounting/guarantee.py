@@ -1,8 +1,7 @@
 """Privacy guarantees: the cost of a release with its relation, unit, kind and assumptions.
 
-Group privacy: the cost between data sets several neighbouring steps apart.
-
-The highest AUC of any membership attack under a guarantee.
+:class:`PrivacyGuarantee` also states the cost for groups, between data sets several neighbouring
+steps apart, and the highest TPR and AUC of any membership attack.
 """
 
 from __future__ import annotations
@@ -39,70 +38,6 @@ Floats = NDArray[np.float64]
 _SMALLEST_DELTA = 1e-30  # smallest delta of the curve, where the first of many steps starts
 _GRID_POINTS = 1000
 _MAX_CHAINED_STEPS = 100  # largest number of steps that are chained one by one
-
-
-def group_epsilon(event: Event, steps: int, delta: float, relation: str) -> float:
-    """Return epsilon at ``delta`` > 0 between data sets that are ``steps`` neighbours apart.
-
-    Notes
-    -----
-    Let F(x) be the highest true-positive rate at false-positive rate x for tests of two neighbours.
-    Let Q be a neighbour of P, and R a neighbour of Q. A test that says yes with probability x under
-    P says yes with probability at most F(x) under Q, and hence at most F(F(x)) under R: Dong, Roth
-    and Su (2022), theorem 2.14. Epsilon is the smallest number with F(...F(x)) <= delta + e^epsilon
-    x for every x. One line of F, one pair (epsilon, delta), would give (k epsilon, delta (1 +
-    e^epsilon + ...)) in k steps: never less, and far more for many steps.
-
-    The quotient (F(...F(x)) - delta) / x has one maximum, since increasing concave functions of
-    concave functions are concave. It is bounded above between the points of a grid, which is
-    refined around the maximum. More than 100 steps are bounded by one line.
-    """
-    curve = privacy_curve(event, relation, _SMALLEST_DELTA)
-    if steps > _MAX_CHAINED_STEPS:
-        return _bound_by_one_line(steps, delta, curve)
-    grid = np.geomspace(1e-300, 1.0, _GRID_POINTS)
-    if _chain_tpr(grid[:1], steps, curve)[0] > delta:
-        return math.inf
-    for _ in range(3):
-        # The numerator at a cell's right end over its left end bounds the quotient in the cell.
-        above = _chain_tpr(grid[1:], steps, curve) - delta
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.where(above > 0, np.log(above), -np.inf) - np.log(grid[:-1])
-        best = int(logs.argmax())
-        epsilon = max(0.0, float(logs[best]))
-        grid = np.geomspace(
-            grid[max(best - 1, 0)], grid[min(best + 2, len(grid) - 1)], _GRID_POINTS
-        )
-    return epsilon
-
-
-def _bound_by_one_line(steps: int, delta: float, curve: tuple[Floats, Floats]) -> float:
-    """Return the least k epsilon with delta' (1 + e^epsilon + ...) <= delta on the curve."""
-    epsilons, deltas = curve
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        many = np.where(epsilons > 0, np.expm1(steps * epsilons) / np.expm1(epsilons), steps)
-        reached = deltas * many <= delta
-    return steps * float(epsilons[reached].min()) if reached.any() else math.inf
-
-
-def _chain_tpr(fpr: Floats, steps: int, curve: tuple[Floats, Floats]) -> Floats:
-    """Return F(...F(fpr)): the highest probability of a yes ``steps`` neighbours away."""
-    for _ in range(steps):  # Dong, Roth and Su 2022, theorem 2.14
-        fpr = np.maximum(fpr, _highest_tpr(fpr, curve))
-    return fpr
-
-
-def _highest_tpr(fpr: Floats, curve: tuple[Floats, Floats]) -> Floats:
-    """Return F(fpr), the minimum over both lines of every (epsilon, delta) of the curve."""
-    epsilons, deltas = curve
-    best = np.ones(len(fpr))
-    for epsilon, delta in zip(epsilons, deltas, strict=True):
-        with np.errstate(over="ignore"):
-            np.minimum(best, math.exp(min(epsilon, 700)) * fpr + delta, out=best)
-        np.minimum(best, 1 - math.exp(-epsilon) * (1 - delta - fpr), out=best)
-    return best
-
-
 KINDS = ("proved", "random_dp", "estimate")
 
 
@@ -468,6 +403,78 @@ assuming no patient has more than 3 records)
         return f"<table><caption>{html.escape(repr(self))}</caption>{body}</table>"
 
 
+def group_epsilon(event: Event, steps: int, delta: float, relation: str) -> float:
+    """Return epsilon at ``delta`` > 0 between data sets that are ``steps`` neighbours apart.
+
+    Notes
+    -----
+    Let F(x) be the highest true-positive rate at false-positive rate x for tests of two neighbours.
+    Let Q be a neighbour of P, and R a neighbour of Q. A test that says yes with probability x under
+    P says yes with probability at most F(x) under Q, and hence at most F(F(x)) under R: Dong, Roth
+    and Su (2022), theorem 2.14. Epsilon is the smallest number with F(...F(x)) <= delta + e^epsilon
+    x for every x. One line of F, one pair (epsilon, delta), would give (k epsilon, delta (1 +
+    e^epsilon + ...)) in k steps: never less, and far more for many steps.
+
+    The quotient (F(...F(x)) - delta) / x has one maximum, since increasing concave functions of
+    concave functions are concave. It is bounded above between the points of a grid, which is
+    refined around the maximum. More than 100 steps are bounded by one line.
+    """
+    curve = privacy_curve(event, relation, _SMALLEST_DELTA)
+    if steps > _MAX_CHAINED_STEPS:
+        return _bound_by_one_line(steps, delta, curve)
+    grid = np.geomspace(1e-300, 1.0, _GRID_POINTS)
+    if _chain_tpr(grid[:1], steps, curve)[0] > delta:
+        return math.inf
+    for _ in range(3):
+        # The numerator at a cell's right end over its left end bounds the quotient in the cell.
+        above = _chain_tpr(grid[1:], steps, curve) - delta
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.where(above > 0, np.log(above), -np.inf) - np.log(grid[:-1])
+        best = int(logs.argmax())
+        epsilon = max(0.0, float(logs[best]))
+        grid = np.geomspace(
+            grid[max(best - 1, 0)], grid[min(best + 2, len(grid) - 1)], _GRID_POINTS
+        )
+    return epsilon
+
+
+def auc_ceiling(guarantee: PrivacyGuarantee) -> float:
+    """Return an upper bound on the AUC of any membership attack under a guarantee.
+
+    It is the area under ``tpr_bound``, computed as an upper sum: the bound increases with the false
+    positive rate, so its value at the right end of each strip covers the strip.
+    """
+    edges = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 400)])
+    return float(min(1.0, np.sum(np.diff(edges) * guarantee.tpr_bound(edges[1:]))))
+
+
+def _bound_by_one_line(steps: int, delta: float, curve: tuple[Floats, Floats]) -> float:
+    """Return the least k epsilon with delta' (1 + e^epsilon + ...) <= delta on the curve."""
+    epsilons, deltas = curve
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        many = np.where(epsilons > 0, np.expm1(steps * epsilons) / np.expm1(epsilons), steps)
+        reached = deltas * many <= delta
+    return steps * float(epsilons[reached].min()) if reached.any() else math.inf
+
+
+def _chain_tpr(fpr: Floats, steps: int, curve: tuple[Floats, Floats]) -> Floats:
+    """Return F(...F(fpr)): the highest probability of a yes ``steps`` neighbours away."""
+    for _ in range(steps):  # Dong, Roth and Su 2022, theorem 2.14
+        fpr = np.maximum(fpr, _highest_tpr(fpr, curve))
+    return fpr
+
+
+def _highest_tpr(fpr: Floats, curve: tuple[Floats, Floats]) -> Floats:
+    """Return F(fpr), the minimum over both lines of every (epsilon, delta) of the curve."""
+    epsilons, deltas = curve
+    best = np.ones(len(fpr))
+    for epsilon, delta in zip(epsilons, deltas, strict=True):
+        with np.errstate(over="ignore"):
+            np.minimum(best, math.exp(min(epsilon, 700)) * fpr + delta, out=best)
+        np.minimum(best, 1 - math.exp(-epsilon) * (1 - delta - fpr), out=best)
+    return best
+
+
 def _group_name(unit: str, k: int) -> str:
     """Name a group of ``k`` units."""
     if k == 1:
@@ -495,13 +502,3 @@ def _format_delta(delta: float) -> str:
     if float(shown) >= delta * (1 - 1e-12):
         return shown
     return f"{float(Context(prec=6, rounding=ROUND_UP).create_decimal_from_float(delta)):g}"
-
-
-def auc_ceiling(guarantee: PrivacyGuarantee) -> float:
-    """Return an upper bound on the AUC of any membership attack under a guarantee.
-
-    It is the area under ``tpr_bound``, computed as an upper sum: the bound increases with the false
-    positive rate, so its value at the right end of each strip covers the strip.
-    """
-    edges = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 400)])
-    return float(min(1.0, np.sum(np.diff(edges) * guarantee.tpr_bound(edges[1:]))))

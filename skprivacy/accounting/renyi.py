@@ -1,6 +1,7 @@
 """Renyi divergence of events (Mironov 2017): orders, and formulas that several events share.
 
-Renyi divergence of two discrete distributions (van Erven and Harremoes 2014).
+Also the divergence of two discrete distributions (van Erven and Harremoes 2014). Start reading at
+:func:`rdp`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ DEFAULT_ORDERS: Orders = np.concatenate(
 ).astype(float)
 # Sums of logarithms lose up to 1e-10 relatively where q is tiny and the order near 1.
 ROUNDING = 1 + 1e-9
+_MAX_NODES = 1_000_000  # of a quadrature
+_SUM_TOLERANCE = 1e-9  # largest deviation of a sum of probabilities from 1
 
 
 def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders:
@@ -90,9 +93,6 @@ def rdp(event: Event, orders: ArrayLike, relation: str = "add_remove") -> Orders
     return np.where(values >= 0, values, np.inf)
 
 
-_MAX_NODES = 1_000_000  # of a quadrature
-
-
 def pure_rdp(epsilon: float, orders: Orders) -> Orders:
     """Return the exact Renyi divergence of randomised response, the worst epsilon-DP mechanism."""
     # Mironov 2017, randomised response; the worst of all by Kairouz, Oh and Viswanath 2015
@@ -134,32 +134,6 @@ def binomial_rdp(a: int, q: float, z: float) -> float:
     return float(np.logaddexp(0, logsumexp(terms))) / (a - 1)
 
 
-def _quadrature(a: float, q: float, z: float, relation: str) -> float:
-    """Return the Renyi divergence at any real order by the trapezoidal rule.
-
-    The integrand of E_Q[r^a - 1 - a (r - 1)], with r = P/Q, is positive. It is analytic in a strip
-    of half-width pi z^2 around the real line and decays like a normal density, so the rule
-    converges geometrically in 1/step.
-    """
-    step = min(z / 3, z * z / 2)
-    reach = 12 * z
-    # Where P/Q is large, the integrand is about N(1)^a N(0)^(1-a), with its peak at a. For two
-    # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), with its peak at 2a - 1.
-    peak = 2 * a - 1 if allows_replacement(relation) else a
-    if (peak + 1 + 2 * reach) / step > _MAX_NODES:
-        return _bound_small_noise(a, q, z, relation)
-    x = np.arange(-1 - reach, peak + reach, step)
-    up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
-    u = q * np.expm1((2 * x - 1) / (2 * z * z))
-    log_q = -(x**2) / (2 * z * z) - math.log(z * math.sqrt(2 * math.pi) / step)
-    if allows_replacement(relation):
-        down = np.logaddexp(np.log1p(-q), math.log(q) - (2 * x + 1) / (2 * z * z))
-        u = (u - q * np.expm1(-(2 * x + 1) / (2 * z * z))) * np.exp(-down)
-        log_q += down
-        up -= down
-    return float(np.logaddexp(0, logsumexp(log_q + _log_excess(a, u, up)))) / (a - 1)
-
-
 def mixed_gaussian_rdp(
     noise: float,
     weights: tuple[float, ...],
@@ -190,33 +164,6 @@ def mixed_gaussian_rdp(
         return float(np.logaddexp(0, logsumexp(terms))) / (a - 1)
 
     return np.array([divergence_at(float(a)) for a in orders]) * ROUNDING
-
-
-def _bound_small_noise(a: float, q: float, z: float, relation: str) -> float:
-    """Return a bound for noise so small that the integrand is too narrow for a grid.
-
-    The divergence grows with the order, so fractional orders are rounded up. By joint convexity the
-    divergence without sampling is a bound for two mixtures.
-    """
-    return 2 * a / z**2 if allows_replacement(relation) else binomial_rdp(math.ceil(a), q, z)
-
-
-def _log_excess(a: float, u: Orders, log_ratio: Orders) -> Orders:
-    """Return ln((1 + u)^a - 1 - a u), where log_ratio = ln(1 + u)."""
-    # Three forms, each where it loses no digits: a series, expm1, and (1 + u)^a taken out.
-    series = a * (a - 1) / 2 * u**2 * (1 + (a - 2) / 3 * u * (1 + (a - 3) / 4 * u))
-    middle = np.maximum(np.expm1(a * log_ratio) - a * u, 0)
-    fraction = -np.expm1(-a * log_ratio) - a * (
-        np.exp((1 - a) * log_ratio) - np.exp(-a * log_ratio)
-    )
-    return np.where(
-        log_ratio > 1,
-        a * log_ratio + np.log(fraction),
-        np.log(np.where(np.abs(a * u) < 1e-3, series, middle)),
-    )
-
-
-_SUM_TOLERANCE = 1e-9  # largest deviation of a sum of probabilities from 1
 
 
 def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
@@ -283,6 +230,56 @@ def renyi_divergence(p: ArrayLike, q: ArrayLike, order: float) -> float:
     else:
         moment = float(logsumexp(log_p + terms))
     return max(0.0, moment / (order - 1))
+
+
+def _quadrature(a: float, q: float, z: float, relation: str) -> float:
+    """Return the Renyi divergence at any real order by the trapezoidal rule.
+
+    The integrand of E_Q[r^a - 1 - a (r - 1)], with r = P/Q, is positive. It is analytic in a strip
+    of half-width pi z^2 around the real line and decays like a normal density, so the rule
+    converges geometrically in 1/step.
+    """
+    step = min(z / 3, z * z / 2)
+    reach = 12 * z
+    # Where P/Q is large, the integrand is about N(1)^a N(0)^(1-a), with its peak at a. For two
+    # mixtures with q near 1 it is about N(1)^a N(-1)^(1-a), with its peak at 2a - 1.
+    peak = 2 * a - 1 if allows_replacement(relation) else a
+    if (peak + 1 + 2 * reach) / step > _MAX_NODES:
+        return _bound_small_noise(a, q, z, relation)
+    x = np.arange(-1 - reach, peak + reach, step)
+    up = np.logaddexp(np.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z))
+    u = q * np.expm1((2 * x - 1) / (2 * z * z))
+    log_q = -(x**2) / (2 * z * z) - math.log(z * math.sqrt(2 * math.pi) / step)
+    if allows_replacement(relation):
+        down = np.logaddexp(np.log1p(-q), math.log(q) - (2 * x + 1) / (2 * z * z))
+        u = (u - q * np.expm1(-(2 * x + 1) / (2 * z * z))) * np.exp(-down)
+        log_q += down
+        up -= down
+    return float(np.logaddexp(0, logsumexp(log_q + _log_excess(a, u, up)))) / (a - 1)
+
+
+def _bound_small_noise(a: float, q: float, z: float, relation: str) -> float:
+    """Return a bound for noise so small that the integrand is too narrow for a grid.
+
+    The divergence grows with the order, so fractional orders are rounded up. By joint convexity the
+    divergence without sampling is a bound for two mixtures.
+    """
+    return 2 * a / z**2 if allows_replacement(relation) else binomial_rdp(math.ceil(a), q, z)
+
+
+def _log_excess(a: float, u: Orders, log_ratio: Orders) -> Orders:
+    """Return ln((1 + u)^a - 1 - a u), where log_ratio = ln(1 + u)."""
+    # Three forms, each where it loses no digits: a series, expm1, and (1 + u)^a taken out.
+    series = a * (a - 1) / 2 * u**2 * (1 + (a - 2) / 3 * u * (1 + (a - 3) / 4 * u))
+    middle = np.maximum(np.expm1(a * log_ratio) - a * u, 0)
+    fraction = -np.expm1(-a * log_ratio) - a * (
+        np.exp((1 - a) * log_ratio) - np.exp(-a * log_ratio)
+    )
+    return np.where(
+        log_ratio > 1,
+        a * log_ratio + np.log(fraction),
+        np.log(np.where(np.abs(a * u) < 1e-3, series, middle)),
+    )
 
 
 def _distribution(name: str, values: ArrayLike) -> NDArray[np.float64]:

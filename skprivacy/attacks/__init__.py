@@ -1,39 +1,26 @@
 """Privacy attacks: membership, attribute, property and label inference, and reconstruction.
 
-Start with ``membership.py`` (the base of membership attacks), ``shadow.py`` (shadow models) and
-``lira.py`` (the likelihood ratio attack).
-
 Files, in reading order:
 
-- ``attack_result``: `AttackResult`: scores of members and non-members, every metric with its
-  interval
-- ``group_scores``: Groups as members: separate them, join their scores, keep them together in
-  halves
-- ``record_tables``: Records in any container: convert, concatenate, select, fingerprint
-- ``coordinates``: Mixed columns as points, as cells, and nearest neighbours among them (one
-  encoder)
-- ``model_answers``: One number per record from any model: probabilities, margins, densities,
-  residuals; bare torch modules
-- ``network_view``: One view of a network: inputs and output gradients of each linear layer,
-  retraining from a layer on
-- ``record_gradients``: Norms, products, clipped means and the differentiable batch gradient, all
-  from that view
-- ``aggregates``: `AggregateAttack`, `expected_power`: membership in published means
-- ``candidate_records``: `from_model`, `from_marginals`, `noisy`: records for an attacker who has
-  none (Shokri 2017, V-C)
-- ``scores``: Formulas of one-model and calibrated scores as one documented table; moments over
-  shadow models
-- ``shadow_pool``: `ShadowPool`: parameters, complementary halves, fit, from_predictions, questions
-- ``shadow_training``: Train or load shadow models (singly, in threads, stacked); folder of models
-- ``shadow_answers``: Logits of all models of a pool; tables that stand in for models; stateless
-  first steps taken once
-- ``updates``: `Updates`: what an attacker sees of federated training; `gradient_ascent`
-- ``torch_gradients``: Gradients of networks of linear layers, from the inputs and output gradients
-  of each layer
-- ``attributes/``: Attribute, property and label inference
-- ``generators/``: Attacks on generated records and their generators
-- ``membership/``: Membership inference attacks
-- ``reconstruction/``: Reconstruction of records from gradients and models
+- ``membership/``: membership inference; start with ``membership/membership_attack``
+- ``attributes/``: attribute, property and label inference
+- ``reconstruction/``: reconstruction of records from gradients and models
+- ``generators/``: membership inference on generators and their synthetic records
+- ``aggregates``: membership in published means, frequencies and marginals
+- ``attack_result``: AttackResult: scores of members and non-members, metrics, intervals
+- ``scores``: membership scores as functions of predictions; moments over shadow models
+- ``model_answers``: one number for each record from any model
+- ``shadow_pool``: ShadowPool: shadow models that attacks share
+- ``shadow_training``: training and storage of shadow models
+- ``shadow_answers``: answers of all models of a pool; tables of stored answers
+- ``candidate_records``: synthetic records for attackers without data (Shokri et al. 2017, V-C)
+- ``updates``: Updates: what an attacker sees of federated training
+- ``record_tables``: records in any container: convert, concatenate, select, fingerprint
+- ``coordinates``: mixed-type records as points and cells; nearest other records
+- ``group_scores``: groups as members: halve them, and join their records' scores
+- ``network_view``: inputs and output gradients of each linear layer of a network
+- ``record_gradients``: norms and inner products of per-record gradients
+- ``torch_gradients``: clipped loss gradients as a party of federated training sends them
 """
 
 from .aggregates import AggregateAttack, ExpectedPower, expected_power

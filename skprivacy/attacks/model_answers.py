@@ -1,11 +1,9 @@
 """Signal of a record under any kind of model: one number for how well the model's answer fits it.
 
 Attacks compare these numbers between the target and shadow models, so an attack that works on one
-kind of model works on all. Start with :func:`choose_answers`, which chooses the model's method.
-
-Bare torch modules as classifiers with ``predict_proba``.
-
-Predictions of a model as probabilities over one common list of classes.
+kind of model works on all. :func:`as_classifier` adds ``predict_proba`` to bare torch modules, and
+:func:`predict_aligned` returns probabilities over one common list of classes. Start reading at
+:func:`choose_answers`, which chooses the model's method.
 """
 
 from __future__ import annotations
@@ -46,6 +44,64 @@ __all__ = [
 ]
 
 _BATCH = 1024
+Float64Array = NDArray[np.float64]
+Classes = Any  # an array, or None
+_LOWEST = -1e9  # replaces the logarithm of a density of zero
+
+
+class Answers(NamedTuple):
+    """A kind of answer: the model's method, and how its output becomes one number per record."""
+
+    name: str
+    method: str
+    # (answer, y, model, classes) -> minus the loss of each record, higher for members
+    minus_loss: Callable[[Any, NDArray[Any], Any, Classes], Float64Array]
+    # The same on the scale of log-odds; None for models without probabilities, whose scale is only
+    # known from other models' answers.
+    log_odds: Callable[[Any, NDArray[Any], Any, Classes], Float64Array] | None = None
+    needs_y: bool = True  # False for models that are fitted without y
+    by_class: bool = False  # whether the answer has one column for each of ``classes``
+
+    def ask(self, model: Any, X: Any, classes: Classes) -> Any:
+        """Return the model's answers about records; probabilities have a column for each class."""
+        return predict_aligned(model, X, classes) if self.by_class else asked(model, self.method, X)
+
+    def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
+        """Return the log-odds of records, or minus the loss of models without probabilities."""
+        score = self.minus_loss if self.log_odds is None else self.log_odds
+        return score(self.ask(model, X, classes), y, model, classes)
+
+    def minus_losses(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
+        return self.minus_loss(self.ask(model, X, classes), y, model, classes)
+
+
+def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
+    """Choose the kind of answer of a fitted model; TypeError if it cannot score single records."""
+    if hasattr(model, "classes_"):
+        if hasattr(model, "predict_proba"):
+            return PROBABILITIES if y.ndim == 1 and not _is_multi_output(model) else LABEL_SETS
+        if hasattr(model, "decision_function"):
+            return MARGINS
+        raise TypeError(
+            f"{type(model).__name__} must have predict_proba or decision_function for this attack. "
+            "Use LabelOnlyAttack, which needs only predicted labels."
+        )
+    if learns_classes(model):
+        raise NotFittedError(
+            f"target={type(model).__name__} must be a fitted model; it has no classes_ and no "
+            "score_samples, and is not a regressor. Call target.fit first."
+        )
+    if hasattr(model, "score_samples"):
+        return DENSITIES
+    if _estimator_type(model) == "regressor":
+        return RESIDUALS
+    if _has_centres(model):
+        return DISTANCES
+    raise TypeError(
+        f"target={_name_last_step(model)} must score single records. Expected a classifier with "
+        "predict_proba or decision_function, a regressor, a model with score_samples, or clusters "
+        "with centres."
+    )
 
 
 def as_classifier(model: Any, X: Any) -> Any:
@@ -118,15 +174,6 @@ class ModuleClassifier:
         return f"{type(self.module).__name__} (a torch module of {len(self.classes_)} classes)"
 
 
-def _batches(X: Any) -> list[NDArray[Any]]:
-    parts = np.arange(0, num_samples(X), _BATCH)
-    rows = [safe_indexing(X, np.arange(at, min(at + _BATCH, num_samples(X)))) for at in parts]
-    return [part.toarray() if sparse.issparse(part) else np.asarray(part) for part in rows]
-
-
-Float64Array = NDArray[np.float64]
-
-
 def class_list(*parts: Any) -> NDArray[Any]:
     """Return the sorted union of several lists of labels."""
     arrays = [np.asarray(part) for part in parts]
@@ -195,65 +242,6 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
     return aligned
 
 
-Classes = Any  # an array, or None
-_LOWEST = -1e9  # replaces the logarithm of a density of zero
-
-
-class Answers(NamedTuple):
-    """A kind of answer: the model's method, and how its output becomes one number per record."""
-
-    name: str
-    method: str
-    # (answer, y, model, classes) -> minus the loss of each record, higher for members
-    minus_loss: Callable[[Any, NDArray[Any], Any, Classes], Float64Array]
-    # The same on the scale of log-odds; None for models without probabilities, whose scale is only
-    # known from other models' answers.
-    log_odds: Callable[[Any, NDArray[Any], Any, Classes], Float64Array] | None = None
-    needs_y: bool = True  # False for models that are fitted without y
-    by_class: bool = False  # whether the answer has one column for each of ``classes``
-
-    def ask(self, model: Any, X: Any, classes: Classes) -> Any:
-        """Return the model's answers about records; probabilities have a column for each class."""
-        return predict_aligned(model, X, classes) if self.by_class else asked(model, self.method, X)
-
-    def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
-        """Return the log-odds of records, or minus the loss of models without probabilities."""
-        score = self.minus_loss if self.log_odds is None else self.log_odds
-        return score(self.ask(model, X, classes), y, model, classes)
-
-    def minus_losses(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
-        return self.minus_loss(self.ask(model, X, classes), y, model, classes)
-
-
-def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
-    """Choose the kind of answer of a fitted model; TypeError if it cannot score single records."""
-    if hasattr(model, "classes_"):
-        if hasattr(model, "predict_proba"):
-            return PROBABILITIES if y.ndim == 1 and not _is_multi_output(model) else LABEL_SETS
-        if hasattr(model, "decision_function"):
-            return MARGINS
-        raise TypeError(
-            f"{type(model).__name__} must have predict_proba or decision_function for this attack. "
-            "Use LabelOnlyAttack, which needs only predicted labels."
-        )
-    if learns_classes(model):
-        raise NotFittedError(
-            f"target={type(model).__name__} must be a fitted model; it has no classes_ and no "
-            "score_samples, and is not a regressor. Call target.fit first."
-        )
-    if hasattr(model, "score_samples"):
-        return DENSITIES
-    if _estimator_type(model) == "regressor":
-        return RESIDUALS
-    if _has_centres(model):
-        return DISTANCES
-    raise TypeError(
-        f"target={_name_last_step(model)} must score single records. Expected a classifier with "
-        "predict_proba or decision_function, a regressor, a model with score_samples, or clusters "
-        "with centres."
-    )
-
-
 def learns_classes(estimator: Any) -> bool:
     """Return whether an estimator, fitted or not, is a classifier."""
     kind = _estimator_type(estimator)
@@ -275,6 +263,12 @@ def targets_as_array(y: Any, n_records: int) -> NDArray[Any]:
 def labels_as_text(y: NDArray[Any]) -> NDArray[Any]:
     """Return one label per record: several labels of a record are joined as text."""
     return y if y.ndim == 1 else np.array([" ".join(map(str, row)) for row in y.tolist()])
+
+
+def _batches(X: Any) -> list[NDArray[Any]]:
+    parts = np.arange(0, num_samples(X), _BATCH)
+    rows = [safe_indexing(X, np.arange(at, min(at + _BATCH, num_samples(X)))) for at in parts]
+    return [part.toarray() if sparse.issparse(part) else np.asarray(part) for part in rows]
 
 
 def _estimator_type(estimator: Any) -> str | None:

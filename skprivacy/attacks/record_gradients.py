@@ -19,7 +19,7 @@ _BATCH = 64  # records whose gradients torch forms at once
 
 
 class Block(NamedTuple):
-    """Gradients of some weights of a network: ``outer(left, right)`` for each record."""
+    """Gradients of some weights of a network: for each record, the outer product of two rows."""
 
     left: Float64Array  # (n_records, n_rows)
     right: Float64Array  # (n_records, n_columns)

@@ -3,9 +3,8 @@
 Scores of one model take ``proba`` of shape (n_records, n_classes), whose rows sum to one, and
 ``label`` of shape (n_records,), the column of each record's true class. Calibrated scores
 (:func:`lira_offline`, :func:`lira_online`, :func:`rmia`) compare the target's signal for a record
-with the signals of shadow models.
-
-Means and variances of records' log-odds over IN and OUT models, which a mask selects.
+with the signals of shadow models. :class:`Moments` holds the means and variances of signals over IN
+and OUT models.
 """
 
 from __future__ import annotations
@@ -20,17 +19,28 @@ from scipy.special import expit
 
 from .._docs import fill_docs
 
+SIGNAL_DOCS = {
+    "signal_sections": """\
+Parameters
+----------
+proba : ndarray of shape (n_records, n_classes)
+    Probabilities by the model; rows sum to one.
+label : ndarray of int of shape (n_records,)
+    The column of each record's true class.
+
+Returns
+-------
+ndarray of shape (n_records,)
+    Higher means member.""",
+}
 __all__ = [
     "SIGNALS",
-    "Moments",
     "break_ties",
-    "column_means",
     "confidence",
     "correctness",
     "entropy",
     "lira_offline",
     "lira_online",
-    "log_ratio",
     "logit",
     "loss",
     "margin",
@@ -39,9 +49,7 @@ __all__ = [
     "pooled_variance",
     "rmia",
     "smoothed",
-    "standard_score",
 ]
-
 Float64Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 # Gives probabilities of exactly 0 (trees, nearest neighbours, saturated softmax) a finite
@@ -49,19 +57,10 @@ Labels = NDArray[np.intp]
 FLOOR = 1e-12
 # Relative. A network's probabilities in single precision differ by up to 1e-7 between batches.
 _ROUNDING = 1e-6
+Mask = NDArray[np.bool_]
 
 
-def _label_probability(proba: Float64Array, label: Labels) -> Float64Array:
-    return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
-
-
-def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
-    rest = proba.copy()
-    np.put_along_axis(rest, label[:, None], 0.0, axis=1)
-    return rest
-
-
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def correctness(proba: Float64Array, label: Labels) -> Float64Array:
     """Return 1 if the model predicts the true class, else 0: gap attack (Yeom et al. 2018).
 
@@ -70,7 +69,7 @@ def correctness(proba: Float64Array, label: Labels) -> Float64Array:
     return (proba.argmax(axis=1) == label).astype(float)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def confidence(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the probability of the true class.
 
@@ -79,7 +78,7 @@ def confidence(proba: Float64Array, label: Labels) -> Float64Array:
     return _label_probability(proba, label)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the highest probability, ignoring the label: ML-Leaks adversary 3 (Salem 2019).
 
@@ -88,7 +87,7 @@ def max_confidence(proba: Float64Array, label: Labels) -> Float64Array:
     return proba.max(axis=1)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def loss(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the cross-entropy loss (Yeom et al. 2018).
 
@@ -97,7 +96,7 @@ def loss(proba: Float64Array, label: Labels) -> Float64Array:
     return np.log(np.maximum(_label_probability(proba, label), FLOOR))
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def entropy(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the entropy of the prediction, ignoring the label.
 
@@ -106,7 +105,7 @@ def entropy(proba: Float64Array, label: Labels) -> Float64Array:
     return np.sum(proba * np.log(np.maximum(proba, FLOOR)), axis=1)
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     """Return minus the modified entropy, which uses the true class (Song & Mittal 2021).
 
@@ -122,7 +121,7 @@ def modified_entropy(proba: Float64Array, label: Labels) -> Float64Array:
     return (1 - p) * np.log(np.maximum(p, FLOOR)) + wrong
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def logit(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the log-odds of the true class, ``ln p_y - ln(1 - p_y)`` (Carlini et al. 2022).
 
@@ -136,25 +135,13 @@ def logit(proba: Float64Array, label: Labels) -> Float64Array:
     return np.log(p) - np.log(np.maximum(_without_label(proba, label).sum(axis=1), FLOOR))
 
 
-@fill_docs
+@fill_docs(SIGNAL_DOCS)
 def margin(proba: Float64Array, label: Labels) -> Float64Array:
     """Return the probability of the true class minus the highest other probability, in [-1, 1].
 
     %(signal_sections)s
     """
     return _label_probability(proba, label) - _without_label(proba, label).max(axis=1)
-
-
-SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
-    "loss": loss,
-    "correctness": correctness,
-    "confidence": confidence,
-    "max_confidence": max_confidence,
-    "entropy": entropy,
-    "modified_entropy": modified_entropy,
-    "logit": logit,
-    "margin": margin,
-}
 
 
 def smoothed(log_odds: Float64Array, floor: float) -> Float64Array:
@@ -354,9 +341,6 @@ def break_ties(share: Float64Array, finer: Float64Array, steps: int) -> Float64A
     return share + expit(finer) / (2 * steps)
 
 
-Mask = NDArray[np.bool_]
-
-
 class Moments(NamedTuple):
     """Mean, sum of squared deviations and degrees of freedom of each column."""
 
@@ -397,20 +381,6 @@ def column_means(values: Float64Array, used: Mask) -> Float64Array:
     return means
 
 
-def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
-    """Return the sum of each column over the rows where ``used``.
-
-    **Guarantees.** The sum of a column depends only on its values, to the last bit. Rows are added
-    one by one, because numpy's rounding depends on the number of columns and the memory layout.
-    """
-    sums = np.zeros(used.shape[1])
-    with np.errstate(invalid="ignore"):  # 0 times infinity
-        for row, counts in zip(rows, used, strict=True):
-            taken = row * counts  # several times faster than ``where``
-            sums += taken if np.isfinite(taken.sum()) else np.where(counts, row, 0.0)
-    return sums
-
-
 def standard_score(
     target: Float64Array, out: Moments, prior: float, pooled: float | None = None
 ) -> Float64Array:
@@ -433,3 +403,39 @@ def log_ratio(
     # the logarithm of Carlini et al. 2022, Algorithm 1, line 15
     z_out, z_in = (target - out.mean) / sd_out, (target - inside.mean) / sd_in
     return (z_out**2 - z_in**2) / 2 + np.log(sd_out) - np.log(sd_in)
+
+
+def _label_probability(proba: Float64Array, label: Labels) -> Float64Array:
+    return np.take_along_axis(proba, label[:, None], axis=1)[:, 0]
+
+
+def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
+    rest = proba.copy()
+    np.put_along_axis(rest, label[:, None], 0.0, axis=1)
+    return rest
+
+
+def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
+    """Return the sum of each column over the rows where ``used``.
+
+    **Guarantees.** The sum of a column depends only on its values, to the last bit. Rows are added
+    one by one, because numpy's rounding depends on the number of columns and the memory layout.
+    """
+    sums = np.zeros(used.shape[1])
+    with np.errstate(invalid="ignore"):  # 0 times infinity
+        for row, counts in zip(rows, used, strict=True):
+            taken = row * counts  # several times faster than ``where``
+            sums += taken if np.isfinite(taken.sum()) else np.where(counts, row, 0.0)
+    return sums
+
+
+SIGNALS: dict[str, Callable[[Float64Array, Labels], Float64Array]] = {
+    "loss": loss,
+    "correctness": correctness,
+    "confidence": confidence,
+    "max_confidence": max_confidence,
+    "entropy": entropy,
+    "modified_entropy": modified_entropy,
+    "logit": logit,
+    "margin": margin,
+}

@@ -1,8 +1,7 @@
-"""Random complementary halves that shadow models are trained on.
+"""Shadow models: a pool trained once on random halves and shared by attacks (Shokri et al. 2017).
 
-Shadow models: a pool trained once on random halves and shared by attacks (Shokri et al. 2017).
-
-Start with :meth:`ShadowPool.fit`.
+The halves are complementary: each record is in half of the models. Start reading at
+:meth:`ShadowPool.fit`.
 """
 
 from __future__ import annotations
@@ -60,30 +59,6 @@ __all__ = [
 ]
 
 REDRAWS = 20  # of a half, until both halves have two classes
-
-
-def complementary_halves(
-    groups: NDArray[np.intp], y: NDArray[Any] | None, n_shadows: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Draw complementary halves of the groups; with ``y``, each half has at least two classes."""
-    n_groups = int(groups.max()) + 1
-    masks = np.zeros((n_shadows, n_groups), dtype=bool)
-    for pair in range(0, n_shadows, 2):
-        for _ in range(REDRAWS):
-            half = np.zeros(n_groups, dtype=bool)
-            half[rng.permutation(n_groups)[: n_groups // 2]] = True
-            taken = half[groups]
-            if y is None or min(len(np.unique(y[taken])), len(np.unique(y[~taken]))) > 1:
-                break
-        else:
-            raise ValueError(
-                f"y has a class that is too rare: after {REDRAWS} random draws, one half still had "
-                "a single class. Pass more records of that class."
-            )
-        masks[pair], masks[pair + 1] = half, ~half
-    return masks
-
-
 Mask = NDArray[np.bool_]
 ASK_MODELS = "Pass records of the pool, or train it with keep_models=True."
 MODELS_DO_NOT_LEARN = (
@@ -91,16 +66,6 @@ MODELS_DO_NOT_LEARN = (
     "table of probabilities or a frozen model, for example). For a table, use LossThreshold or "
     "SignalThreshold, or pass a pool of models trained like the one that made the table."
 )
-
-
-class PoolLogits(NamedTuple):
-    """Log-odds of records under all models of a pool, and the membership of each record."""
-
-    prints: NDArray[np.uint64]  # fingerprints of the records, (n_records,)
-    logits: NDArray[np.float64]  # (n_shadows, n_records)
-    trained: Mask  # which models trained on the record, (n_shadows, n_records)
-    known: Mask  # which records the pool was trained on, (n_records,)
-    out: Mask  # which models count as OUT models of the record, (n_shadows, n_records)
 
 
 class ShadowPool(BaseEstimator):
@@ -556,3 +521,35 @@ class ShadowPool(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return state | {"_cached": None} if "_cached" in state else state
+
+
+def complementary_halves(
+    groups: NDArray[np.intp], y: NDArray[Any] | None, n_shadows: int, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Draw complementary halves of the groups; with ``y``, each half has at least two classes."""
+    n_groups = int(groups.max()) + 1
+    masks = np.zeros((n_shadows, n_groups), dtype=bool)
+    for pair in range(0, n_shadows, 2):
+        for _ in range(REDRAWS):
+            half = np.zeros(n_groups, dtype=bool)
+            half[rng.permutation(n_groups)[: n_groups // 2]] = True
+            taken = half[groups]
+            if y is None or min(len(np.unique(y[taken])), len(np.unique(y[~taken]))) > 1:
+                break
+        else:
+            raise ValueError(
+                f"y has a class that is too rare: after {REDRAWS} random draws, one half still had "
+                "a single class. Pass more records of that class."
+            )
+        masks[pair], masks[pair + 1] = half, ~half
+    return masks
+
+
+class PoolLogits(NamedTuple):
+    """Log-odds of records under all models of a pool, and the membership of each record."""
+
+    prints: NDArray[np.uint64]  # fingerprints of the records, (n_records,)
+    logits: NDArray[np.float64]  # (n_shadows, n_records)
+    trained: Mask  # which models trained on the record, (n_shadows, n_records)
+    known: Mask  # which records the pool was trained on, (n_records,)
+    out: Mask  # which models count as OUT models of the record, (n_shadows, n_records)

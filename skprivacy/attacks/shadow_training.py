@@ -1,8 +1,7 @@
 """Training of shadow models: single, in threads or processes, or stacked.
 
-Folder of the shadow models of one pool, with a check of what each was trained on.
-
-Check whether clones of an estimator can be trained in threads of one process.
+Models can be stored in a folder, with a check of each model's training records. Start reading at
+:func:`train_shadows`.
 """
 
 from __future__ import annotations
@@ -48,6 +47,82 @@ __all__ = [
 _PLAN = "pool.json"
 _SIZE = 32  # of a digest, in bytes
 _RESTORE = "Restore that file, pass another folder, or delete this one."
+_BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
+
+# Parts of scikit-learn whose fits release Python's lock most of the time and share no state.
+# Support vector machines share state: libsvm and liblinear draw from one global generator.
+_PARTS = (
+    "calibration",
+    "compose",
+    "ensemble",
+    "impute",
+    "linear_model",
+    "multiclass",
+    "multioutput",
+    "pipeline",
+    "preprocessing",
+    "tree",
+)
+_USES_ALL_CORES = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+
+
+class TrainingJobs(NamedTuple):
+    """The rows, the seed and the file (or None) of each model."""
+
+    rows: list[NDArray[np.intp]]
+    seeds: NDArray[Any]
+    files: list[ModelFile | None]
+
+
+class TrainingData(NamedTuple):
+    """Training data of the shadow models."""
+
+    X: Any  # output of the first steps that all models share
+    y: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    groups: Groups | None
+    asked: NDArray[np.intp] | None  # rows whose answers replace the models; None keeps the models
+
+    def reduce_model(self, model: Any, shared: Pipeline | None) -> Any:
+        """Return the trained model, or the table of its answers that replaces it."""
+        if self.asked is None:
+            return model
+        behind_steps = model if shared is None else remove_shared_steps(shared, model)
+        return AnswerTable.from_fitted_model(behind_steps, self.X, self.y, self.asked)
+
+
+def train_shadows(
+    estimator: Any,
+    data: TrainingData,
+    jobs: TrainingJobs,
+    shared: Pipeline | None,
+    *,
+    stacked: bool,
+    n_jobs: int | None,
+    device: str | None,
+    verbose: int,
+) -> list[Any]:
+    """Train a clone for each job, or load it if its file exists; return models or their tables.
+
+    ``estimator`` is the rest of a pipeline after the ``shared`` first steps.
+    """
+    with _safe_backend():
+        if stacked:
+            return _train_stacked(estimator, data, jobs, shared, n_jobs, device, verbose)
+        threads = trains_in_threads(estimator)
+        n_jobs = several(n_jobs) if threads else n_jobs
+        with one_blas_thread(), warnings.catch_warnings():  # joblib limits other processes itself
+            # outside of the threads, since each thread's filter would reset the others'
+            warnings.simplefilter("ignore")
+            parallel = Parallel(
+                n_jobs=workers(n_jobs, len(jobs.rows)),
+                prefer="threads" if threads else None,
+                return_as="generator" if verbose else "list",
+            )
+            trained = parallel(
+                delayed(_train)(estimator, data, shared, *job) for job in zip(*jobs, strict=True)
+            )
+            return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
 
 
 class ModelFile(NamedTuple):
@@ -135,66 +210,20 @@ def open_folder(folder: Path, content: str, seed: int, n_shadows: int) -> int:
     return seed_known
 
 
-class TrainingJobs(NamedTuple):
-    """The rows, the seed and the file (or None) of each model."""
+def trains_in_threads(estimator: Any) -> bool:
+    """Return whether training clones of an estimator in threads is safe and worthwhile.
 
-    rows: list[NDArray[np.intp]]
-    seeds: NDArray[Any]
-    files: list[ModelFile | None]
+    **Guarantees.** True only for scikit-learn's estimators, nested ones included, whose parameters
+    are plain values. Subclasses, functions and third-party objects may not be thread-safe.
 
-
-class TrainingData(NamedTuple):
-    """Training data of the shadow models."""
-
-    X: Any  # output of the first steps that all models share
-    y: NDArray[Any]
-    weights: NDArray[np.float64] | None
-    groups: Groups | None
-    asked: NDArray[np.intp] | None  # rows whose answers replace the models; None keeps the models
-
-    def reduce_model(self, model: Any, shared: Pipeline | None) -> Any:
-        """Return the trained model, or the table of its answers that replaces it."""
-        if self.asked is None:
-            return model
-        behind_steps = model if shared is None else remove_shared_steps(shared, model)
-        return AnswerTable.from_fitted_model(behind_steps, self.X, self.y, self.asked)
-
-
-_BAR: dict[str, Any] = {"desc": "shadow models", "unit": "model"}
-
-
-def train_shadows(
-    estimator: Any,
-    data: TrainingData,
-    jobs: TrainingJobs,
-    shared: Pipeline | None,
-    *,
-    stacked: bool,
-    n_jobs: int | None,
-    device: str | None,
-    verbose: int,
-) -> list[Any]:
-    """Train a clone for each job, or load it if its file exists; return models or their tables.
-
-    ``estimator`` is the rest of a pipeline after the ``shared`` first steps.
+    **Edge cases.** False for estimators that train on several cores by themselves.
     """
-    with _safe_backend():
-        if stacked:
-            return _train_stacked(estimator, data, jobs, shared, n_jobs, device, verbose)
-        threads = trains_in_threads(estimator)
-        n_jobs = several(n_jobs) if threads else n_jobs
-        with one_blas_thread(), warnings.catch_warnings():  # joblib limits other processes itself
-            # outside of the threads, since each thread's filter would reset the others'
-            warnings.simplefilter("ignore")
-            parallel = Parallel(
-                n_jobs=workers(n_jobs, len(jobs.rows)),
-                prefer="threads" if threads else None,
-                return_as="generator" if verbose else "list",
-            )
-            trained = parallel(
-                delayed(_train)(estimator, data, shared, *job) for job in zip(*jobs, strict=True)
-            )
-            return list(tqdm(trained, total=len(jobs.rows), disable=not verbose, **_BAR))
+    if not _is_of_sklearn(estimator):
+        return False
+    params = estimator.get_params(deep=False)
+    if params.get("n_jobs") not in (None, 1) or params.get("solver") == "liblinear":
+        return False
+    return all(map(_is_safe, params.values()))
 
 
 def _safe_backend() -> AbstractContextManager[Any]:
@@ -263,39 +292,6 @@ def _save_model(model: Any, file: ModelFile | None) -> Any:
     if file is not None:
         file.save(model)
     return model
-
-
-# Parts of scikit-learn whose fits release Python's lock most of the time and share no state.
-# Support vector machines share state: libsvm and liblinear draw from one global generator.
-_PARTS = (
-    "calibration",
-    "compose",
-    "ensemble",
-    "impute",
-    "linear_model",
-    "multiclass",
-    "multioutput",
-    "pipeline",
-    "preprocessing",
-    "tree",
-)
-_USES_ALL_CORES = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
-
-
-def trains_in_threads(estimator: Any) -> bool:
-    """Return whether training clones of an estimator in threads is safe and worthwhile.
-
-    **Guarantees.** True only for scikit-learn's estimators, nested ones included, whose parameters
-    are plain values. Subclasses, functions and third-party objects may not be thread-safe.
-
-    **Edge cases.** False for estimators that train on several cores by themselves.
-    """
-    if not _is_of_sklearn(estimator):
-        return False
-    params = estimator.get_params(deep=False)
-    if params.get("n_jobs") not in (None, 1) or params.get("solver") == "liblinear":
-        return False
-    return all(map(_is_safe, params.values()))
 
 
 def _is_of_sklearn(estimator: Any) -> bool:

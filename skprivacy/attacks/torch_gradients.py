@@ -1,8 +1,7 @@
-"""Gradients of networks of linear layers, from the inputs and output gradients of each layer.
+"""Clipped per-record loss gradients in torch, as a party of federated learning sends them.
 
-Mean of clipped per-record loss gradients, the gradient that a party sends, in torch.
-
-Start with :meth:`LossGradients.mean`.
+:class:`Layers` computes the gradients of networks of linear layers from the inputs and output
+gradients of each layer. Start reading at :meth:`LossGradients.mean`.
 """
 
 from __future__ import annotations
@@ -35,16 +34,6 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 _ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity}
 _AT_ONCE = 2**24  # numbers in per-record gradients that are in memory at once
 _SAFE = 1e-24  # keeps the square root differentiable at zero
-
-
-def _call_user_loss(loss: Any, outputs: Tensor, targets: Tensor) -> Any:
-    """Call the user's loss function; a TypeError names the parameter."""
-    try:
-        return loss(outputs, targets)
-    except TypeError as error:
-        raise TypeError(
-            f"loss={loss!r} must be a function of outputs and targets. It failed: {error}"
-        ) from error
 
 
 class LossGradients:
@@ -226,73 +215,6 @@ def perceptron(weights: list[Any], biases: list[Any], activation: str) -> nn.Seq
     return nn.Sequential(*layers[:-1])
 
 
-def _last(target: Any) -> Any:
-    return target.steps[-1][1] if isinstance(target, Pipeline) else target
-
-
-def _module_of(target: Any) -> nn.Module:
-    if isinstance(target, Pipeline) and len(target.steps) > 1:
-        raise TypeError(
-            "target must not be a pipeline, because gradients belong to its last step. Pass "
-            "target[-1], and records transformed by target[:-1]."
-        )
-    model = _last(target)
-    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
-        return model
-    if isinstance(getattr(model, "module_", None), nn.Module):
-        return model.module_
-    if isinstance(model, MLPClassifier) and hasattr(model, "coefs_"):
-        return perceptron(model.coefs_, model.intercepts_, model.activation)
-    if hasattr(model, "coef_") and hasattr(model, "classes_"):
-        weights = np.atleast_2d(np.asarray(model.coef_, dtype=float)).T
-        return perceptron(
-            [weights], [np.broadcast_to(np.ravel(model.intercept_), weights.shape[1])], "identity"
-        )
-    raise TypeError(
-        f"target={type(model).__name__} must be a torch module, a fitted estimator that has one as "
-        "module_, a fitted MLPClassifier or a fitted linear classifier (coef_)."
-    )
-
-
-def _checked_loss(target: Any) -> Loss:
-    """Return the cross-entropy; ValueError if the target was trained with another loss."""
-    model = _last(target)
-    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
-        return _cross_entropy
-    criterion = getattr(model, "criterion_", None)
-    other = criterion is not None and (
-        not isinstance(criterion, nn.CrossEntropyLoss)
-        or criterion.weight is not None
-        or criterion.label_smoothing > 0
-    )
-    weighted = getattr(model, "class_weight", None) is not None
-    if other or weighted or getattr(model, "multilabel_", False) or is_regressor(model):
-        raise ValueError(
-            f"target={type(model).__name__} was not trained with the plain cross-entropy. Pass "
-            "loss=, a function of outputs and targets that returns a loss for each record."
-        )
-    return _cross_entropy
-
-
-def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the cross-entropy of each record; a single logit is the log-odds of class 1."""
-    if outputs.dim() == 1 or outputs.shape[1] == 1:
-        logits = outputs.reshape(-1)
-        return F.binary_cross_entropy_with_logits(
-            logits, targets.to(logits.dtype), reduction="none"
-        )
-    return F.cross_entropy(outputs, targets, reduction="none")
-
-
-def _concatenate(parts: dict[str, Tensor], lead: int) -> Tensor:
-    return torch.cat([part.flatten(lead) for part in parts.values()], dim=lead)
-
-
-def _as_tensor(part: Any, dtype: torch.dtype) -> Tensor:
-    value = part.detach().cpu() if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
-    return value.to(dtype)
-
-
 class Layers(NamedTuple):
     """Factors of each record's gradient: for a layer's weights, an outer product of two vectors."""
 
@@ -369,3 +291,80 @@ class LinearLayers:
             for hook in hooks:
                 hook.remove()
         return Layers(inputs, dict(zip(taps, found, strict=True)), self.trained)
+
+
+def _call_user_loss(loss: Any, outputs: Tensor, targets: Tensor) -> Any:
+    """Call the user's loss function; a TypeError names the parameter."""
+    try:
+        return loss(outputs, targets)
+    except TypeError as error:
+        raise TypeError(
+            f"loss={loss!r} must be a function of outputs and targets. It failed: {error}"
+        ) from error
+
+
+def _last(target: Any) -> Any:
+    return target.steps[-1][1] if isinstance(target, Pipeline) else target
+
+
+def _module_of(target: Any) -> nn.Module:
+    if isinstance(target, Pipeline) and len(target.steps) > 1:
+        raise TypeError(
+            "target must not be a pipeline, because gradients belong to its last step. Pass "
+            "target[-1], and records transformed by target[:-1]."
+        )
+    model = _last(target)
+    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
+        return model
+    if isinstance(getattr(model, "module_", None), nn.Module):
+        return model.module_
+    if isinstance(model, MLPClassifier) and hasattr(model, "coefs_"):
+        return perceptron(model.coefs_, model.intercepts_, model.activation)
+    if hasattr(model, "coef_") and hasattr(model, "classes_"):
+        weights = np.atleast_2d(np.asarray(model.coef_, dtype=float)).T
+        return perceptron(
+            [weights], [np.broadcast_to(np.ravel(model.intercept_), weights.shape[1])], "identity"
+        )
+    raise TypeError(
+        f"target={type(model).__name__} must be a torch module, a fitted estimator that has one as "
+        "module_, a fitted MLPClassifier or a fitted linear classifier (coef_)."
+    )
+
+
+def _checked_loss(target: Any) -> Loss:
+    """Return the cross-entropy; ValueError if the target was trained with another loss."""
+    model = _last(target)
+    if isinstance(model, nn.Module) and not hasattr(model, "module_"):
+        return _cross_entropy
+    criterion = getattr(model, "criterion_", None)
+    other = criterion is not None and (
+        not isinstance(criterion, nn.CrossEntropyLoss)
+        or criterion.weight is not None
+        or criterion.label_smoothing > 0
+    )
+    weighted = getattr(model, "class_weight", None) is not None
+    if other or weighted or getattr(model, "multilabel_", False) or is_regressor(model):
+        raise ValueError(
+            f"target={type(model).__name__} was not trained with the plain cross-entropy. Pass "
+            "loss=, a function of outputs and targets that returns a loss for each record."
+        )
+    return _cross_entropy
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross-entropy of each record; a single logit is the log-odds of class 1."""
+    if outputs.dim() == 1 or outputs.shape[1] == 1:
+        logits = outputs.reshape(-1)
+        return F.binary_cross_entropy_with_logits(
+            logits, targets.to(logits.dtype), reduction="none"
+        )
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def _concatenate(parts: dict[str, Tensor], lead: int) -> Tensor:
+    return torch.cat([part.flatten(lead) for part in parts.values()], dim=lead)
+
+
+def _as_tensor(part: Any, dtype: torch.dtype) -> Tensor:
+    value = part.detach().cpu() if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
+    return value.to(dtype)

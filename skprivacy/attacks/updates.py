@@ -137,8 +137,8 @@ class Updates:
         Returns
         -------
         ndarray of shape (n_weights,)
-            Weights of a module in the order of ``parameters()``; otherwise each layer's matrix, in
-            scikit-learn's layout, and its intercepts.
+            Weights of a module in the order of :meth:`torch.nn.Module.parameters`; otherwise each
+            layer's matrix, in scikit-learn's layout, and its intercepts.
         """
         return weights_of(model)
 

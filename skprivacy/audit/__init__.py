@@ -4,14 +4,14 @@
 
 Files, in reading order:
 
-- ``runner``: `audit`: check, attack, compare with the claim
-- ``predictions``: `audit_predictions`: tables of probabilities alone
-- ``synthetic_records``: `audit_synthetic`: generated records
-- ``label_audit``: `LabelAuditReport`, label audits by canaries
-- ``canaries/``: Audits by canaries: records, tables, gradients and labels inserted by fair coins
-- ``inspection/``: Inspection of a fitted model: its claim, its guarantees and its stored records
-- ``report/``: Reports of audits: findings, facts, text and page
-- ``verification/``: Verification of a claim by fits to neighbouring data sets
+- ``runner``: audit: check the model, attack it, compare with the claim
+- ``predictions``: audit_predictions: tables of probabilities alone
+- ``synthetic_records``: audit_synthetic: any generator's records
+- ``label_audit``: guarantees that protect labels only
+- ``canaries/``: audits of one run by inserted records, tables or gradients
+- ``verification/``: verification of a claim by many fits to neighbouring data sets
+- ``inspection/``: a fitted model's claim, guarantees and stored records
+- ``report/``: findings, and the report as text, JSON and a page
 """
 
 import sys

@@ -43,8 +43,10 @@ class LabelAuditReport(AuditReport):
 
     Attributes
     ----------
-    model, guarantee, findings, reason, uncovered, charged : as in :class:`AuditReport`
+    model, guarantee, findings, reason, uncovered : as in :class:`AuditReport`
         There is one finding.
+    charged, ledger_caveats : as in :class:`AuditReport`
+        The joint cost of all fits, and the limits of the budget's ledger.
     n_train, n_test, train_accuracy, test_accuracy, majority_share : as in :class:`AuditReport`
         Of the model as it was given, without canaries.
     alpha : float

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from .._docs import fill_docs
 from .._groups import Groups
 from .._validation import sequence
 from ..accounting import ApproxDP, PrivacyGuarantee
@@ -43,7 +42,6 @@ NO_SHADOWS = (
 _BEYOND_CHANCE = 6.1
 
 
-@fill_docs
 def audit_predictions(
     proba_in: ArrayLike,
     y_in: ArrayLike,
@@ -88,7 +86,8 @@ def audit_predictions(
         models it is :class:`~skprivacy.attacks.StrongestAttack`; without them it is
         :class:`~skprivacy.attacks.SupervisedAttack`, which is trained on one half of the records
         and evaluated on the other.
-    %(verdict_alpha)s
+    alpha : float, default=0.05
+        Probability that a true claim is reported as violated, at most, over all attacks together.
     verbose : int, default=0
         Whether to show a progress bar.
     groups : (array-like, array-like), default=None

@@ -1,6 +1,6 @@
 """Audit of a fitted model: membership attacks compared with the privacy that it claims.
 
-Membership attacks on a model with known members, each compared with a claim.
+Start reading at :func:`audit`; :func:`run_attacks` also serves the other audits of known members.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from .._clones import asked
-from .._docs import fill_docs
 from .._groups import ask_whose, check_order
 from .._input_data import check_one_type, distinct
 from .._sklearn import num_samples, safe_indexing
@@ -47,92 +46,12 @@ __all__ = [
 ]
 
 Records = tuple[Any, Any, Any, Any]  # X_train, y_train, X_test, y_test
-
-
-def run_attacks(
-    attacks: Sequence[MembershipAttack],
-    records: Records,
-    claim: Claim,
-    alpha: float,
-    *,
-    people: MemberGroups | None = None,
-    verbose: int = 0,
-) -> tuple[AttackFinding, ...]:
-    """Run attacks that have a target, and a pool if they need one; on groups, if there are any.
-
-    Each result gets an equal share of the error probability (Bonferroni), because the verdict
-    takes the strongest of them.
-    """
-    results: list[AttackResult] = []
-    for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
-        run = _of_known_members if attack._needs_members else _of_unknown_members
-        results += run(attack, records, people)
-    share = alpha / len(results)  # Bonferroni
-    return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
-
-
-def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
-    """Return members and non-members as one sample, with their targets."""
-    X_train, y_train, X_test, y_test = records
-    targets = (
-        targets_as_array(y_train, num_samples(X_train)),
-        targets_as_array(y_test, num_samples(X_test)),
-    )
-    return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
-
-
-def _of_unknown_members(
-    attack: MembershipAttack, records: Records, people: MemberGroups | None
-) -> list[AttackResult]:
-    result = attack.fit(*concat_records(records)).evaluate(*records)
-    return [result] if people is None else people.join_results(result)
-
-
-def _of_known_members(
-    attack: MembershipAttack, records: Records, people: MemberGroups | None
-) -> list[AttackResult]:
-    """Train an attack on one half of the members and non-members, and evaluate it on the other.
-
-    Exchanging the halves and joining both results would use all records. But the two attack models
-    and the records that they are evaluated on would then depend on each other, and intervals for
-    independent records would be too narrow. Equal records, and records of one group, are kept in
-    one half.
-    """
-    X, y = concat_records(records)
-    n_in = num_samples(records[0])
-    member = np.arange(len(y)) < n_in
-    prints = fingerprints(X)
-    known = prints % np.uint64(2) == 0
-    if people is not None:
-        rows = np.unique(prints, return_inverse=True)[1]
-        known = connected_units(rows, people.all_groups) % 2 == 0
-    parts = [
-        np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
-    ]
-    if min(map(len, parts)) < 2:
-        raise ValueError(
-            f"{type(attack).__name__} is trained on one half of the records and evaluated on the "
-            f"other, but there are {int(member.sum())} members and {int((~member).sum())} "
-            "non-members, too few distinct ones; expected dozens. Pass more records."
-        )
-    learned = np.flatnonzero(known)
-    attack.fit(safe_indexing(X, learned), y[learned], member[learned])
-    inside, outside = parts[2:]
-    result = attack.evaluate(
-        safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
-    )
-    return (
-        [result] if people is None else people.select(inside, outside - n_in).join_results(result)
-    )
-
-
 NOT_TRAINABLE = (
     "The model has no fit, so shadow models cannot be trained like it. Train them elsewhere, and "
     "pass their predictions to ShadowPool.from_predictions or audit_predictions."
 )
 
 
-@fill_docs
 def audit(
     model: Any,
     X_train: Any,
@@ -178,7 +97,8 @@ def audit(
         :class:`~skprivacy.attacks.LabelInferenceAttack`, or ``None``.
     n_shadows : int, default=16
         Number of shadow models for the default attacks, and the minimum for other attacks.
-    %(verdict_alpha)s
+    alpha : float, default=0.05
+        Probability that a true claim is reported as violated, at most, over all attacks together.
     subgroups : str, int or (array-like, array-like), default=None
         Groups whose exposure is compared, in addition to the classes: a column of ``X_train`` and
         ``X_test``, or two arrays with the group of each record. At most 100 different values. With
@@ -325,10 +245,135 @@ def audit(
     )
 
 
+def run_attacks(
+    attacks: Sequence[MembershipAttack],
+    records: Records,
+    claim: Claim,
+    alpha: float,
+    *,
+    people: MemberGroups | None = None,
+    verbose: int = 0,
+) -> tuple[AttackFinding, ...]:
+    """Run attacks that have a target, and a pool if they need one; on groups, if there are any.
+
+    Each result gets an equal share of the error probability (Bonferroni), because the verdict
+    takes the strongest of them.
+    """
+    results: list[AttackResult] = []
+    for attack in tqdm(attacks, disable=not verbose, desc="attacks", unit="attack"):
+        run = _of_known_members if attack._needs_members else _of_unknown_members
+        results += run(attack, records, people)
+    share = alpha / len(results)  # Bonferroni
+    return tuple(AttackFinding.of(result, claim.guarantee, alpha, share) for result in results)
+
+
+def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
+    """Return members and non-members as one sample, with their targets."""
+    X_train, y_train, X_test, y_test = records
+    targets = (
+        targets_as_array(y_train, num_samples(X_train)),
+        targets_as_array(y_test, num_samples(X_test)),
+    )
+    return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
+
+
 def check_verbose(verbose: Any) -> None:
     """Raise TypeError unless ``verbose`` is an integer."""
     if not isinstance(verbose, Integral | np.bool_):
         raise TypeError(f"verbose={verbose!r} must be an integer; 0 is silent.")
+
+
+def shared_rows(
+    X_train: Any,
+    X_test: Any,
+    people: MemberGroups | None,
+    names: tuple[str, str] = ("X_train", "X_test"),
+) -> int:
+    """Return the number of rows of X_test, or of its groups, that are also in X_train.
+
+    Raises ValueError if all of them are, unless most rows of X_test repeat each other: a table of
+    few categories necessarily shares rows.
+    """
+    train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
+    found = np.isin(test, train)
+    shared = int(found.sum())
+    if shared == len(test) and 2 * len(np.unique(test)) > len(test):
+        raise ValueError(
+            f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
+            f"records that the model was not trained on. Pass such records as {names[1]}."
+        )
+    return shared if people is None else people.count_shared(found)
+
+
+def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
+    """Return the attacks as a list; the default attacks for None."""
+    if attacks is None:
+        return [LossThreshold(), StrongestAttack(online=True)]
+    if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
+        raise TypeError(
+            f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
+            "[LiRA(n_shadows=16)]."
+        )
+    chosen = [attacks] if isinstance(attacks, MembershipAttack) else [*sequence("attacks", attacks)]
+    if not chosen:
+        raise ValueError("attacks is empty. Pass attacks=None for the default attacks.")
+    for attack in chosen:
+        if not isinstance(attack, MembershipAttack):
+            raise TypeError(
+                f"attacks must be a list of membership attacks; got {attack!r}. Pass objects, such "
+                "as [LiRA(n_shadows=16)]."
+            )
+    return chosen
+
+
+def wants_pool(attack: Any) -> bool:
+    """Return whether an attack needs shadow models and has no pool."""
+    return hasattr(attack, "n_shadows") and attack.pool is None
+
+
+def _of_unknown_members(
+    attack: MembershipAttack, records: Records, people: MemberGroups | None
+) -> list[AttackResult]:
+    result = attack.fit(*concat_records(records)).evaluate(*records)
+    return [result] if people is None else people.join_results(result)
+
+
+def _of_known_members(
+    attack: MembershipAttack, records: Records, people: MemberGroups | None
+) -> list[AttackResult]:
+    """Train an attack on one half of the members and non-members, and evaluate it on the other.
+
+    Exchanging the halves and joining both results would use all records. But the two attack models
+    and the records that they are evaluated on would then depend on each other, and intervals for
+    independent records would be too narrow. Equal records, and records of one group, are kept in
+    one half.
+    """
+    X, y = concat_records(records)
+    n_in = num_samples(records[0])
+    member = np.arange(len(y)) < n_in
+    prints = fingerprints(X)
+    known = prints % np.uint64(2) == 0
+    if people is not None:
+        rows = np.unique(prints, return_inverse=True)[1]
+        known = connected_units(rows, people.all_groups) % 2 == 0
+    parts = [
+        np.flatnonzero(half & group) for half in (known, ~known) for group in (member, ~member)
+    ]
+    if min(map(len, parts)) < 2:
+        raise ValueError(
+            f"{type(attack).__name__} is trained on one half of the records and evaluated on the "
+            f"other, but there are {int(member.sum())} members and {int((~member).sum())} "
+            "non-members, too few distinct ones; expected dozens. Pass more records."
+        )
+    learned = np.flatnonzero(known)
+    attack.fit(safe_indexing(X, learned), y[learned], member[learned])
+    inside, outside = parts[2:]
+    result = attack.evaluate(
+        safe_indexing(X, inside), y[inside], safe_indexing(X, outside), y[outside]
+    )
+    return (
+        [result] if people is None else people.select(inside, outside - n_in).join_results(result)
+    )
 
 
 def _unordered(
@@ -398,51 +443,3 @@ def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
     if not hasattr(model, "predict"):
         return ()
     return np.shape(asked(model, "predict", safe_indexing(X, np.arange(1))))[1:]
-
-
-def shared_rows(
-    X_train: Any,
-    X_test: Any,
-    people: MemberGroups | None,
-    names: tuple[str, str] = ("X_train", "X_test"),
-) -> int:
-    """Return the number of rows of X_test, or of its groups, that are also in X_train.
-
-    Raises ValueError if all of them are, unless most rows of X_test repeat each other: a table of
-    few categories necessarily shares rows.
-    """
-    train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
-    found = np.isin(test, train)
-    shared = int(found.sum())
-    if shared == len(test) and 2 * len(np.unique(test)) > len(test):
-        raise ValueError(
-            f"{names[0]} and {names[1]} share {shared} of {len(test)} rows; non-members must be "
-            f"records that the model was not trained on. Pass such records as {names[1]}."
-        )
-    return shared if people is None else people.count_shared(found)
-
-
-def check_attacks(attacks: Iterable[MembershipAttack] | None) -> list[Any]:
-    """Return the attacks as a list; the default attacks for None."""
-    if attacks is None:
-        return [LossThreshold(), StrongestAttack(online=True)]
-    if isinstance(attacks, str) or not isinstance(attacks, (Iterable, MembershipAttack)):
-        raise TypeError(
-            f"attacks={attacks!r} must be a list of membership attacks. Pass objects, such as "
-            "[LiRA(n_shadows=16)]."
-        )
-    chosen = [attacks] if isinstance(attacks, MembershipAttack) else [*sequence("attacks", attacks)]
-    if not chosen:
-        raise ValueError("attacks is empty. Pass attacks=None for the default attacks.")
-    for attack in chosen:
-        if not isinstance(attack, MembershipAttack):
-            raise TypeError(
-                f"attacks must be a list of membership attacks; got {attack!r}. Pass objects, such "
-                "as [LiRA(n_shadows=16)]."
-            )
-    return chosen
-
-
-def wants_pool(attack: Any) -> bool:
-    """Return whether an attack needs shadow models and has no pool."""
-    return hasattr(attack, "n_shadows") and attack.pool is None

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
-from .._docs import fill_docs
 from .._groups import ask_whose, check_order
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_random_state, sequence
@@ -44,7 +43,6 @@ _NO_REFERENCE = (
 )
 
 
-@fill_docs
 def audit_synthetic(
     synthetic: Any,
     X_in: Any,
@@ -85,7 +83,8 @@ def audit_synthetic(
         :class:`~skprivacy.attacks.GenerativeAttack` and
         :class:`~skprivacy.attacks.MarginalAttack`. With ``generator`` it also adds
         :class:`~skprivacy.attacks.ShadowGenerators`.
-    %(verdict_alpha)s
+    alpha : float, default=0.05
+        Probability that a true claim is reported as violated, at most, over all attacks together.
     random_state : int or None, default=0
         Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None

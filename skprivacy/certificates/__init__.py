@@ -1,15 +1,11 @@
 """Signed certificates of a model's privacy claim and charges, which third parties can check.
 
-``issuing`` writes certificates, ``signing`` signs them, ``verification`` checks them,
-``recomputing`` recomputes each epsilon from the events, and ``files`` reads the guarantee that a
-model file states.
-
 Files, in reading order:
 
-- ``issuing``: `certificate`; digest and guarantee of a model file
-- ``checking``: `verify_certificate`, `Verification`, `Check`
-- ``recomputing``: Epsilon again by two accountants
-- ``signing``: `create_key`, Ed25519 over section digests
+- ``issuing``: certificate; digest and guarantee of a model file
+- ``checking``: verify_certificate, without data and without trust in the issuer
+- ``recomputing``: epsilon of a certificate's events again, by two accountants
+- ``signing``: Ed25519 keys and signatures
 """
 
 from .checking import Check, Verification, verify_certificate

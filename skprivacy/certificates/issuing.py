@@ -1,6 +1,7 @@
-"""Issue certificates: a model's claim, charges and measured leakage under one signature.
+"""Issue of certificates: a model's claim, charges and measured leakage under one signature.
 
-Digest of a model file, and the guarantee that it states.
+A certificate names its model by the digest of the model's file. Start reading at
+:func:`certificate`.
 """
 
 from __future__ import annotations
@@ -34,29 +35,6 @@ __all__ = [
     "guarantee_in_file",
     "schema_digest",
 ]
-
-
-def digest_of_file(path: Path) -> str:
-    """Return the SHA-256 of a regular file of bounded size."""
-    found = hashlib.sha256()
-    with open_file(path, MAX_MODEL_BYTES) as file:
-        while chunk := file.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest()
-
-
-def guarantee_in_file(path: Path) -> dict[str, Any] | None:
-    """Return the guarantee that a file of ``save_model`` states; None for any other file.
-
-    For a pipeline, this is the joint guarantee of all steps. Only the header is read, and nothing
-    is executed.
-    """
-    try:
-        stated = header_of(path).get("privacy")
-    except ValueError:
-        return None
-    return stated if isinstance(stated, dict) else None
-
 
 FORMAT = 1
 SECTIONS = ("about", "model", "claim", "ledger", "audit")
@@ -167,6 +145,28 @@ def certificate(
     text = json.dumps(signed, indent=2, allow_nan=False)
     write_file(path, text + "\n")
     return signed
+
+
+def digest_of_file(path: Path) -> str:
+    """Return the SHA-256 of a regular file of bounded size."""
+    found = hashlib.sha256()
+    with open_file(path, MAX_MODEL_BYTES) as file:
+        while chunk := file.read(1 << 20):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def guarantee_in_file(path: Path) -> dict[str, Any] | None:
+    """Return the guarantee that a file of ``save_model`` states; None for any other file.
+
+    For a pipeline, this is the joint guarantee of all steps. Only the header is read, and nothing
+    is executed.
+    """
+    try:
+        stated = header_of(path).get("privacy")
+    except ValueError:
+        return None
+    return stated if isinstance(stated, dict) else None
 
 
 def schema_digest(schema: Schema) -> str:

@@ -1,18 +1,17 @@
-"""The command line ``skprivacy``. Start at ``main``; each command has a module of its name.
+"""The command line ``skprivacy``.
 
 Files, in reading order:
 
-- ``main``: Parser, dispatch, exit codes
-- ``console``: Messages, `UserError`, output checks
-- ``config_file``: TOML options
-- ``registry``: Models and attacks by name, without importing them
-- ``data``: DATA and public records into records with a schema
-- ``tables``: CSV, Parquet, Arrow, Excel
-- ``release``: Budget, model file, certificate
-- ``reports``: Page, JSON or table by suffix
-- ``private_pipeline``: Model of the commands: public preprocessing by the schema, and a private
-  estimator
-- ``commands/``: The commands of the command line, one file each
+- ``main``: parser, dispatch and exit codes
+- ``commands/``: one file for each command
+- ``console``: messages, errors and argument types
+- ``config_file``: options from a TOML file
+- ``registry``: models and attacks by name, without importing them
+- ``data``: DATA and public records, read into features with a schema
+- ``tables``: CSV, Parquet, Arrow and Excel
+- ``private_pipeline``: public preprocessing by the schema, and a private estimator
+- ``release``: model file, certificate and charge to a budget
+- ``reports``: page, JSON or table, by the suffix of the file
 """
 
 from .main import main

@@ -1,6 +1,6 @@
-"""Loading of DATA from the command line into records with a public schema.
+"""Records of the commands: DATA and public records, read into features with a public schema.
 
-Public records for models that learn from private votes on them.
+Start reading at :func:`load_records`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,7 @@ __all__ = [
     "read_described_table",
 ]
 
-
-class RecordsPart(NamedTuple):
-    """Some of the records: features, targets, groups and row numbers in the table."""
-
-    X: pd.DataFrame
-    y: np.ndarray
-    groups: pd.Series | None
-    rows: np.ndarray
+_NAME = "X_public"
 
 
 @dataclass(frozen=True)
@@ -83,6 +76,15 @@ class Records:
             splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
             own, new = next(splitter.split(rows, groups=self.groups))
         return self.select(own), self.select(new)
+
+
+class RecordsPart(NamedTuple):
+    """Some of the records: features, targets, groups and row numbers in the table."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    groups: pd.Series | None
+    rows: np.ndarray
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +131,93 @@ def load_records(args: argparse.Namespace) -> Records:
     if records.classifies and len(np.unique(records.y)) < 2:
         raise UserError(f"{records.name} must have at least two classes; it has one.")
     return records
+
+
+def pop_group_column(
+    frame: pd.DataFrame, name: str | None, target: str | None, schema: Schema | None
+) -> pd.Series | None:
+    """Remove the column of groups from a table, and return it."""
+    if name is None:
+        return None
+    if name not in frame:
+        raise UserError(f"--groups: {tables.no_such_column('the table', name, frame)}")
+    if name == target or (schema is not None and name in schema):
+        what = "the target" if name == target else "a feature of the schema"
+        raise UserError(f"--groups {name!r} is also {what}. Use another column for one of them.")
+    groups = frame.pop(name)
+    missing = groups.isna() | (groups.astype(str).str.strip() == "")
+    if missing.any():
+        raise UserError(
+            f"column {name!r} must hold the group of each record; {missing.sum()} values are "
+            "missing. Remove these rows, or give each of them a new group."
+        )
+    return groups
+
+
+def load_schema(name: str) -> Schema:
+    """Read a schema; raise UserError for a missing file."""
+    try:
+        return Schema.from_json(Path(name))
+    except FileNotFoundError as error:
+        raise UserError(f"there is no schema file {name}. Check --schema.") from error
+
+
+def read_described_table(
+    path: Path,
+    args: argparse.Namespace,
+    schema: Schema | None,
+    target: str | None,
+    groups: str | None = None,
+) -> pd.DataFrame:
+    """Read a table; with a schema, categories stay text and only numbers can be missing.
+
+    Groups always stay text: 007 is not 7.
+    """
+    whose = [] if groups is None else [groups]
+    if schema is None:
+        return tables.read_table(path, args, whose or None)
+    texts = [name for name, fact in schema.items() if isinstance(fact, Categories | Dates | Hashed)]
+    missing = {name: tables.MISSING for name, fact in schema.items() if isinstance(fact, Bounded)}
+    if target is not None:
+        missing[target] = [""]
+        texts += [] if schema.target_bounds is not None else [target]
+    return tables.read_table(path, args, texts + whose, missing)
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a table of public records."""
+    group = parser.add_argument_group("public records")
+    group.add_argument(
+        "--public",
+        metavar="FILE",
+        help="table of public records like those of DATA, or of people who agreed, on which "
+        "PATEClassifier and PrivateKNNClassifier vote (default: random records from the schema, "
+        "which teach little); labels in it are not used",
+    )
+
+
+def fit_arguments(args: argparse.Namespace, model: Any, records: Records) -> dict[str, Any]:
+    """Return the public records as arguments of ``fit``.
+
+    Raises UserError if the model takes no public records, or the table lacks columns.
+    """
+    if args.public is None:
+        return {}
+    if _NAME not in inspect.signature(model.fit).parameters:
+        raise UserError(
+            f"--public is for models that learn from votes on public records, and "
+            f"{type(getattr(model, '_final_estimator', model)).__name__} is not one. Pass --model "
+            "PATEClassifier, or leave --public out."
+        )
+    path = Path(args.public)
+    tables.check_file(path)
+    table = read_described_table(path, args, records.schema, None)
+    if absent := [name for name in records.schema if name not in table]:
+        raise UserError(
+            f"--public {path} lacks columns of the private records: {', '.join(absent)}. Add them."
+        )
+    print_message(f"{path.name}: {len(table):,} public records")
+    return {_NAME: table[list(records.X)]}
 
 
 def _load_builtin(name: str) -> Records:
@@ -186,27 +275,6 @@ def _load_file(path: Path, args: argparse.Namespace) -> Records:
     return Records(path.name, X[list(schema)], y, schema, groups)
 
 
-def pop_group_column(
-    frame: pd.DataFrame, name: str | None, target: str | None, schema: Schema | None
-) -> pd.Series | None:
-    """Remove the column of groups from a table, and return it."""
-    if name is None:
-        return None
-    if name not in frame:
-        raise UserError(f"--groups: {tables.no_such_column('the table', name, frame)}")
-    if name == target or (schema is not None and name in schema):
-        what = "the target" if name == target else "a feature of the schema"
-        raise UserError(f"--groups {name!r} is also {what}. Use another column for one of them.")
-    groups = frame.pop(name)
-    missing = groups.isna() | (groups.astype(str).str.strip() == "")
-    if missing.any():
-        raise UserError(
-            f"column {name!r} must hold the group of each record; {missing.sum()} values are "
-            "missing. Remove these rows, or give each of them a new group."
-        )
-    return groups
-
-
 def _draft_schema(frame: pd.DataFrame, target: str) -> Schema:
     """Return a schema read off the data, with a warning; print the notes about its columns."""
     draft = draft_schema(frame, target)
@@ -224,36 +292,6 @@ def _check_target(target: str, schema: Schema) -> None:
         )
     if target in schema:
         raise UserError(f"--target {target!r} is also a feature of the schema. Remove it there.")
-
-
-def load_schema(name: str) -> Schema:
-    """Read a schema; raise UserError for a missing file."""
-    try:
-        return Schema.from_json(Path(name))
-    except FileNotFoundError as error:
-        raise UserError(f"there is no schema file {name}. Check --schema.") from error
-
-
-def read_described_table(
-    path: Path,
-    args: argparse.Namespace,
-    schema: Schema | None,
-    target: str | None,
-    groups: str | None = None,
-) -> pd.DataFrame:
-    """Read a table; with a schema, categories stay text and only numbers can be missing.
-
-    Groups always stay text: 007 is not 7.
-    """
-    whose = [] if groups is None else [groups]
-    if schema is None:
-        return tables.read_table(path, args, whose or None)
-    texts = [name for name, fact in schema.items() if isinstance(fact, Categories | Dates | Hashed)]
-    missing = {name: tables.MISSING for name, fact in schema.items() if isinstance(fact, Bounded)}
-    if target is not None:
-        missing[target] = [""]
-        texts += [] if schema.target_bounds is not None else [target]
-    return tables.read_table(path, args, texts + whose, missing)
 
 
 def _warn_lost_values(path: Path, schema: Schema, X: pd.DataFrame) -> None:
@@ -294,42 +332,3 @@ def _numbers(column: pd.Series) -> np.ndarray:
             "it is a number (target_bounds). Correct the column, the schema or --decimal."
         )
     return values
-
-
-_NAME = "X_public"
-
-
-def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names a table of public records."""
-    group = parser.add_argument_group("public records")
-    group.add_argument(
-        "--public",
-        metavar="FILE",
-        help="table of public records like those of DATA, or of people who agreed, on which "
-        "PATEClassifier and PrivateKNNClassifier vote (default: random records from the schema, "
-        "which teach little); labels in it are not used",
-    )
-
-
-def fit_arguments(args: argparse.Namespace, model: Any, records: Records) -> dict[str, Any]:
-    """Return the public records as arguments of ``fit``.
-
-    Raises UserError if the model takes no public records, or the table lacks columns.
-    """
-    if args.public is None:
-        return {}
-    if _NAME not in inspect.signature(model.fit).parameters:
-        raise UserError(
-            f"--public is for models that learn from votes on public records, and "
-            f"{type(getattr(model, '_final_estimator', model)).__name__} is not one. Pass --model "
-            "PATEClassifier, or leave --public out."
-        )
-    path = Path(args.public)
-    tables.check_file(path)
-    table = read_described_table(path, args, records.schema, None)
-    if absent := [name for name in records.schema if name not in table]:
-        raise UserError(
-            f"--public {path} lacks columns of the private records: {', '.join(absent)}. Add them."
-        )
-    print_message(f"{path.name}: {len(table):,} public records")
-    return {_NAME: table[list(records.X)]}

@@ -1,6 +1,6 @@
-"""Attacks of the commands, by name, and the models that they apply to.
+"""Names of models and attacks for ``--model`` and ``--attack``, without importing them.
 
-Names of models and attacks for ``--model`` and ``--attack``, without importing them.
+The attacks of a command depend on the models that they apply to: see :func:`make_attacks`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,27 @@ __all__ = [
 
 _SHORT = {"loss": "LossThreshold", "lira": "LiRA", "strongest": "StrongestAttack"}
 _BOTH = "loss,strongest"
+MODELS = {
+    "AdaSSPRegressor": "linear_model",
+    "ALIBIClassifier": "label_privacy",
+    "DPSGDClassifier": "neural_network",
+    "DPSGDRegressor": "neural_network",
+    "FunctionalMechanismClassifier": "linear_model",
+    "FunctionalMechanismRegressor": "linear_model",
+    "LabelPATEClassifier": "label_privacy",
+    "LP2STClassifier": "label_privacy",
+    "ObjectivePerturbationClassifier": "linear_model",
+    "OutputPerturbationClassifier": "linear_model",
+    "PATEClassifier": "ensemble",
+    "PrivateKNNClassifier": "ensemble",
+    "RandomizedResponseClassifier": "label_privacy",
+}
+ATTACKS = (
+    "GradientNormAttack", "IndirectInference", "LabelOnlyAttack", "LearnedRatio", "LiRA",
+    "LossThreshold", "MLLeaksAttack", "QuantileAttack", "ReferenceThreshold", "RMIA",
+    "ShadowThreshold", "ShokriAttack", "SignalThreshold", "StolenMemoriesAttack",
+    "StrongestAttack", "SupervisedAttack", "VulnerableRecordsAttack", "WhiteBoxAttack",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser, attack: str) -> None:
@@ -84,29 +105,6 @@ def check_attacks(attacks: list[Any], model: Any, *, by_default: bool) -> list[A
             "Use loss, lira, RMIA or strongest, which compare errors."
         )
     return attacks
-
-
-MODELS = {
-    "AdaSSPRegressor": "linear_model",
-    "ALIBIClassifier": "label_privacy",
-    "DPSGDClassifier": "neural_network",
-    "DPSGDRegressor": "neural_network",
-    "FunctionalMechanismClassifier": "linear_model",
-    "FunctionalMechanismRegressor": "linear_model",
-    "LabelPATEClassifier": "label_privacy",
-    "LP2STClassifier": "label_privacy",
-    "ObjectivePerturbationClassifier": "linear_model",
-    "OutputPerturbationClassifier": "linear_model",
-    "PATEClassifier": "ensemble",
-    "PrivateKNNClassifier": "ensemble",
-    "RandomizedResponseClassifier": "label_privacy",
-}
-ATTACKS = (
-    "GradientNormAttack", "IndirectInference", "LabelOnlyAttack", "LearnedRatio", "LiRA",
-    "LossThreshold", "MLLeaksAttack", "QuantileAttack", "ReferenceThreshold", "RMIA",
-    "ShadowThreshold", "ShokriAttack", "SignalThreshold", "StolenMemoriesAttack",
-    "StrongestAttack", "SupervisedAttack", "VulnerableRecordsAttack", "WhiteBoxAttack",
-)  # fmt: skip
 
 
 def model_class(name: str) -> Any:

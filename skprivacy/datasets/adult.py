@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 from .._docs import fill_docs
 from ..preprocessing import Bounded, Categories, Schema
-from .files import PublishedFile, as_bunch
+from .files import DATASET_DOCS, PublishedFile, as_bunch
 
 __all__ = ["ADULT_SCHEMA", "fetch_adult"]
 
@@ -81,7 +81,7 @@ ADULT_SCHEMA = Schema(
 )
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def fetch_adult(
     *,
     subset: str = "train",

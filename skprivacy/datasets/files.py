@@ -25,10 +25,29 @@ from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Schema
 
 __all__ = [
+    "DATASET_DOCS",
     "PublishedFile",
     "as_bunch",
     "data_folder",
 ]
+
+# Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
+DATASET_DOCS = {
+    "bunch_options": """\
+as_frame : bool, default=False
+    Whether ``data`` is a DataFrame and ``target`` a Series, instead of arrays.
+return_X_y : bool, default=False
+    Whether to return ``(data, target)`` only.""",
+    "dataset_not_found": """\
+DatasetNotFoundError
+    If a file is missing and cannot be downloaded, or is not the published one.""",
+    "generated_shape": """\
+n_features, n_classes : int
+    Numbers of features and of classes, by default those of the published table.
+random_state : int, RandomState instance or None, default=None
+    Seed.""",
+}
+
 
 DATA_VARIABLE = "SKPRIVACY_DATA"
 MAX_UNPACKED_BYTES = 1 << 30

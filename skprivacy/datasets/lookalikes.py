@@ -12,12 +12,12 @@ from .._docs import fill_docs
 from .._validation import check_random_state, whole
 from ..preprocessing import Bounded, Categories, Schema
 from .adult import ADULT_SCHEMA
-from .files import as_bunch
+from .files import DATASET_DOCS, as_bunch
 
 __all__ = ["make_adult_like", "make_location_like", "make_purchase_like", "make_texas_like"]
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def make_adult_like(
     n_samples: int = 32_561,
     *,
@@ -87,7 +87,7 @@ def make_adult_like(
     )
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def make_purchase_like(
     n_samples: int = 20_000,
     *,
@@ -124,7 +124,7 @@ def make_purchase_like(
     )
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def make_texas_like(
     n_samples: int = 10_000,
     *,
@@ -152,7 +152,7 @@ def make_texas_like(
     return _make_binary_classes(shape, 0.03, 0.01, random_state, as_frame, return_X_y, "Texas-100")
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def make_location_like(
     n_samples: int = 5_010,
     *,

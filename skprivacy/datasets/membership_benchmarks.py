@@ -16,7 +16,7 @@ from sklearn.utils import Bunch
 from .._docs import fill_docs
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Schema
-from .files import PublishedFile, as_bunch
+from .files import DATASET_DOCS, PublishedFile, as_bunch
 
 __all__ = ["fetch_location30", "fetch_purchase100", "fetch_texas100"]
 
@@ -155,7 +155,7 @@ _TEXAS = _BinaryTable(
 )
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def fetch_location30(
     *,
     data_home: str | PathLike[str] | None = None,
@@ -191,7 +191,7 @@ def fetch_location30(
     return _LOCATION.fetch(data_home, as_frame, return_X_y, download_if_missing)
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def fetch_purchase100(
     *,
     data_home: str | PathLike[str] | None = None,
@@ -222,7 +222,7 @@ def fetch_purchase100(
     return _PURCHASE.fetch(data_home, as_frame, return_X_y, download_if_missing)
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def fetch_texas100(
     *,
     data_home: str | PathLike[str] | None = None,

@@ -18,7 +18,7 @@ from sklearn.utils import Bunch
 from .._docs import fill_docs
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Schema
-from .files import PublishedFile, as_bunch
+from .files import DATASET_DOCS, PublishedFile, as_bunch
 
 __all__ = [
     "fetch_mnist",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def load_demo(*, as_frame: bool = False, return_X_y: bool = False) -> Bunch | tuple[Any, Any]:
     """Load the embedded data set: 1,797 handwritten digits of 8 by 8 pixels, with a schema.
 
@@ -74,7 +74,7 @@ _FILES = {
 _PARTS = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
 
 
-@fill_docs
+@fill_docs(DATASET_DOCS)
 def fetch_mnist(
     *,
     subset: str = "train",

@@ -1,14 +1,13 @@
-"""Output defences without a guarantee: softened, truncated or rounded probabilities, MemGuard.
+"""Output defences without a guarantee of differential privacy, and randomised smoothing.
 
-They prove nothing; attacks measure how much they help. Start with ``coarse.py``.
+Softened, truncated or rounded probabilities and MemGuard prove nothing; attacks measure how much
+they help. Randomised smoothing proves robustness, not privacy.
 
 Files, in reading order:
 
-- ``randomized_smoothing``: SmoothedClassifier: certified radius, no privacy; belongs beside the
-  other defences
-- ``memguard``: `MemGuardClassifier`
-- ``output_defence``: Base of output defences: classifiers that change their probabilities before
-  showing them
+- ``output_defence``: OutputDefence, the base; temperature, top-k and rounding
+- ``memguard``: MemGuardClassifier (Jia et al. 2019)
+- ``randomized_smoothing``: SmoothedClassifier, with a certified radius
 """
 
 from .memguard import MemGuardClassifier

@@ -1,6 +1,7 @@
-"""Base of output defences: classifiers that change their probabilities before showing them.
+"""Output defences: classifiers that change their probabilities before showing them.
 
-Temperature, top-k and rounding defences (Shokri et al. 2017, section VIII).
+Temperature, top-k and rounding follow Shokri et al. 2017, section VIII. Start reading at the base,
+:class:`OutputDefence`.
 """
 
 from __future__ import annotations

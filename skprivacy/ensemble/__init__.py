@@ -1,21 +1,16 @@
 """Private aggregation of votes: PATE, Private-kNN, aggregators, students and vote analysis.
 
-Start with ``pate.py``. Then ``partition.py`` and ``teachers.py`` (votes), ``aggregators.py`` and
-``interactive.py`` (noisy labels), ``students.py`` (what is released), ``knn.py``, ``analysis.py``.
-
 Files, in reading order:
 
 - ``pate``: PATEClassifier
+- ``teachers``: partition of the records into teachers, and their votes
+- ``aggregators``: GNMax, LNMax, ConfidentGNMax, InteractiveGNMax: noisy labels from votes
+- ``student_classifier``: StudentClassifier, the base: a student of noisy votes; public records
+- ``students``: PropagationStudent, and the default choice of the student
+- ``drawn_records``: queries drawn from noisy marginals, without public records
 - ``knn``: PrivateKNNClassifier
-- ``student_classifier``: base of classifiers whose student is taught by votes; PublicRecords,
-  queries
-- ``students``: PropagationStudent, its graph, the default choice, fit_student
-- ``teachers``: partition of the records, teachers, votes
-- ``drawn_records``: records drawn from noisy counts by column and class
-- ``aggregators``: GNMax, LNMax, ConfidentGNMax, InteractiveGNMax
-- ``vote_analysis``: what a matrix of votes costs
-- ``published_cost``: sanitised_cost: publication of the data-dependent cost of PATE votes
-  (Papernot et al. 2018)
+- ``vote_analysis``: Renyi costs of a matrix of votes
+- ``published_cost``: sanitised_cost: publication of the data-dependent cost
 """
 
 from .aggregators import Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax

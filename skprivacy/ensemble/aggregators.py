@@ -1,6 +1,7 @@
 """PATE aggregators: noisy arg-max of teachers' votes (Papernot et al. 2017 and 2018).
 
-Interactive-GNMax (Papernot et al. 2018): teachers answer where they contradict the student.
+:class:`InteractiveGNMax` releases the teachers' answer only where they contradict the student.
+Start reading at :class:`GNMax`.
 """
 
 from __future__ import annotations
@@ -157,19 +158,6 @@ class Aggregator(StatesArithmetic, ABC):
 
         noise = calibrate_noise_multiplier(make, epsilon, delta, relation)
         return self.with_noise(noise)
-
-
-def _check_noise(name: str, value: float | None) -> None:
-    if value is not None and not (is_number(value) and 0 <= value < math.inf):
-        raise ValueError(
-            f"{name}={value!r} must be a finite number of votes >= 0, or None to derive it from "
-            "epsilon and delta."
-        )
-
-
-def _vote_block_event(kind: str, noise: float, n_queries: int, moved: int) -> Event:
-    """Return the event of queries that release nothing but their winners."""
-    return VoteBlock(kind, noise, n_queries, moved) if noise > 0 else NonPrivate()
 
 
 @dataclass(frozen=True)
@@ -396,26 +384,6 @@ def check_positive_integer(name: str, value: int) -> None:
         raise ValueError(f"{name}={value!r} must be a whole number >= 1.")
 
 
-def _require_noise(noise: float | None) -> float:
-    if noise is None:
-        raise ValueError("noise=None is not calibrated. Set it, or let the estimator do so.")
-    return float(noise)
-
-
-def _noisy_winners(
-    votes: NDArray[np.int64], noise: float, moved: int, random: SecureRandom
-) -> NDArray[np.int64]:
-    """Return the class with most votes after Gaussian noise; all queries are one release.
-
-    The noisy counts must not leave this function: only the winners are charged.
-    """
-    # Papernot et al. 2018, GNMax: Gaussian noise on each count, then the arg-max. A vote that moves
-    # changes two counts of each query by one, hence the L2 sensitivity of sqrt(2 queries).
-    spread = math.sqrt(2.0 * len(votes)) * moved
-    noisy = Gaussian(noise / spread, spread).release(votes, random)
-    return np.asarray(noisy).argmax(axis=1)
-
-
 @dataclass(frozen=True)
 class InteractiveGNMax(ThresholdedGNMax):
     """Interactive-GNMax: answer only if the teachers, after noise, contradict the student.
@@ -516,3 +484,36 @@ class InteractiveGNMax(ThresholdedGNMax):
         all_votes, most = expected.sum(axis=1), expected.max(axis=1)
         sure = (all_votes > 0) & (most >= self.reinforce * all_votes)
         return np.where(sure, expected.argmax(axis=1), UNANSWERED)
+
+
+def _check_noise(name: str, value: float | None) -> None:
+    if value is not None and not (is_number(value) and 0 <= value < math.inf):
+        raise ValueError(
+            f"{name}={value!r} must be a finite number of votes >= 0, or None to derive it from "
+            "epsilon and delta."
+        )
+
+
+def _vote_block_event(kind: str, noise: float, n_queries: int, moved: int) -> Event:
+    """Return the event of queries that release nothing but their winners."""
+    return VoteBlock(kind, noise, n_queries, moved) if noise > 0 else NonPrivate()
+
+
+def _require_noise(noise: float | None) -> float:
+    if noise is None:
+        raise ValueError("noise=None is not calibrated. Set it, or let the estimator do so.")
+    return float(noise)
+
+
+def _noisy_winners(
+    votes: NDArray[np.int64], noise: float, moved: int, random: SecureRandom
+) -> NDArray[np.int64]:
+    """Return the class with most votes after Gaussian noise; all queries are one release.
+
+    The noisy counts must not leave this function: only the winners are charged.
+    """
+    # Papernot et al. 2018, GNMax: Gaussian noise on each count, then the arg-max. A vote that moves
+    # changes two counts of each query by one, hence the L2 sensitivity of sqrt(2 queries).
+    spread = math.sqrt(2.0 * len(votes)) * moved
+    noisy = Gaussian(noise / spread, spread).release(votes, random)
+    return np.asarray(noisy).argmax(axis=1)

@@ -1,6 +1,7 @@
 """Base of PATE-like classifiers: a student fitted to noisy votes on public records.
 
-Public records of PATE: wrapping, drawing from a schema, and choosing queries.
+:class:`PublicRecords` holds the public records, which may be drawn from a schema, and
+:func:`choose_queries` chooses those that are voted on.
 """
 
 from __future__ import annotations
@@ -298,25 +299,6 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         return found
 
 
-def to_container_of(X: Any, drawn: pd.DataFrame) -> Any:
-    """Return drawn records in the container of ``X``."""
-    return drawn[list(X.columns)] if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
-
-
-def compose_with_marginals(beside: Event | None, votes: Event) -> Event:
-    """Return the event of the votes, composed with the marginals' event if there is one."""
-    return votes if beside is None else Composed((beside, votes))
-
-
-def scatter_labels(
-    answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
-) -> NDArray[np.int64]:
-    """Return the label of each public record; -1 for records without an answer."""
-    labels = np.full(n_public, UNANSWERED, np.int64)
-    labels[queries] = answers
-    return labels
-
-
 class PublicRecords:
     """Public records as one object, which a cross-validation does not split.
 
@@ -378,17 +360,29 @@ class PublicRecords:
         return f"PublicRecords({num_samples(self.X)} records)"
 
 
+def to_container_of(X: Any, drawn: pd.DataFrame) -> Any:
+    """Return drawn records in the container of ``X``."""
+    return drawn[list(X.columns)] if isinstance(X, pd.DataFrame) else drawn.to_numpy(np.float64)
+
+
+def compose_with_marginals(beside: Event | None, votes: Event) -> Event:
+    """Return the event of the votes, composed with the marginals' event if there is one."""
+    return votes if beside is None else Composed((beside, votes))
+
+
+def scatter_labels(
+    answers: NDArray[np.int64], queries: NDArray[np.intp], n_public: int
+) -> NDArray[np.int64]:
+    """Return the label of each public record; -1 for records without an answer."""
+    labels = np.full(n_public, UNANSWERED, np.int64)
+    labels[queries] = answers
+    return labels
+
+
 def draw_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.DataFrame:
     """Return records drawn from the ranges and categories of a schema, each column by itself."""
     columns = {name: _draw_column(fact, n, random) for name, fact in schema.items()}
     return pd.DataFrame(columns)
-
-
-def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
-    if isinstance(fact, Bounded):
-        return random.uniform(fact.lower, fact.upper, n)
-    assert isinstance(fact, Categories)
-    return np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
 
 
 def with_public_categories(X: Any, public: Any) -> Any:
@@ -438,6 +432,13 @@ def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
     others = np.setdiff1d(random.permutation(n_public), nearest)
     chosen = np.concatenate([nearest, random.permutation(others)[: n - len(nearest)]])
     return random.permutation(chosen)
+
+
+def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
+    if isinstance(fact, Bounded):
+        return random.uniform(fact.lower, fact.upper, n)
+    assert isinstance(fact, Categories)
+    return np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
 
 
 def _as_finite_matrix(X: Any) -> NDArray[np.float64] | None:

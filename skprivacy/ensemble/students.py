@@ -1,8 +1,7 @@
-"""Semi-supervised student of PATE: label propagation plus a ridge classifier.
+"""Semi-supervised student of PATE: label propagation (Zhou et al. 2003) and a ridge classifier.
 
-Default student of PATE: cross-validated choice between two, on released labels.
-
-Nearest-neighbour graph of records, and label propagation on it (Zhou et al. 2003).
+The default student is the better of two by cross-validation on released labels. Start reading at
+:class:`PropagationStudent`.
 """
 
 from __future__ import annotations
@@ -47,121 +46,8 @@ __all__ = [
 _FOLDS = 5
 # Records on which students are compared: the graph grows with the square of their number.
 _MAX_COMPARED_RECORDS = 2000
-
-
-def default_students(public: Any) -> list[Any]:
-    """Return two unfitted students for public records, the preferred one first.
-
-    The graph is the most accurate where neighbours share a class, but elsewhere it may predict a
-    single class. No public figure, such as the number of columns, separates the two cases.
-
-    **Guarantees.** Only public records provide ranges and categories.
-
-    **Edge cases.** Columns that are not numbers are one-hot encoded.
-    """
-    scale = MinMaxScaler()
-    tabular = isinstance(public, pd.DataFrame) and not all_numbers(public)
-    if tabular:
-        numbers = [pd.api.types.is_numeric_dtype(dtype) for dtype in public.dtypes]
-        codes = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        scale = make_column_transformer((scale, np.array(numbers)), (codes, ~np.array(numbers)))
-    scaled = FrozenEstimator(scale.fit(public))
-    graph = PropagationStudent()
-    return [
-        make_pipeline(scaled, graph) if tabular else graph,
-        make_pipeline(scaled, LogisticRegression(max_iter=1000)),
-    ]
-
-
-def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
-    """Return the unfitted default student with the better cross-validated accuracy.
-
-    **Guarantees.** The choice sees only public records and released labels, so it costs no privacy.
-    It draws no random numbers.
-
-    **Edge cases.** A fold is skipped if all other labels are of one class. A tie goes to the first
-    student.
-    """
-    answered = np.flatnonzero(labels != UNANSWERED)
-    n = num_samples(public)
-    spread = np.linspace(0, n - 1, min(n, _MAX_COMPARED_RECORDS)).astype(np.intp)
-    some = np.union1d(answered, spread)
-    records, known = safe_indexing(public, some), labels[some]
-    answered = np.flatnonzero(known != UNANSWERED)
-    right = np.zeros(2, np.int64)
-    for fold in range(_FOLDS):
-        held = answered[fold::_FOLDS]
-        rest = known.copy()
-        rest[held] = UNANSWERED
-        if len(held) and len(np.unique(rest[rest != UNANSWERED])) > 1:
-            asked = safe_indexing(records, held)
-            for i, student in enumerate(default_students(records)):
-                right[i] += np.sum(
-                    fit_student(student, records, rest).predict(asked) == known[held]
-                )
-    return default_students(public)[int(right.argmax())]
-
-
 _STEPS = 60
 _DECAY = 4.0
-
-
-def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:
-    """Return the neighbour graph, its weights normalised by the degrees of both ends.
-
-    Records are compared by the angle between their leading principal components, each divided by
-    the square root of its standard deviation. In raw features, a few directions unrelated to the
-    classes would dominate; in fully whitened features, noise would.
-
-    **Guarantees.** Symmetric, with no weight above 1, so that propagated labels never grow.
-
-    **Edge cases.** Equal records are neighbours of weight 1. Constant features have no effect. With
-    fewer records than ``n_neighbors``, all are neighbours of each other.
-
-    References: D. Zhou et al., "Learning with local and global consistency", NIPS 2003; weights by
-    the distance of the last neighbour as in J. Calder et al., "Poisson learning", ICML 2020.
-    """
-    n = len(rows)
-    k = min(n_neighbors, n - 1)
-    if k < 1:
-        return sparse.csr_array((n, n))
-    directions = _half_whiten(rows, n_components)
-    near = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute").fit(directions)
-    distance, neighbor = near.kneighbors()  # excludes the record itself
-    # Calder et al. 2020: weights fall with the distance, relative to the last neighbour's
-    furthest = np.maximum(distance[:, -1:], np.finfo(distance.dtype).tiny)
-    weight = np.exp(-_DECAY * distance / furthest).ravel().astype(np.float64)
-    of = np.repeat(np.arange(n), k)
-    graph = sparse.csr_array((weight, (of, neighbor.ravel())), shape=(n, n))
-    graph = graph.maximum(graph.T)
-    # Zhou et al. 2003: S = D^(-1/2) W D^(-1/2)
-    scale = sparse.diags_array(1 / np.sqrt(graph.sum(axis=1)))
-    return sparse.csr_array(scale @ graph @ scale)
-
-
-def propagate_labels(
-    graph: sparse.csr_array, targets: NDArray[np.float64], spread: float
-) -> NDArray[np.float64]:
-    """Propagate labels: each record keeps 1 - ``spread`` of its own, the rest is its neighbours'.
-
-    **Guarantees.** Scores are never negative if the targets are not.
-
-    **Edge cases.** A record that no label reaches has score 0 for every class.
-    """
-    found = targets
-    for _ in range(_STEPS):  # Zhou et al. 2003: F <- alpha S F + (1 - alpha) Y
-        found = spread * (graph @ found) + (1 - spread) * targets
-    return found
-
-
-def _half_whiten(rows: NDArray, n_components: int) -> NDArray:
-    # The seed only sets the start of an iteration that converges to the same directions.
-    pca = PCA(min(n_components, *rows.shape), random_state=0)
-    components = pca.fit_transform(rows)
-    size = np.sqrt(pca.explained_variance_)
-    used = size > 1e-6 * size[0]  # smaller components are rounding errors
-    return normalize(components[:, used] / np.sqrt(size[used]))
-
 
 # scikit-learn's classifiers that take -1 for records without a label.
 _SEMI_SUPERVISED = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
@@ -337,6 +223,126 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         return self.classes_[self.decision_function(X).argmax(axis=1)]
 
 
+def default_students(public: Any) -> list[Any]:
+    """Return two unfitted students for public records, the preferred one first.
+
+    The graph is the most accurate where neighbours share a class, but elsewhere it may predict a
+    single class. No public figure, such as the number of columns, separates the two cases.
+
+    **Guarantees.** Only public records provide ranges and categories.
+
+    **Edge cases.** Columns that are not numbers are one-hot encoded.
+    """
+    scale = MinMaxScaler()
+    tabular = isinstance(public, pd.DataFrame) and not all_numbers(public)
+    if tabular:
+        numbers = [pd.api.types.is_numeric_dtype(dtype) for dtype in public.dtypes]
+        codes = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        scale = make_column_transformer((scale, np.array(numbers)), (codes, ~np.array(numbers)))
+    scaled = FrozenEstimator(scale.fit(public))
+    graph = PropagationStudent()
+    return [
+        make_pipeline(scaled, graph) if tabular else graph,
+        make_pipeline(scaled, LogisticRegression(max_iter=1000)),
+    ]
+
+
+def select_student(public: Any, labels: NDArray[np.int64]) -> Any:
+    """Return the unfitted default student with the better cross-validated accuracy.
+
+    **Guarantees.** The choice sees only public records and released labels, so it costs no privacy.
+    It draws no random numbers.
+
+    **Edge cases.** A fold is skipped if all other labels are of one class. A tie goes to the first
+    student.
+    """
+    answered = np.flatnonzero(labels != UNANSWERED)
+    n = num_samples(public)
+    spread = np.linspace(0, n - 1, min(n, _MAX_COMPARED_RECORDS)).astype(np.intp)
+    some = np.union1d(answered, spread)
+    records, known = safe_indexing(public, some), labels[some]
+    answered = np.flatnonzero(known != UNANSWERED)
+    right = np.zeros(2, np.int64)
+    for fold in range(_FOLDS):
+        held = answered[fold::_FOLDS]
+        rest = known.copy()
+        rest[held] = UNANSWERED
+        if len(held) and len(np.unique(rest[rest != UNANSWERED])) > 1:
+            asked = safe_indexing(records, held)
+            for i, student in enumerate(default_students(records)):
+                right[i] += np.sum(
+                    fit_student(student, records, rest).predict(asked) == known[held]
+                )
+    return default_students(public)[int(right.argmax())]
+
+
+def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> sparse.csr_array:
+    """Return the neighbour graph, its weights normalised by the degrees of both ends.
+
+    Records are compared by the angle between their leading principal components, each divided by
+    the square root of its standard deviation. In raw features, a few directions unrelated to the
+    classes would dominate; in fully whitened features, noise would.
+
+    **Guarantees.** Symmetric, with no weight above 1, so that propagated labels never grow.
+
+    **Edge cases.** Equal records are neighbours of weight 1. Constant features have no effect. With
+    fewer records than ``n_neighbors``, all are neighbours of each other.
+
+    References: D. Zhou et al., "Learning with local and global consistency", NIPS 2003; weights by
+    the distance of the last neighbour as in J. Calder et al., "Poisson learning", ICML 2020.
+    """
+    n = len(rows)
+    k = min(n_neighbors, n - 1)
+    if k < 1:
+        return sparse.csr_array((n, n))
+    directions = _half_whiten(rows, n_components)
+    near = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute").fit(directions)
+    distance, neighbor = near.kneighbors()  # excludes the record itself
+    # Calder et al. 2020: weights fall with the distance, relative to the last neighbour's
+    furthest = np.maximum(distance[:, -1:], np.finfo(distance.dtype).tiny)
+    weight = np.exp(-_DECAY * distance / furthest).ravel().astype(np.float64)
+    of = np.repeat(np.arange(n), k)
+    graph = sparse.csr_array((weight, (of, neighbor.ravel())), shape=(n, n))
+    graph = graph.maximum(graph.T)
+    # Zhou et al. 2003: S = D^(-1/2) W D^(-1/2)
+    scale = sparse.diags_array(1 / np.sqrt(graph.sum(axis=1)))
+    return sparse.csr_array(scale @ graph @ scale)
+
+
+def propagate_labels(
+    graph: sparse.csr_array, targets: NDArray[np.float64], spread: float
+) -> NDArray[np.float64]:
+    """Propagate labels: each record keeps 1 - ``spread`` of its own, the rest is its neighbours'.
+
+    **Guarantees.** Scores are never negative if the targets are not.
+
+    **Edge cases.** A record that no label reaches has score 0 for every class.
+    """
+    found = targets
+    for _ in range(_STEPS):  # Zhou et al. 2003: F <- alpha S F + (1 - alpha) Y
+        found = spread * (graph @ found) + (1 - spread) * targets
+    return found
+
+
+def fit_student(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
+    """Fit a student to the answered records, or to all if it is semi-supervised (label -1)."""
+    last = student.steps[-1][1] if isinstance(student, Pipeline) else student
+    if not (isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False)):
+        answered = np.flatnonzero(labels != UNANSWERED)
+        X, labels = safe_indexing(X, answered), labels[answered]
+    with one_thread(math.prod(np.shape(X))):
+        return student.fit(X, labels)
+
+
+def _half_whiten(rows: NDArray, n_components: int) -> NDArray:
+    # The seed only sets the start of an iteration that converges to the same directions.
+    pca = PCA(min(n_components, *rows.shape), random_state=0)
+    components = pca.fit_transform(rows)
+    size = np.sqrt(pca.explained_variance_)
+    used = size > 1e-6 * size[0]  # smaller components are rounding errors
+    return normalize(components[:, used] / np.sqrt(size[used]))
+
+
 class _Ridge:
     """Ridge regression of several targets in turn, with one factorised Gram matrix."""
 
@@ -365,13 +371,3 @@ def _one_hot_winners(scores: NDArray) -> NDArray[np.float64]:
     """Return 1 for each record's class of highest score, 0 elsewhere and where all scores are 0."""
     won = np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
     return (won & (scores != 0).any(axis=1, keepdims=True)).astype(np.float64)
-
-
-def fit_student(student: Any, X: Any, labels: NDArray[np.int64]) -> Any:
-    """Fit a student to the answered records, or to all if it is semi-supervised (label -1)."""
-    last = student.steps[-1][1] if isinstance(student, Pipeline) else student
-    if not (isinstance(last, _SEMI_SUPERVISED) or getattr(last, "semi_supervised", False)):
-        answered = np.flatnonzero(labels != UNANSWERED)
-        X, labels = safe_indexing(X, answered), labels[answered]
-    with one_thread(math.prod(np.shape(X))):
-        return student.fit(X, labels)

@@ -1,10 +1,10 @@
 """Teachers of PATE: one model for each partition of private records, and their votes.
 
-Partition of private records into teachers, and the neighbouring relations that it allows.
-
 A partition must not depend on the data. Partitioned by position, removing a record would move
 others to other teachers, so only data sets of the same size are neighbours. Partitioned by a keyed
 hash of each record, removing a record changes one teacher, and replacing one changes two.
+
+Start reading at :func:`count_votes`.
 """
 
 from __future__ import annotations
@@ -57,107 +57,8 @@ MOVED_VOTES = {
 PARTITIONS = ("hash", "index")
 _ROWS_PER_SLICE = 4096  # hashed at a time
 _LARGEST_EXACT_INTEGER = 2.0**53  # float64 holds all integers up to it
-
-
-def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
-    """Return the teacher of each record, by shuffled position; ``n`` is public."""
-    teachers = np.empty(n, np.int64)
-    teachers[random.permutation(n)] = np.arange(n) % n_teachers
-    return teachers
-
-
-def partition_by_hash(
-    X: Any, y: Any, n_teachers: int, random: np.random.RandomState
-) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of the record alone."""
-    key = random.bytes(32)  # independent of the data
-    parts = [X] if y is None else [X, y]
-    digests = b"".join(
-        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _iterate_row_bytes(parts)
-    )
-    # The bias of a remainder of 64 random bits is below n_teachers / 2**64.
-    return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
-
-
-def partition_by_group(
-    groups: Groups, n_teachers: int, random: np.random.RandomState
-) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of the name of its group.
-
-    **Guarantees.** All records of a group have one teacher, which depends on the group's name
-    alone: the group's index would depend on other groups. Equal names may differ as text, such as
-    one moment in two time zones; one of them is hashed for all.
-    """
-    return partition_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
-
-
-def _iterate_row_bytes(parts: list[Any]) -> Iterator[bytes]:
-    for start in range(0, num_samples(parts[0]), _ROWS_PER_SLICE):
-        yield from _row_bytes([_slice_rows(part, start) for part in parts])
-
-
-def _slice_rows(values: Any, start: int) -> pd.DataFrame:
-    """Return some rows as a frame."""
-    if isinstance(values, (pd.DataFrame, pd.Series)):
-        return pd.DataFrame(values.iloc[start : start + _ROWS_PER_SLICE]).reset_index(drop=True)
-    return pd.DataFrame(np.asarray(values)[start : start + _ROWS_PER_SLICE])
-
-
-def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
-    """Yield each row as bytes, equal for equal values of any numeric type.
-
-    **Guarantees.** The bytes depend on the row alone: a record that turns a column from numbers
-    into objects leaves the bytes of the others as they were. Numbers that differ, even beyond the
-    precision of floats, give different bytes.
-    """
-    frame = pd.concat(frames, axis=1)
-    plain = np.array([_is_plain(dtype) for dtype in frame.dtypes])
-    numbers = np.full(frame.shape, np.nan)
-    numbers[:, plain] = frame.loc[:, plain].to_numpy(np.float64, na_value=np.nan)
-    texts: list[list[str]] = [[] for _ in range(len(frame))]
-    for j, (_, column) in enumerate(frame.items()):
-        if not plain[j] or _may_exceed_floats(column):
-            for i, value in enumerate(column.to_numpy(object)):
-                numbers[i, j], rest = _split_number(value)
-                if rest:
-                    texts[i].append(f"{j}:{rest}")
-    numbers += 0.0  # no -0.0
-    numbers[np.isnan(numbers)] = np.nan  # one bit pattern for all NaN
-    for row, text in zip(numbers, texts, strict=True):
-        yield row.tobytes() + "\x1f".join(text).encode()
-
-
-def _is_plain(dtype: Any) -> bool:
-    is_complex = pd.api.types.is_complex_dtype(dtype)
-    return pd.api.types.is_numeric_dtype(dtype) and not is_complex
-
-
-def _may_exceed_floats(column: pd.Series) -> bool:
-    """Return whether some number of a column has more digits than a float holds."""
-    if not pd.api.types.is_integer_dtype(column.dtype):
-        return False
-    return bool(((column >= _LARGEST_EXACT_INTEGER) | (column <= -_LARGEST_EXACT_INTEGER)).any())
-
-
-def _split_number(value: Any) -> tuple[float, str]:
-    """Return a value as a float, NaN for non-numbers, and the remainder as text."""
-    value = value.item() if isinstance(value, np.generic) else value
-    value = value.real if isinstance(value, complex) and value.imag == 0 else value
-    if value is pd.NA:
-        return np.nan, ""
-    if not isinstance(value, (Real, Decimal)):
-        return np.nan, repr(value)
-    try:
-        number = float(value)
-        if not math.isfinite(number):
-            return number, ""
-        rest = Fraction(value) - Fraction(number)  # type: ignore[arg-type]  # or TypeError
-    except (TypeError, ValueError, OverflowError):
-        return np.nan, repr(value)
-    return number, str(rest) if rest else ""
-
-
 _N_TRIAL_RECORDS = 200  # public records on which a teacher is tried before anything is charged
+_teacher_lock = threading.RLock()  # is trained at a time in a process
 
 
 def count_votes(
@@ -232,6 +133,38 @@ def collect_votes(
     return votes
 
 
+def partition_by_index(n: int, n_teachers: int, random: np.random.RandomState) -> NDArray[np.int64]:
+    """Return the teacher of each record, by shuffled position; ``n`` is public."""
+    teachers = np.empty(n, np.int64)
+    teachers[random.permutation(n)] = np.arange(n) % n_teachers
+    return teachers
+
+
+def partition_by_hash(
+    X: Any, y: Any, n_teachers: int, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return the teacher of each record, drawn by a keyed hash of the record alone."""
+    key = random.bytes(32)  # independent of the data
+    parts = [X] if y is None else [X, y]
+    digests = b"".join(
+        hashlib.blake2b(row, digest_size=8, key=key).digest() for row in _iterate_row_bytes(parts)
+    )
+    # The bias of a remainder of 64 random bits is below n_teachers / 2**64.
+    return (np.frombuffer(digests, np.uint64) % np.uint64(n_teachers)).astype(np.int64)
+
+
+def partition_by_group(
+    groups: Groups, n_teachers: int, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return the teacher of each record, drawn by a keyed hash of the name of its group.
+
+    **Guarantees.** All records of a group have one teacher, which depends on the group's name
+    alone: the group's index would depend on other groups. Equal names may differ as text, such as
+    one moment in two time zones; one of them is hashed for all.
+    """
+    return partition_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
+
+
 def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
     """Fit a teacher to public records with made-up labels, and raise if it fails.
 
@@ -275,6 +208,72 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
             f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "
             "record. Nothing was charged. Pass a classifier."
         )
+
+
+def _iterate_row_bytes(parts: list[Any]) -> Iterator[bytes]:
+    for start in range(0, num_samples(parts[0]), _ROWS_PER_SLICE):
+        yield from _row_bytes([_slice_rows(part, start) for part in parts])
+
+
+def _slice_rows(values: Any, start: int) -> pd.DataFrame:
+    """Return some rows as a frame."""
+    if isinstance(values, (pd.DataFrame, pd.Series)):
+        return pd.DataFrame(values.iloc[start : start + _ROWS_PER_SLICE]).reset_index(drop=True)
+    return pd.DataFrame(np.asarray(values)[start : start + _ROWS_PER_SLICE])
+
+
+def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
+    """Yield each row as bytes, equal for equal values of any numeric type.
+
+    **Guarantees.** The bytes depend on the row alone: a record that turns a column from numbers
+    into objects leaves the bytes of the others as they were. Numbers that differ, even beyond the
+    precision of floats, give different bytes.
+    """
+    frame = pd.concat(frames, axis=1)
+    plain = np.array([_is_plain(dtype) for dtype in frame.dtypes])
+    numbers = np.full(frame.shape, np.nan)
+    numbers[:, plain] = frame.loc[:, plain].to_numpy(np.float64, na_value=np.nan)
+    texts: list[list[str]] = [[] for _ in range(len(frame))]
+    for j, (_, column) in enumerate(frame.items()):
+        if not plain[j] or _may_exceed_floats(column):
+            for i, value in enumerate(column.to_numpy(object)):
+                numbers[i, j], rest = _split_number(value)
+                if rest:
+                    texts[i].append(f"{j}:{rest}")
+    numbers += 0.0  # no -0.0
+    numbers[np.isnan(numbers)] = np.nan  # one bit pattern for all NaN
+    for row, text in zip(numbers, texts, strict=True):
+        yield row.tobytes() + "\x1f".join(text).encode()
+
+
+def _is_plain(dtype: Any) -> bool:
+    is_complex = pd.api.types.is_complex_dtype(dtype)
+    return pd.api.types.is_numeric_dtype(dtype) and not is_complex
+
+
+def _may_exceed_floats(column: pd.Series) -> bool:
+    """Return whether some number of a column has more digits than a float holds."""
+    if not pd.api.types.is_integer_dtype(column.dtype):
+        return False
+    return bool(((column >= _LARGEST_EXACT_INTEGER) | (column <= -_LARGEST_EXACT_INTEGER)).any())
+
+
+def _split_number(value: Any) -> tuple[float, str]:
+    """Return a value as a float, NaN for non-numbers, and the remainder as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    value = value.real if isinstance(value, complex) and value.imag == 0 else value
+    if value is pd.NA:
+        return np.nan, ""
+    if not isinstance(value, (Real, Decimal)):
+        return np.nan, repr(value)
+    try:
+        number = float(value)
+        if not math.isfinite(number):
+            return number, ""
+        rest = Fraction(value) - Fraction(number)  # type: ignore[arg-type]  # or TypeError
+    except (TypeError, ValueError, OverflowError):
+        return np.nan, repr(value)
+    return number, str(rest) if rest else ""
 
 
 def _vote(
@@ -325,17 +324,10 @@ def _fit_clone(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) ->
     return shadow_clone(teacher, seed).fit(X, y)
 
 
-_teacher_lock = threading.RLock()  # is trained at a time in a process
-
-
 def _renew_lock() -> None:
     """Make a new lock: a forked process has no thread that would release the old one."""
     global _teacher_lock
     _teacher_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager
@@ -347,3 +339,7 @@ def _seed_shared_generators(seed: int) -> Iterator[None]:
     """
     with _teacher_lock, seeded_globally(seed):
         yield
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)

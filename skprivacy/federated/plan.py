@@ -1,9 +1,8 @@
 """Plan of a federated training: public numbers, clipped contributions and the server's step.
 
 It implements DP-FedSGD and DP-FedAvg (McMahan et al. 2018) with distributed discrete Gaussian
-noise (Kairouz et al. 2021).
-
-Gradients of softmax regression at a party: for each record, or their mean.
+noise (Kairouz et al. 2021). A party's gradient is that of softmax regression, for each record or
+their mean.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ Steps = NDArray[np.int64]
 _INWARDS = 1.0 - 2.0**-20  # keeps a vector that is rounded to steps within its norm
 _MAX_NUMBERS_IN_MEMORY = 1 << 20  # numbers of records' gradients held in memory at once
 _MAX_UNITS = 1 << 24  # the sum of this many contributions does not overflow
+_LARGEST = 1e100  # largest absolute feature: products of two do not overflow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,9 +310,6 @@ class FederatedPlan(PlainNumbers):
         velocity = self.momentum * velocity + mean
         size = self.learning_rate * (1.0 - done / self.n_rounds)
         return weights - size * velocity, velocity
-
-
-_LARGEST = 1e100  # largest absolute feature: products of two do not overflow
 
 
 def usable_rows(X: NDArray) -> NDArray[np.bool_]:

@@ -1,19 +1,16 @@
 """Private fine-tuning: a head trained with differential privacy on a public encoder's features.
 
-Start with ``alm.py`` (the estimator) and ``head.py`` (the interface of heads). Heads are in
-``gradient.py``, ``prototypes.py``, ``least_squares.py``, ``softmax.py`` and ``network.py``.
-
 Files, in reading order:
 
-- ``alm``: the fine-tuner
-- ``head``: Task, rows, Head, OneRelease
-- ``heads``: least squares, prototypes, softmax, gradient descent; choice by public facts
-- ``network_head``: NetworkHead
-- ``encoding``: public encoders, half whitening
-- ``sensitivity``: Sensitivity and the least noise for it
-- ``sampled_sensitivity``: sensitivities sampled from records or a sampler
-- ``leave_one_out``: minimisers without one record
-- ``features``: Encoding of records to features, and their scaling to rows in the unit ball
+- ``alm``: ALMFineTuner, the estimator
+- ``head``: the interface of heads
+- ``heads``: gradient descent, least squares, prototypes and softmax regression; the choice
+- ``network_head``: a perceptron trained by DP-SGD
+- ``features``: features of records, scaled to rows in the unit ball
+- ``encoding``: encoders fitted to public records
+- ``sensitivity``: the mechanism with the least noise for one vector
+- ``sampled_sensitivity``: sensitivities sampled from private or public records
+- ``leave_one_out``: weights without one record, a thousand at once
 """
 
 from .alm import ALMFineTuner

@@ -1,6 +1,6 @@
 """Private fine-tuning by the additive logistic mechanism (Yang, Gohari and Topcu 2022) and others.
 
-Encoding is in ``features.py``, the heads' interface in ``head.py``.
+Encoding is in ``features``, the interface of heads in ``head``.
 """
 
 from __future__ import annotations

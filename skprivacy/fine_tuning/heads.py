@@ -1,12 +1,12 @@
-"""Choice of the head, by name or by public facts.
+"""Private heads: gradient descent, least squares, prototypes and softmax regression.
 
-Noisy full-batch gradient descent on frozen features, a head for private fine-tuning.
+- :class:`GradientHead`: noisy full-batch gradient descent on frozen features
+- :class:`LeastSquaresHead`: noisy sufficient statistics (after AdaSSP, Wang 2018)
+- :class:`PrototypeHead`: the noisy mean direction of each class (Wahdany et al. 2025)
+- :class:`SoftmaxHead`: output perturbation, the head of the ALM paper (Yang, Gohari and Topcu
+  2022), with a proof
 
-Least-squares head from noisy sufficient statistics (after AdaSSP, Wang 2018).
-
-Private prototypes: the noisy mean direction of each class (Wahdany et al. 2025).
-
-Softmax regression with output perturbation: the head of the ALM paper, with a proof.
+:func:`choose_head` chooses among them by public facts.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ _TRAVEL = 1.25  # standard deviation of the noise that a weight collects over al
 _LEAST_NOISE = 0.3  # noise multiplier below which steps no longer grow
 _AVERAGED = 0.25  # share of the last steps whose weights are averaged
 _INWARDS = 1.0 - 1e-6  # outweighs the rounding of norms, and of sums of more than 2**20 records
+_BALANCE = math.sqrt(2.0)  # weight of the class sums relative to the second moments
+_LEAST_FLOOR = 1e-3  # least eigenvalue of the second moments
+_LEAST_SQUARES_SHARPNESS = 10.0  # logit, in nats, of a fitted value of 1
+_PROTOTYPE_SHARPNESS = 10.0  # logit, in nats, of a cosine of 1
+_RIDGE = 6.0  # ratio of the ridge to the noise of a weight at sensitivity sqrt(2) and ridge 1
+_LEAST_RIDGE = 0.1
 
 
 @dataclass(frozen=True)
@@ -137,11 +143,6 @@ class GradientHead(Head):
         return quantize(residuals * records.counts[:, None])
 
 
-_BALANCE = math.sqrt(2.0)  # weight of the class sums relative to the second moments
-_LEAST_FLOOR = 1e-3  # least eigenvalue of the second moments
-_LEAST_SQUARES_SHARPNESS = 10.0  # logit, in nats, of a fitted value of 1
-
-
 @dataclass(frozen=True)
 class LeastSquaresHead(OneRelease):
     """Least squares on one-hot labels, from noisy second moments and class sums.
@@ -196,13 +197,6 @@ class LeastSquaresHead(OneRelease):
         return np.asarray(_LEAST_SQUARES_SHARPNESS * solution, dtype=np.float64)
 
 
-def _triangle_scales(upper: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[np.float64]:
-    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-
-
-_PROTOTYPE_SHARPNESS = 10.0  # logit, in nats, of a cosine of 1
-
-
 @dataclass(frozen=True)
 class PrototypeHead(OneRelease):
     """Nearest class by angle: the noisy sum of each class's features is its prototype.
@@ -236,10 +230,6 @@ class PrototypeHead(OneRelease):
         norms = np.linalg.norm(sums, axis=0)
         directions = _PROTOTYPE_SHARPNESS * sums / np.where(norms > 0, norms, 1.0)
         return np.vstack([directions, np.zeros(task.n_classes)])
-
-
-_RIDGE = 6.0  # ratio of the ridge to the noise of a weight at sensitivity sqrt(2) and ridge 1
-_LEAST_RIDGE = 0.1
 
 
 @dataclass(frozen=True)
@@ -351,6 +341,25 @@ class SoftmaxHead(OneRelease):
         return contrasts @ _contrasts(task.n_classes).T
 
 
+def choose_head(head: str | Head, task: Task) -> Head:
+    """Return the head with this name, or for "auto" the most accurate one for the task."""
+    found = (
+        head
+        if isinstance(head, Head)
+        else HEADS[_most_accurate_head(task) if head == "auto" else head]()
+    )
+    if task.sensitivity is not None and not isinstance(found, SoftmaxHead):
+        raise ValueError(
+            f"sensitivity={task.sensitivity!r} does not apply to head={head!r}, whose sensitivity "
+            "is exact. Use sensitivity='proved', or head='softmax'."
+        )
+    return found
+
+
+def _triangle_scales(upper: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[np.float64]:
+    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+
+
 def _ridge(head: SoftmaxHead) -> float:
     assert head.ridge is not None, "the head is not ready"
     return head.ridge
@@ -367,30 +376,6 @@ def _contrasts(n_classes: int) -> NDArray[np.float64]:
     return np.asarray(null_space(np.ones((1, n_classes))))
 
 
-HEADS: dict[str, type[Head]] = {
-    "dpsgd": NetworkHead,
-    "gradient": GradientHead,
-    "least_squares": LeastSquaresHead,
-    "prototypes": PrototypeHead,
-    "softmax": SoftmaxHead,
-}
-
-
-def choose_head(head: str | Head, task: Task) -> Head:
-    """Return the head with this name, or for "auto" the most accurate one for the task."""
-    found = (
-        head
-        if isinstance(head, Head)
-        else HEADS[_most_accurate_head(task) if head == "auto" else head]()
-    )
-    if task.sensitivity is not None and not isinstance(found, SoftmaxHead):
-        raise ValueError(
-            f"sensitivity={task.sensitivity!r} does not apply to head={head!r}, whose sensitivity "
-            "is exact. Use sensitivity='proved', or head='softmax'."
-        )
-    return found
-
-
 def _most_accurate_head(task: Task) -> str:
     """Return the name of the head that was the most accurate in benchmarks, or within .01 of it.
 
@@ -402,3 +387,12 @@ def _most_accurate_head(task: Task) -> str:
         return "softmax"
     gaussian = task.delta > 0 and task.mechanism in ("auto", "gaussian")
     return "gradient" if gaussian else "prototypes"
+
+
+HEADS: dict[str, type[Head]] = {
+    "dpsgd": NetworkHead,
+    "gradient": GradientHead,
+    "least_squares": LeastSquaresHead,
+    "prototypes": PrototypeHead,
+    "softmax": SoftmaxHead,
+}

@@ -1,14 +1,11 @@
 """Label differential privacy: classifiers whose features are public and labels private.
 
-``response.py``, ``stages.py`` and ``alibi.py`` release noisy labels, from which ``_learning.py``
-learns; ``pate.py`` releases votes.
-
 Files, in reading order:
 
-- ``base``: release of each label once, then learning
-- ``posterior``: learning from labels noised by a known law
-- ``noisy_labels``: RandomizedResponse-, ALIBI-, LP2STClassifier
-- ``label_pate``: LabelPATEClassifier
+- ``base``: the base: release each label once, with noise, then learn
+- ``noisy_labels``: RandomizedResponseClassifier, LP2STClassifier, ALIBIClassifier
+- ``posterior``: learning from labels with known noise
+- ``label_pate``: LabelPATEClassifier: votes instead of noisy labels
 """
 
 from .label_pate import LabelPATEClassifier

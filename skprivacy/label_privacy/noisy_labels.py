@@ -1,8 +1,10 @@
-"""ALIBI (Malek et al. 2021): Laplace noise on one-hot labels, and Bayesian inference.
+"""Label privacy by noisy labels: randomised response, LP-2ST and ALIBI.
 
-Randomised response on labels (Warner 1965), with a model of the true labels.
+- :class:`RandomizedResponseClassifier`: randomised response (Warner 1965)
+- :class:`LP2STClassifier`: two stages, randomised response with prior (Ghazi et al. 2021)
+- :class:`ALIBIClassifier`: Laplace noise on one-hot labels (Malek et al. 2021)
 
-LP-2ST (Ghazi et al. 2021): label privacy in two stages, by randomised response with prior.
+All learn with a model of the true labels given the noisy ones.
 """
 
 from __future__ import annotations
@@ -30,16 +32,35 @@ from .posterior import (
     scores_to_probabilities,
 )
 
+LABEL_DOCS = {
+    "label_estimator": """\
+estimator : classifier or pipeline, default=None
+    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
+    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
+    logistic regression on min-max scaled features.""",
+    "label_rounds": """\
+n_rounds : int, default=3
+    Number of times that the probabilities of the true labels are estimated. All rounds use the
+    labels released once, so more rounds cost time, not privacy.
+n_folds : int, default=3
+    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
+    fitted without it.""",
+    "label_epsilon": """\
+epsilon : float, default=1.0
+    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits to the true labels
+    **without any guarantee**, for comparison.""",
+}
 __all__ = [
     "ALIBIClassifier",
     "LP2STClassifier",
     "RandomizedResponseClassifier",
 ]
-
 _SENSITIVITY = 2.0  # a changed label moves 1 from one indicator to another
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 
-@fill_docs
+@fill_docs(LABEL_DOCS)
 class ALIBIClassifier(NoisyLabelClassifier):
     """ALIBI: any classifier, with label privacy by Laplace noise (Malek et al. 2021).
 
@@ -124,14 +145,7 @@ class ALIBIClassifier(NoisyLabelClassifier):
         return noisy, likelihood, prior
 
 
-def _truth_probability(n_classes: int, scale: float) -> float:
-    """Return the probability that the true class has the largest noisy number."""
-    law = stats.laplace(scale=scale)
-    middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)
-    return float((law.cdf(1.0 + middles) ** (n_classes - 1)).mean())
-
-
-@fill_docs
+@fill_docs(LABEL_DOCS)
 class RandomizedResponseClassifier(NoisyLabelClassifier):
     """Any classifier, with label privacy by randomised response (Warner 1965).
 
@@ -217,11 +231,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
         return self.classes_[reports], likelihood, prior
 
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
-
-@fill_docs
+@fill_docs(LABEL_DOCS)
 class LP2STClassifier(NoisyLabelClassifier):
     """LP-2ST: any classifier, with label privacy by RRWithPrior (Ghazi et al. 2021).
 
@@ -361,6 +371,13 @@ class LP2STClassifier(NoisyLabelClassifier):
         model = fit_on_weights(base, known, weights, random)
         others = class_scores(model, safe_indexing(X, two), likelihood.shape[1])
         return scores_to_probabilities(scores, factor), scores_to_probabilities(others, factor)
+
+
+def _truth_probability(n_classes: int, scale: float) -> float:
+    """Return the probability that the true class has the largest noisy number."""
+    law = stats.laplace(scale=scale)
+    middles = law.ppf((np.arange(20_000) + 0.5) / 20_000)
+    return float((law.cdf(1.0 + middles) ** (n_classes - 1)).mean())
 
 
 def _respond(

@@ -1,17 +1,13 @@
 """Differentially private linear and logistic regression.
 
-Start with ``functional.py`` (the functional mechanism), whose polynomials stand in
-``polynomial.py``. ``perturbation.py`` adds noise to the objective or to its minimiser,
-``objective.py`` proves the cost of the former, and ``sufficient.py`` is AdaSSP.
-
 Files, in reading order:
 
-- ``base``: bounds, unit ball, scores
-- ``functional_mechanism``: FunctionalMechanismRegressor, -Classifier
-- ``polynomial_objective``: PolynomialObjective, its release and its minimiser
-- ``perturbation``: objective and output perturbation: mechanism and classifiers
-- ``logistic_solver``: regularised logistic loss to a proved gradient norm
+- ``functional_mechanism``: FunctionalMechanismRegressor and FunctionalMechanismClassifier
+- ``polynomial_objective``: polynomial losses, their sensitivity and their release
+- ``perturbation``: objective and output perturbation of logistic regression
+- ``logistic_solver``: Newton solver to the tolerance of the privacy proof
 - ``adassp``: AdaSSPRegressor
+- ``base``: input checks, public bounds and prediction
 """
 
 from .adassp import AdaSSPRegressor

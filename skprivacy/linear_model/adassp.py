@@ -15,7 +15,7 @@ from ..accounting import PrivacyBudget
 from ..base import public_target_bounds
 from ..mechanisms import Gaussian, SecureRandom, analytic_noise_multiplier
 from ..mechanisms.bounds import UnitBall, exact_product, quantize
-from .base import PrivateLinearRegressor
+from .base import LINEAR_DOCS, PrivateLinearRegressor
 
 __all__ = ["AdaSSPRegressor"]
 
@@ -23,7 +23,7 @@ __all__ = ["AdaSSPRegressor"]
 _FAILURE_PROBABILITY = 0.05
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class AdaSSPRegressor(PrivateLinearRegressor):
     """Linear regression by adaptive sufficient statistics perturbation (AdaSSP).
 

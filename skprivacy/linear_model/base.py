@@ -22,6 +22,16 @@ from ..base import PrivateEstimatorMixin, PrivateFit, public_bounds
 from ..mechanisms import Gaussian, Laplace, analytic_noise_multiplier
 from ..mechanisms.bounds import UnitBall
 
+LINEAR_DOCS = {
+    "radius": """\
+radius : float, default=None
+    Records whose L2 norm exceeds ``radius``, after each feature is scaled to [-1, 1], get a weight
+    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
+    "bounds_": """\
+bounds_ : tuple of two ndarrays of shape (n_features,)
+    The bounds used. ``predict`` replaces a missing value by their middle.""",
+}
+
 __all__ = [
     "LinearScores",
     "PrivateLinearClassifier",

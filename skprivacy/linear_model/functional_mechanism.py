@@ -1,8 +1,7 @@
-"""Functional mechanism (Zhang et al. 2012): the release shared by classifier and regressor.
+"""Linear and logistic regression by the functional mechanism (Zhang et al. 2012).
 
-Linear and logistic regression by the functional mechanism (Zhang et al. 2012).
-
-The polynomials and their sensitivity are in ``polynomial.py``.
+The polynomials and their sensitivity are in ``polynomial_objective``. Start reading at
+:class:`FunctionalMechanism`, the release that classifier and regressor share.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
 from ..mechanisms import SecureRandom
-from .base import PrivateLinearClassifier, PrivateLinearModel, PrivateLinearRegressor
+from .base import LINEAR_DOCS, PrivateLinearClassifier, PrivateLinearModel, PrivateLinearRegressor
 from .polynomial_objective import PolynomialObjective, multinomial_objective, squared_objective
 
 __all__ = [
@@ -73,7 +72,7 @@ def check_alphas(alphas: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     """Linear regression by the functional mechanism (Zhang et al. 2012).
 
@@ -262,7 +261,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         return np.array(coefs), np.array(intercepts)
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier):
     """Logistic regression, binary or multinomial, by the functional mechanism.
 

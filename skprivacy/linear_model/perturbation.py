@@ -1,6 +1,6 @@
 """Logistic regression by objective or output perturbation (Chaudhuri et al. 2011).
 
-Objective perturbation (Chaudhuri et al. 2011): the mechanism and the proof of its cost.
+:class:`ObjectivePerturbation` is the mechanism, with the proof of its cost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..base import public_classes
 from ..mechanisms import Gaussian, Laplace, Mechanism, SecureRandom, analytic_noise_multiplier
-from .base import PrivateLinearClassifier
+from .base import LINEAR_DOCS, PrivateLinearClassifier
 from .logistic_solver import LogisticLoss, minimize
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
 TOLERANCE = 1e-6  # largest norm of the gradient at the minimiser, for records of norm 1
 _MAX_JACOBIAN_SHARE = 0.1  # largest share of epsilon for the Jacobian of the perturbed problem
 _MAX_JACOBIAN_EPSILON = 1.0  # largest epsilon for it
+_SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the solver's error
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,6 @@ class ObjectivePerturbation(Mechanism):
         return minimize(problem, TOLERANCE)
 
 
-_SOLVER_NOISE_SHARE = 0.01  # of epsilon and delta, for noise that hides the solver's error
-
-
 @fill_docs
 class _PerturbedClassifier(PrivateLinearClassifier):
     """Base of logistic regressions whose one release is the minimiser of a perturbed problem."""
@@ -255,16 +253,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         """Return the released weights, of shape (size, n_outputs)."""
 
 
-def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
-    """Return the mechanism for a vector of ``size`` numbers and an L2 sensitivity."""
-    if delta == 0:
-        multiplier = 0.0 if math.isinf(epsilon) else 1.0 / epsilon
-        return Laplace(multiplier, math.sqrt(size) * l2)
-    multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
-    return Gaussian(multiplier, l2)
-
-
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class ObjectivePerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, by objective perturbation.
 
@@ -371,7 +360,7 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
         return last.release(solution, random)
 
 
-@fill_docs
+@fill_docs(LINEAR_DOCS)
 class OutputPerturbationClassifier(_PerturbedClassifier):
     """Logistic regression, binary or multinomial, with noise added to its weights.
 
@@ -472,3 +461,12 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
         )
         # Chaudhuri et al. 2011, output perturbation: minimise, then add noise
         return mechanism.release(minimize(problem, TOLERANCE), random)
+
+
+def _additive_mechanism(epsilon: float, delta: float, l2: float, size: int) -> Laplace | Gaussian:
+    """Return the mechanism for a vector of ``size`` numbers and an L2 sensitivity."""
+    if delta == 0:
+        multiplier = 0.0 if math.isinf(epsilon) else 1.0 / epsilon
+        return Laplace(multiplier, math.sqrt(size) * l2)
+    multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
+    return Gaussian(multiplier, l2)

@@ -1,23 +1,19 @@
 """Noise mechanisms, their source of randomness, and Poisson sampling.
 
-Read ``base.py`` (``Mechanism.release``, through which all private data passes), ``entropy.py``
-(``SecureRandom``), ``discrete.py`` and ``additive.py`` (exact noise for single releases), then
-``floating.py`` (noise for the long vectors of DP-SGD).
-
 Files, in reading order:
 
-- ``base``: Mechanism.release, the one door (+ `unrounded` from bounds.py)
-- ``secure_random``: SecureRandom (AES-CTR), process identity, stream drawn ahead, PoissonSampler
+- ``base``: Mechanism, whose ``release`` is the only way out for private data
+- ``additive``: Laplace, Gaussian, logistic, K-norm and smooth Gaussian noise, exact on a grid
+- ``integer_samplers``: exact discrete noise (Canonne, Kamath and Steinke 2020)
+- ``secure_random``: SecureRandom (AES-256-CTR), PoissonSampler, noise drawn ahead
+- ``bounds``: public bounds, the unit ball, exact sums
+- ``selection``: exponential mechanism, report noisy max, randomised response
+- ``float_noise``: Gaussian and logistic noise in floating point, for long vectors
+- ``rounded_gaussian``: Gaussian noise exact on a grid, for long vectors
+- ``matrix_gaussian``: correlated noise of a matrix factorisation
+- ``distributed_gaussian``: Gaussian noise in shares of several parties
 - ``chacha``: ChaCha20 noise on a device, as torch operations
 - ``chacha_triton``: the same as one Triton kernel
-- ``integer_samplers``: exact discrete Laplace, Gaussian, logistic (Canonne, Kamath, Steinke 2020)
-- ``additive``: Laplace, Gaussian, Logistic, K-norm, smooth Gaussian: exact on a grid
-- ``float_noise``: FloatGaussian, FloatLogistic for long vectors
-- ``rounded_gaussian``: Gaussian exact on a grid, for long vectors; its tail in integers
-- ``matrix_gaussian``: correlated noise of a matrix factorisation
-- ``distributed_gaussian``: Gaussian noise in shares, with masks
-- ``selection``: randomised response, exponential mechanism, report noisy max
-- ``bounds``: public bounds, exact quantised sums, UnitBall
 """
 
 from ..accounting.calibration import analytic_noise_multiplier, classic_noise_multiplier

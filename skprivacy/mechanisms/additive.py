@@ -1,6 +1,6 @@
 """Laplace, Gaussian and logistic noise for single releases, exact on a power-of-two grid.
 
-KNorm: the K-norm mechanism in L2, for pure differential privacy with L2 sensitivity.
+:class:`KNorm` is the K-norm mechanism in L2: pure differential privacy with L2 sensitivity.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ _SCALE_BITS = 36  # the noise scale is 2**35 to 2**36 grid steps
 _MARGIN = 1.0 + 2.0**-20  # covers the rounding of the scale, and the change from real to grid noise
 _INT64_SAFE = 2.0**61
 _HUGE = 1e150  # finite in grid steps, whatever the grid
+
+
+def pure_noise_multiplier(epsilon: float) -> float:
+    """Return 1 / epsilon, the noise multiplier of a pure guarantee."""
+    positive("epsilon", epsilon)
+    return 1.0 / epsilon
 
 
 @dataclass(frozen=True)
@@ -117,19 +123,6 @@ class _GridNoise(Mechanism):
             )
         noisy = steps * self.grid
         return float(noisy[0]) if exact.ndim == 0 else noisy.reshape(exact.shape)
-
-
-def pure_noise_multiplier(epsilon: float) -> float:
-    """Return 1 / epsilon, the noise multiplier of a pure guarantee."""
-    positive("epsilon", epsilon)
-    return 1.0 / epsilon
-
-
-def _add_exactly(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Add exactly, then round to float64, which is post-processing of the exact sum."""
-    if np.abs(steps).max(initial=0.0) < _INT64_SAFE:
-        return (steps.astype(np.int64) + noise).astype(np.float64)
-    return np.array([float(int(a) + int(b)) for a, b in zip(steps, noise, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -547,3 +540,10 @@ class SmoothGaussian(Mechanism):
         noisy = value.cost + value.sensitivity * (self.lift + noise)
         rounded = math.ceil(noisy / self.grid) * self.grid
         return min(max(rounded, 0.0), self.upper)
+
+
+def _add_exactly(steps: NDArray[np.float64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Add exactly, then round to float64, which is post-processing of the exact sum."""
+    if np.abs(steps).max(initial=0.0) < _INT64_SAFE:
+        return (steps.astype(np.int64) + noise).astype(np.float64)
+    return np.array([float(int(a) + int(b)) for a, b in zip(steps, noise, strict=True)])

@@ -1,7 +1,4 @@
-"""FloatGaussian: Gaussian noise in ordinary floating point, for the long vectors of DP-SGD.
-
-FloatLogistic: logistic noise in ordinary floating point, for the long vectors of DP-SGD.
-"""
+"""Gaussian and logistic noise in ordinary floating point, for the long vectors of DP-SGD."""
 
 from __future__ import annotations
 
@@ -26,6 +23,16 @@ __all__ = [
 # In these ranges, noise and vectors in single precision keep all their digits.
 _LEAST_STD, _MOST_STD = 1e-30, 1e30
 _LEAST_NORM, _MOST_NORM = 1e-20, 1e20
+NOT_FINITE = (
+    "value holds NaN or infinity, which no noise hides. Clip each record's contribution before "
+    "summing."
+)
+# Devices that compute asynchronously: reading a value from them synchronises.
+_ASYNCHRONOUS = {"cuda"}
+_CHUNK = 1 << 14  # numbers at a time, so that the work arrays stay in the second-level cache
+_SIGN = np.uint32(1 << 31)
+_TAIL = np.uint32(1 << 11)  # words below are in the outermost 2**-20, and get 32 more bits
+_MIDDLE = np.uint32((1 << 31) - (1 << 24))  # words above need the exact distance to 1
 
 
 @dataclass(frozen=True)
@@ -99,14 +106,6 @@ class FloatGaussian(Mechanism):
         return value
 
 
-NOT_FINITE = (
-    "value holds NaN or infinity, which no noise hides. Clip each record's contribution before "
-    "summing."
-)
-# Devices that compute asynchronously: reading a value from them synchronises.
-_ASYNCHRONOUS = {"cuda"}
-
-
 def check_finite(value: Any) -> None:
     """Refuse a vector with NaN or infinity, whose noisy version would reveal them.
 
@@ -118,19 +117,6 @@ def check_finite(value: Any) -> None:
             value += 0.0 * value.norm(math.inf)
     elif not _all_finite(value):
         raise ValueError(NOT_FINITE)
-
-
-def _all_finite(value: Any) -> bool:
-    """Return True if a vector has neither NaN nor infinity.
-
-    Its squared length, one pass over memory, is finite only then. A vector with numbers of 1e19 or
-    more may be too long to square, and is checked number by number.
-    """
-    if is_tensor(value):
-        return bool(value.isfinite().all())
-    with np.errstate(all="ignore"):
-        squared = np.dot(value, value)
-    return bool(np.isfinite(squared)) or bool(np.isfinite(value).all())
 
 
 def check_noise(noise_multiplier: float, sensitivity: float) -> None:
@@ -153,12 +139,6 @@ def check_noise(noise_multiplier: float, sensitivity: float) -> None:
             f"between {_LEAST_STD:g} and {_MOST_STD:g}, the range of noise in single precision. "
             "Scale the vector."
         )
-
-
-_CHUNK = 1 << 14  # numbers at a time, so that the work arrays stay in the second-level cache
-_SIGN = np.uint32(1 << 31)
-_TAIL = np.uint32(1 << 11)  # words below are in the outermost 2**-20, and get 32 more bits
-_MIDDLE = np.uint32((1 << 31) - (1 << 24))  # words above need the exact distance to 1
 
 
 @dataclass(frozen=True)
@@ -255,3 +235,16 @@ def standard_logistic(size: int, random: SecureRandom) -> NDArray[np.float32]:
     noise[middle] = np.log1p(2.0 * v / (1.0 - v))
     noise.view(np.uint32)[:] |= bits & _SIGN
     return noise
+
+
+def _all_finite(value: Any) -> bool:
+    """Return True if a vector has neither NaN nor infinity.
+
+    Its squared length, one pass over memory, is finite only then. A vector with numbers of 1e19 or
+    more may be too long to square, and is checked number by number.
+    """
+    if is_tensor(value):
+        return bool(value.isfinite().all())
+    with np.errstate(all="ignore"):
+        squared = np.dot(value, value)
+    return bool(np.isfinite(squared)) or bool(np.isfinite(value).all())

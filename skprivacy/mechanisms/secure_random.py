@@ -1,10 +1,8 @@
-"""Identity of this process, distinct from its parent and its children.
+"""SecureRandom: cryptographic random numbers by AES-256-CTR with a key of OS entropy.
 
-Noise for a release that another core draws while the value is computed.
-
-SecureRandom: cryptographic random numbers by AES-256-CTR with a key of OS entropy.
-
-PoissonSampler: the random sample of records of a DP-SGD step.
+:class:`PoissonSampler` draws the records of a DP-SGD step, and :class:`PrefetchedNoise` is noise
+that another core draws while the value is computed. A stream belongs to one process: its children
+draw other numbers.
 """
 
 from __future__ import annotations
@@ -34,41 +32,6 @@ __all__ = [
 
 _BYTES = 16
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, for which Python defines no constant
-
-
-def process_identity() -> tuple[bytes, int]:
-    """Return random bytes and the process id: an identity that no other process returns.
-
-    **Guarantees.** Three mechanisms distinguish a child from its parent, and each has a gap. The
-    process ids are equal if each is the first process of its pid namespace. Python's hook, which
-    changes the bytes, misses a fork by a library without Python. The page that holds the bytes is
-    cleared in every child, but only on Linux 4.14 or later.
-
-    **Edge cases.** A snapshot of a process or machine that is resumed twice is not detected.
-    """
-    if _page[:_BYTES] == bytes(_BYTES):
-        _renew_identity()
-    return _page[:_BYTES], os.getpid()
-
-
-def _renew_identity() -> None:
-    _page[:_BYTES] = os.urandom(_BYTES)
-
-
-def _map_fork_cleared_page() -> mmap.mmap:
-    """Return a page of memory that is cleared in a child, if the system supports it."""
-    if not hasattr(mmap, "MAP_ANONYMOUS"):
-        return mmap.mmap(-1, mmap.PAGESIZE)
-    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # an old kernel
-            page.madvise(_WIPE_ON_FORK)
-    return page
-
-
-_page = _map_fork_cleared_page()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_identity)
 _CHUNK = 1 << 16  # numbers at a time: few enough for the cache, many enough for few calls
 _MOST = 1 << 40  # most numbers of one call
 _ZEROS = memoryview(bytes(4 * _CHUNK))
@@ -283,120 +246,6 @@ class SecureRandom:
         out[half:] *= radius[:rest]
 
 
-class _Buffers:
-    """Reused arrays; the system would have to map and clear new ones for every chunk."""
-
-    def __init__(self, size: int) -> None:
-        half = (min(size, _CHUNK) + 1) // 2
-        self.bytes = bytearray(8 * half + _SPARE)
-        self.bits = np.frombuffer(self.bytes, np.uint32, 2 * half)
-        self.radius, self.angle = np.empty((2, half), np.float32)
-        self.noise = np.empty(2 * half, np.float32)
-
-
-def add_scaled(values: NDArray, noise: NDArray[np.float32], std: float) -> None:
-    """Add earlier drawn numbers times ``std``; ``noise`` is overwritten with the addends."""
-    check_addition(values, std)
-    scale = np.float32(std)
-    for start in range(0, len(values), _CHUNK):
-        part = noise[start : start + _CHUNK]
-        part *= scale
-        values[start : start + _CHUNK] += part
-
-
-def check_addition(values: NDArray, std: float) -> None:
-    """Refuse arrays that noise cannot be added to, and invalid standard deviations."""
-    check_flat(values, "values")
-    if not is_number(std) or not 0 <= std < math.inf:
-        raise ValueError(f"std={std!r} must be a finite number >= 0.")
-
-
-def check_count(name: str, n: int) -> None:
-    """Refuse invalid numbers of random numbers."""
-    if type(n) is int and 0 <= n <= _MOST:  # the fast path, taken several times a step
-        return
-    whole(name, n, least=0)
-    if n > _MOST:
-        raise ValueError(f"{name}={n!r} must be an integer from 0 to {_MOST}.")
-
-
-def new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
-    # NIST SP 800-38A, section 6.5: the counter mode, from block 0 of a fresh key
-    return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-
-
-class PrefetchedNoise(SecureRandom):
-    """Random stream for one release of ``size`` numbers, whose normal numbers may be drawn early.
-
-    ``random`` draws the key of the stream. If ``elsewhere``, a thread starts to draw at once; the
-    numbers are the same either way.
-
-    **Guarantees.** The numbers are those that :meth:`SecureRandom.normal` draws of the stream, and
-    are used once. A second value, or a value of another length, gets new numbers. A child process
-    gets a new key and none of these numbers, as with every stream. Numbers of a release that does
-    not happen are lost. The drawing thread ends with its work and stores nothing.
-
-    **Edge cases.** Without a free thread or memory, numbers are drawn when they are added. If
-    ``random`` is seeded, so is this stream. All other draws from the stream come after the early
-    ones, so the order of threads decides nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.mechanisms import FloatGaussian, SecureRandom
-    >>> from skprivacy.mechanisms.secure_random import DrawnAhead
-    >>> noise = DrawnAhead(SecureRandom(), 1000, elsewhere=True)
-    >>> total = np.ones(1000)  # takes long, while the noise is drawn
-    >>> noisy = FloatGaussian(1.0, 1.0).release(total, noise)
-    """
-
-    def __init__(self, random: SecureRandom, size: int, elsewhere: bool) -> None:
-        self._seed = random._seed
-        self._home = process_identity()
-        self._streams = {self._home: new_stream(random.random_bytes(32))}
-        self._drawn: list[NDArray[np.float32]] = []
-        self._worker: threading.Thread | None = None
-        if elsewhere:
-            self._worker = threading.Thread(target=self._draw, args=(size,))
-            try:
-                self._worker.start()
-            except RuntimeError:  # no more threads are allowed
-                self._worker = None
-
-    def _draw(self, size: int) -> None:
-        # Without memory for all of them, they are drawn in chunks when they are added.
-        with suppress(MemoryError):
-            self._drawn.append(self.normal(size))
-
-    def _stream(self) -> tuple[threading.Lock, CipherContext]:
-        self._wait()
-        return super()._stream()
-
-    def _wait(self) -> None:
-        """Wait for the drawing thread; a child process has none to wait for."""
-        worker = self._worker
-        if (
-            worker is None
-            or worker is threading.current_thread()
-            or process_identity() != self._home
-        ):
-            return
-        worker.join()
-        self._worker = None
-
-    def add_normal(self, values: NDArray, std: float) -> None:
-        """Add normal numbers of standard deviation ``std`` to a flat array, in place."""
-        self._wait()
-        try:
-            drawn = self._drawn.pop()  # atomic: only one of two threads gets them
-        except IndexError:
-            drawn = None
-        if drawn is not None and process_identity() == self._home and len(drawn) == len(values):
-            add_scaled(values, drawn, std)
-        else:
-            super().add_normal(values, std)
-
-
 @dataclass(frozen=True)
 class PoissonSampler:
     """Poisson sampling: include each record independently with probability ``rate``.
@@ -462,3 +311,152 @@ class PoissonSampler:
             last = int(found[-1][-1])
         indices = found[0] if len(found) == 1 else np.concatenate(found)
         return indices[: indices.searchsorted(n)]
+
+
+class PrefetchedNoise(SecureRandom):
+    """Random stream for one release of ``size`` numbers, whose normal numbers may be drawn early.
+
+    ``random`` draws the key of the stream. If ``elsewhere``, a thread starts to draw at once; the
+    numbers are the same either way.
+
+    **Guarantees.** The numbers are those that :meth:`SecureRandom.normal` draws of the stream, and
+    are used once. A second value, or a value of another length, gets new numbers. A child process
+    gets a new key and none of these numbers, as with every stream. Numbers of a release that does
+    not happen are lost. The drawing thread ends with its work and stores nothing.
+
+    **Edge cases.** Without a free thread or memory, numbers are drawn when they are added. If
+    ``random`` is seeded, so is this stream. All other draws from the stream come after the early
+    ones, so the order of threads decides nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivacy.mechanisms import FloatGaussian, SecureRandom
+    >>> from skprivacy.mechanisms.secure_random import PrefetchedNoise
+    >>> noise = PrefetchedNoise(SecureRandom(), 1000, elsewhere=True)
+    >>> total = np.ones(1000)  # takes long, while the noise is drawn
+    >>> noisy = FloatGaussian(1.0, 1.0).release(total, noise)
+    """
+
+    def __init__(self, random: SecureRandom, size: int, elsewhere: bool) -> None:
+        self._seed = random._seed
+        self._home = process_identity()
+        self._streams = {self._home: new_stream(random.random_bytes(32))}
+        self._drawn: list[NDArray[np.float32]] = []
+        self._worker: threading.Thread | None = None
+        if elsewhere:
+            self._worker = threading.Thread(target=self._draw, args=(size,))
+            try:
+                self._worker.start()
+            except RuntimeError:  # no more threads are allowed
+                self._worker = None
+
+    def _draw(self, size: int) -> None:
+        # Without memory for all of them, they are drawn in chunks when they are added.
+        with suppress(MemoryError):
+            self._drawn.append(self.normal(size))
+
+    def _stream(self) -> tuple[threading.Lock, CipherContext]:
+        self._wait()
+        return super()._stream()
+
+    def _wait(self) -> None:
+        """Wait for the drawing thread; a child process has none to wait for."""
+        worker = self._worker
+        if (
+            worker is None
+            or worker is threading.current_thread()
+            or process_identity() != self._home
+        ):
+            return
+        worker.join()
+        self._worker = None
+
+    def add_normal(self, values: NDArray, std: float) -> None:
+        """Add normal numbers of standard deviation ``std`` to a flat array, in place."""
+        self._wait()
+        try:
+            drawn = self._drawn.pop()  # atomic: only one of two threads gets them
+        except IndexError:
+            drawn = None
+        if drawn is not None and process_identity() == self._home and len(drawn) == len(values):
+            add_scaled(values, drawn, std)
+        else:
+            super().add_normal(values, std)
+
+
+def process_identity() -> tuple[bytes, int]:
+    """Return random bytes and the process id: an identity that no other process returns.
+
+    **Guarantees.** Three mechanisms distinguish a child from its parent, and each has a gap. The
+    process ids are equal if each is the first process of its pid namespace. Python's hook, which
+    changes the bytes, misses a fork by a library without Python. The page that holds the bytes is
+    cleared in every child, but only on Linux 4.14 or later.
+
+    **Edge cases.** A snapshot of a process or machine that is resumed twice is not detected.
+    """
+    if _page[:_BYTES] == bytes(_BYTES):
+        _renew_identity()
+    return _page[:_BYTES], os.getpid()
+
+
+def add_scaled(values: NDArray, noise: NDArray[np.float32], std: float) -> None:
+    """Add earlier drawn numbers times ``std``; ``noise`` is overwritten with the addends."""
+    check_addition(values, std)
+    scale = np.float32(std)
+    for start in range(0, len(values), _CHUNK):
+        part = noise[start : start + _CHUNK]
+        part *= scale
+        values[start : start + _CHUNK] += part
+
+
+def check_addition(values: NDArray, std: float) -> None:
+    """Refuse arrays that noise cannot be added to, and invalid standard deviations."""
+    check_flat(values, "values")
+    if not is_number(std) or not 0 <= std < math.inf:
+        raise ValueError(f"std={std!r} must be a finite number >= 0.")
+
+
+def check_count(name: str, n: int) -> None:
+    """Refuse invalid numbers of random numbers."""
+    if type(n) is int and 0 <= n <= _MOST:  # the fast path, taken several times a step
+        return
+    whole(name, n, least=0)
+    if n > _MOST:
+        raise ValueError(f"{name}={n!r} must be an integer from 0 to {_MOST}.")
+
+
+def new_stream(key: bytes) -> tuple[threading.Lock, CipherContext]:
+    # NIST SP 800-38A, section 6.5: the counter mode, from block 0 of a fresh key
+    return threading.Lock(), Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+
+def _renew_identity() -> None:
+    _page[:_BYTES] = os.urandom(_BYTES)
+
+
+def _map_fork_cleared_page() -> mmap.mmap:
+    """Return a page of memory that is cleared in a child, if the system supports it."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return mmap.mmap(-1, mmap.PAGESIZE)
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # an old kernel
+            page.madvise(_WIPE_ON_FORK)
+    return page
+
+
+class _Buffers:
+    """Reused arrays; the system would have to map and clear new ones for every chunk."""
+
+    def __init__(self, size: int) -> None:
+        half = (min(size, _CHUNK) + 1) // 2
+        self.bytes = bytearray(8 * half + _SPARE)
+        self.bits = np.frombuffer(self.bytes, np.uint32, 2 * half)
+        self.radius, self.angle = np.empty((2, half), np.float32)
+        self.noise = np.empty(2 * half, np.float32)
+
+
+_page = _map_fork_cleared_page()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_identity)

@@ -1,6 +1,7 @@
-"""Private selection: the exponential mechanism, and report noisy max (permute-and-flip).
+"""Private selection: exponential mechanism, report noisy max and randomised response.
 
-RandomizedResponse: local differential privacy for categories (Warner 1965).
+McSherry and Talwar 2007; permute-and-flip by McKenna and Sheldon 2020; Warner 1965 for local
+differential privacy of categories.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
 
 _ONE = 1 << 53
 _MOST_CATEGORIES = 1 << 31
+_SCALE_BITS = 36
 
 
 @dataclass(frozen=True)
@@ -185,9 +187,6 @@ class RandomizedResponseAmong(RandomizedResponse):
         # Ghazi et al. 2021, RRTop-k: a category outside of the list gives a uniform response
         instead = random.integers(self.n_categories, codes.size).reshape(codes.shape)
         return super()._release(np.where(codes == -1, instead, codes), random)
-
-
-_SCALE_BITS = 36
 
 
 @dataclass(frozen=True)

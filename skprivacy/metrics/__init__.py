@@ -5,15 +5,14 @@ means MEMBER: a record is called a member if its score is at least the threshold
 
 Files, in reading order:
 
-- ``rates``: Clopper-Pearson, ROC, TPR at FPR, advantage, `OperatingPoint`; checks of scores, delta
-  and alpha
-- ``epsilon``: Epsilon from counts and from scores
-- ``evidence``: Simultaneous bounds of rates and area; mean bound
-- ``resampling``: Many splits, bootstrap
-- ``coin_guesses``: Bounds from guessed coins in one run; trade-off curves and bisection
-- ``repeated_runs``: Threshold counts of independent runs against a curve
-- ``utility``: `utility_loss`
-- ``roc_area``: Area under the ROC curve (AUC), with its confidence interval and p-value
+- ``rates``: true and false positive rates with intervals, ROC curve, advantage
+- ``roc_area``: area under the ROC curve, and adjusted p-values
+- ``epsilon``: lower bounds on epsilon from counts and from scores
+- ``evidence``: simultaneous bounds on test rates and on the AUC
+- ``resampling``: bounds over many splits, and the bootstrap
+- ``coin_guesses``: lower bounds on epsilon from guessed coins in one run
+- ``repeated_runs``: tests of a trade-off curve by counts in independent runs
+- ``utility``: utility_loss
 """
 
 from .coin_guesses import GuessBound, bound_from_guesses

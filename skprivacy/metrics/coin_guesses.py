@@ -1,6 +1,7 @@
-"""Lower bounds on epsilon from guesses of coins in one training run, with their assumptions.
+"""Lower bounds on epsilon from guesses of fair coins in one training run, with their assumptions.
 
-Tests of a trade-off curve by guesses of fair coins in one training run.
+:func:`refutes_curve` tests a whole trade-off curve by such guesses. Start reading at
+:func:`bound_from_guesses`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ BOUNDS: dict[str, tuple[str, ...]] = {
     "gaussian": (_GAUSSIAN,),
     "product": (_GAUSSIAN, _INDEPENDENT),
 }
+
+# Maps a true positive rate to the least false positive rate that a trade-off curve allows.
+Inverse = Callable[[float], float]
+_MIN_EARLIER_RUNS = 10  # whose mean score is accurate enough to compare with
+_NODES = 200  # of the quadrature over the share of guesses
 
 
 @dataclass(frozen=True)
@@ -153,38 +159,6 @@ def bound_from_guesses(
     return GuessBound(shown, delta, alpha, bound, mu, BOUNDS[bound])
 
 
-def _approximate_epsilon(
-    right: int, guesses: int, n_coins: int, delta: float, alpha: float
-) -> float:
-    """Return the sharper of two bounds for this number of guesses.
-
-    **Guarantees.** Both bounds hold for every (epsilon, delta)-private mechanism. The choice uses
-    only figures fixed before the coins are seen, so it costs no error probability.
-    """
-    return _sharper_bound(guesses, n_coins, delta, alpha)(right, guesses, n_coins, delta, alpha)
-
-
-@cache
-def _sharper_bound(
-    guesses: int, n_coins: int, delta: float, alpha: float
-) -> Callable[[int, int, int, float, float], float]:
-    usual = round(0.9 * guesses)  # a typical number of right guesses
-    candidates = (_binomial_bound, _curve_bound)
-    return max(candidates, key=lambda bound: bound(usual, guesses, n_coins, delta, alpha))
-
-
-def _binomial_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
-    """Return the bound of Steinke, Nasr and Jagielski: exact at delta 0, loose for many coins."""
-    return epsilon_from_guesses(right, guesses, n_coins, delta=delta, alpha=alpha)
-
-
-def _curve_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
-    """Return the bound of Mahloujifar, Melis and Chaudhuri 2024."""
-    return largest_refuted(
-        lambda e: refutes_curve(right, guesses, n_coins, inverse_line_curve(e, delta), alpha)
-    )
-
-
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Convert mu-Gaussian differential privacy to epsilon at ``delta`` > 0."""
 
@@ -198,29 +172,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if mu == 0 or excess(0.0) <= 0:
         return 0.0
     return float(brentq(excess, 0.0, mu * (mu / 2 + math.sqrt(-2 * math.log(delta))) + 1.0))
-
-
-def _check_arguments(
-    right: int, guesses: int, n_coins: int, bound: str, delta: float, alpha: float
-) -> None:
-    check_guesses(right, guesses, n_coins)
-    if guesses < 1:
-        raise ValueError(f"guesses={guesses!r} must be at least 1. Pass at least one guess.")
-    if not isinstance(bound, str) or bound not in BOUNDS:
-        raise ValueError(f"bound={bound!r} must be one of {list(BOUNDS)}.")
-    check_delta(delta)
-    open_unit("alpha", alpha)
-    if delta == 0 and bound != "approximate":
-        raise ValueError(
-            f"delta=0 has no finite epsilon under the Gaussian curve of bound={bound!r}. Pass "
-            "delta=1e-5, or bound='approximate'."
-        )
-
-
-# Maps a true positive rate to the least false positive rate that a trade-off curve allows.
-Inverse = Callable[[float], float]
-_MIN_EARLIER_RUNS = 10  # whose mean score is accurate enough to compare with
-_NODES = 200  # of the quadrature over the share of guesses
 
 
 def guess_top_scores(
@@ -318,6 +269,87 @@ def default_n_guesses(n_coins: int) -> int:
     return min(n_coins, round(4.9 * np.sqrt(n_coins)))
 
 
+def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> float:
+    """Return the p-value of ``right`` right guesses if canaries do not interfere.
+
+    The scores are then independent Gaussians, and the ``guesses`` largest are those beyond some t.
+    The share S(t) of scores beyond t has a beta distribution (Xiang et al. 2025).
+    """
+    wrong = guesses - right
+    if guesses == n_coins:
+        return float(binom.cdf(wrong, n_coins, ndtr(-mu / 2)))
+    # Xiang et al. 2025: mean over the beta-distributed share of guessed scores
+    middle = (np.arange(_NODES) + 0.5) / _NODES
+    share = beta(guesses + 1, n_coins - guesses).ppf(middle)
+    t = _threshold_of_share(share, mu)
+    rate = ndtr(-t - mu / 2) / share
+    return float(np.mean(1.0 - betainc(wrong + 1, guesses - wrong, rate))) if right else 1.0
+
+
+def largest_refuted(is_refuted: Callable[[float], bool], tolerance: float = 1e-6) -> float:
+    """Return the largest refuted parameter by bisection; 0 if 0 is not refuted."""
+    if not is_refuted(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while is_refuted(high):
+        low, high = high, 2 * high
+        if high > 1e3:
+            break
+    while high - low > tolerance * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
+    return low
+
+
+def _approximate_epsilon(
+    right: int, guesses: int, n_coins: int, delta: float, alpha: float
+) -> float:
+    """Return the sharper of two bounds for this number of guesses.
+
+    **Guarantees.** Both bounds hold for every (epsilon, delta)-private mechanism. The choice uses
+    only figures fixed before the coins are seen, so it costs no error probability.
+    """
+    return _sharper_bound(guesses, n_coins, delta, alpha)(right, guesses, n_coins, delta, alpha)
+
+
+@cache
+def _sharper_bound(
+    guesses: int, n_coins: int, delta: float, alpha: float
+) -> Callable[[int, int, int, float, float], float]:
+    usual = round(0.9 * guesses)  # a typical number of right guesses
+    candidates = (_binomial_bound, _curve_bound)
+    return max(candidates, key=lambda bound: bound(usual, guesses, n_coins, delta, alpha))
+
+
+def _binomial_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+    """Return the bound of Steinke, Nasr and Jagielski: exact at delta 0, loose for many coins."""
+    return epsilon_from_guesses(right, guesses, n_coins, delta=delta, alpha=alpha)
+
+
+def _curve_bound(right: int, guesses: int, n_coins: int, delta: float, alpha: float) -> float:
+    """Return the bound of Mahloujifar, Melis and Chaudhuri 2024."""
+    return largest_refuted(
+        lambda e: refutes_curve(right, guesses, n_coins, inverse_line_curve(e, delta), alpha)
+    )
+
+
+def _check_arguments(
+    right: int, guesses: int, n_coins: int, bound: str, delta: float, alpha: float
+) -> None:
+    check_guesses(right, guesses, n_coins)
+    if guesses < 1:
+        raise ValueError(f"guesses={guesses!r} must be at least 1. Pass at least one guess.")
+    if not isinstance(bound, str) or bound not in BOUNDS:
+        raise ValueError(f"bound={bound!r} must be one of {list(BOUNDS)}.")
+    check_delta(delta)
+    open_unit("alpha", alpha)
+    if delta == 0 and bound != "approximate":
+        raise ValueError(
+            f"delta=0 has no finite epsilon under the Gaussian curve of bound={bound!r}. Pass "
+            "delta=1e-5, or bound='approximate'."
+        )
+
+
 def _refutation_margin(n_coins: int, guesses: int, inverse: Inverse, alpha: float) -> float:
     """Return by how many deviations the expected right guesses exceed the refuting number."""
     if not refutes_curve(guesses, guesses, n_coins, inverse, alpha):
@@ -342,23 +374,6 @@ def _tpr_at_share(share: float, inverse: Inverse) -> float:
     return low
 
 
-def independent_p_value(right: int, guesses: int, n_coins: int, mu: float) -> float:
-    """Return the p-value of ``right`` right guesses if canaries do not interfere.
-
-    The scores are then independent Gaussians, and the ``guesses`` largest are those beyond some t.
-    The share S(t) of scores beyond t has a beta distribution (Xiang et al. 2025).
-    """
-    wrong = guesses - right
-    if guesses == n_coins:
-        return float(binom.cdf(wrong, n_coins, ndtr(-mu / 2)))
-    # Xiang et al. 2025: mean over the beta-distributed share of guessed scores
-    middle = (np.arange(_NODES) + 0.5) / _NODES
-    share = beta(guesses + 1, n_coins - guesses).ppf(middle)
-    t = _threshold_of_share(share, mu)
-    rate = ndtr(-t - mu / 2) / share
-    return float(np.mean(1.0 - betainc(wrong + 1, guesses - wrong, rate))) if right else 1.0
-
-
 def _threshold_of_share(share: Float64Array, mu: float) -> Float64Array:
     """Return the t that a given share of scores exceeds in absolute value, by bisection."""
     low, high = np.zeros_like(share), np.full_like(share, mu / 2 + 40.0)
@@ -366,19 +381,4 @@ def _threshold_of_share(share: Float64Array, mu: float) -> Float64Array:
         t = (low + high) / 2
         more = ndtr(mu / 2 - t) + ndtr(-mu / 2 - t) > share
         low, high = np.where(more, t, low), np.where(more, high, t)
-    return low
-
-
-def largest_refuted(is_refuted: Callable[[float], bool], tolerance: float = 1e-6) -> float:
-    """Return the largest refuted parameter by bisection; 0 if 0 is not refuted."""
-    if not is_refuted(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while is_refuted(high):
-        low, high = high, 2 * high
-        if high > 1e3:
-            break
-    while high - low > tolerance * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_refuted(middle) else (low, middle)
     return low

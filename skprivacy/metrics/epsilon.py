@@ -12,12 +12,20 @@ from scipy.stats import binom
 from .._docs import fill_docs
 from .._validation import open_unit, whole
 from .evidence import epsilon_of_rates, gather_evidence
-from .rates import as_numbers, check_delta, check_guesses, check_hits, check_scores, clopper_pearson
+from .rates import (
+    RATE_DOCS,
+    as_numbers,
+    check_delta,
+    check_guesses,
+    check_hits,
+    check_scores,
+    clopper_pearson,
+)
 
 __all__ = ["epsilon_from_counts", "epsilon_from_guesses", "epsilon_lower_bound"]
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def epsilon_from_counts(
     true_positives: Any,
     n_in: int,
@@ -69,7 +77,7 @@ def epsilon_from_counts(
     return bound if bound.ndim else float(bound)
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def epsilon_from_guesses(
     right: int, guesses: int, n_coins: int, *, delta: float = 0.0, alpha: float = 0.05
 ) -> float:
@@ -144,7 +152,7 @@ def _guess_p_value(right: int, guesses: int, n_coins: int, epsilon: float, delta
     return min(1.0, tail + 2.0 * n_coins * delta * steepest)
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def epsilon_lower_bound(
     scores_in: ArrayLike,
     scores_out: ArrayLike,

@@ -1,6 +1,7 @@
 """Evidence from two samples of scores: simultaneous bounds on test rates and on the AUC.
 
-Lower confidence bound on the mean of values in [0, 1] (Hoeffding 1963).
+:func:`mean_lower_bound` bounds the mean of values in [0, 1] (Hoeffding 1963). Start reading at
+:func:`gather_evidence`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ Curve = Callable[[Float64Array], Float64Array]
 REVERSED_SHARE = 0.1
 # Error probability at which a threshold is promising enough to be tested against the claim.
 PROMISING_ALPHA = 0.5
+CANDIDATES = 50  # numbers t at which the bound is tried
 
 
 class Rates(NamedTuple):
@@ -75,13 +77,6 @@ class Evidence:
         odds = (1 - delta) ** 2 / (1 - self.area) - 1
         area_epsilon = float(np.log(odds)) if odds > 1 else 0.0
         return max([area_epsilon, *(rates.epsilon(delta) for rates in self.points)])
-
-
-class _Test(NamedTuple):
-    """Test that calls scores from ``cut`` on members, or non-members if it is reversed."""
-
-    cut: float
-    reverse: bool
 
 
 def epsilon_of_rates(tpr: Any, fpr: Any, delta: float) -> Any:
@@ -146,6 +141,32 @@ def bound_area(members: Float64Array, others: Float64Array, alpha: float) -> flo
     return mean_lower_bound(1 - area, n, REVERSED_SHARE * alpha)
 
 
+def mean_lower_bound(mean: float, n: int, alpha: float) -> float:
+    """Return a lower confidence bound on the expectation of any values in [0, 1].
+
+    ``mean`` is the average of ``n`` independent values, or a mean of several such averages: the AUC
+    is one, over all ways to pair members with non-members.
+
+    **Guarantees.** In the convex order, no average of ``n`` independent values in [0, 1] exceeds
+    the average of ``n`` coins of the same mean (Hoeffding 1963, theorem 1 and section 5). So for
+    every number t below x, Markov's inequality gives P[n mean >= x] <= E[max(B - t, 0)] / (x - t)
+    with B binomial. The bound is the largest expectation that the least of these quotients refutes.
+    Ties count one half and are not broken.
+
+    **Edge cases.** 0 for a mean of 0; the Clopper-Pearson bound for a mean of 1.
+    """
+    if mean <= 0:
+        return 0.0
+    return float(brentq(lambda p: _bound_tail(mean * n, n, p) - alpha, 0.0, mean, xtol=1e-12))
+
+
+class _Test(NamedTuple):
+    """Test that calls scores from ``cut`` on members, or non-members if it is reversed."""
+
+    cut: float
+    reverse: bool
+
+
 def _choose_tests(
     members: Float64Array, others: Float64Array, delta: float, alpha: float, curve: Curve | None
 ) -> list[_Test]:
@@ -183,28 +204,6 @@ def _bound_rates(
     """Return lower bounds on the rate of ``hit`` above each cut, and upper bounds of ``missed``."""
     of_hit, of_missed = (len(s) - np.searchsorted(np.sort(s), cuts) for s in (hit, missed))
     return low_rates(of_hit, len(hit), alpha), high_rates(of_missed, len(missed), alpha)
-
-
-CANDIDATES = 50  # numbers t at which the bound is tried
-
-
-def mean_lower_bound(mean: float, n: int, alpha: float) -> float:
-    """Return a lower confidence bound on the expectation of any values in [0, 1].
-
-    ``mean`` is the average of ``n`` independent values, or a mean of several such averages: the AUC
-    is one, over all ways to pair members with non-members.
-
-    **Guarantees.** In the convex order, no average of ``n`` independent values in [0, 1] exceeds
-    the average of ``n`` coins of the same mean (Hoeffding 1963, theorem 1 and section 5). So for
-    every number t below x, Markov's inequality gives P[n mean >= x] <= E[max(B - t, 0)] / (x - t)
-    with B binomial. The bound is the largest expectation that the least of these quotients refutes.
-    Ties count one half and are not broken.
-
-    **Edge cases.** 0 for a mean of 0; the Clopper-Pearson bound for a mean of 1.
-    """
-    if mean <= 0:
-        return 0.0
-    return float(brentq(lambda p: _bound_tail(mean * n, n, p) - alpha, 0.0, mean, xtol=1e-12))
 
 
 def _bound_tail(total: float, n: int, mean: float) -> float:

@@ -1,8 +1,6 @@
 """True and false positive rates with Clopper-Pearson intervals, and the ROC curve.
 
-Check of an audit's error probability, before any training.
-
-Input checks of the metrics: two samples of finite scores, delta and guesses.
+The file also checks the inputs of all metrics: samples of scores, delta and alpha.
 """
 
 from __future__ import annotations
@@ -18,6 +16,17 @@ from scipy.special import betainccinv, betaincinv
 from .._docs import fill_docs
 from .._validation import as_array, check_unmasked, is_number, is_whole, open_unit, whole
 
+RATE_DOCS = {
+    "scores": """\
+scores_in, scores_out : array-like of shape (n_in,) and (n_out,)
+    Scores of members and of non-members, higher means member.""",
+    "tested_delta": """\
+delta : float, default=0.0
+    The delta of the guarantee that is tested, in [0, 1).""",
+    "bound_alpha": """\
+alpha : float, default=0.05
+    Probability, in (0, 1), that the bound exceeds the true epsilon.""",
+}
 __all__ = [
     "Float64Array",
     "Interval",
@@ -38,6 +47,9 @@ __all__ = [
 # Attacks, kinds of evidence, thresholds and groups each get a share, and intervals need shares of
 # at least 1e-100.
 _LEAST = 1e-80
+_MIN_ALPHA = 1e-100
+Float64Array = NDArray[np.float64]
+Interval = tuple[float, float]
 
 
 def check_alpha(alpha: Any) -> None:
@@ -46,9 +58,6 @@ def check_alpha(alpha: Any) -> None:
         raise ValueError(
             f"alpha={alpha!r} must be a number below 1 and at least {_LEAST:g}, such as 0.05."
         )
-
-
-_MIN_ALPHA = 1e-100
 
 
 def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
@@ -99,13 +108,6 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     return (low, high) if hits.ndim else (float(low), float(high))
 
 
-def _check_alpha(alpha: float) -> float:
-    alpha = open_unit("alpha", alpha)
-    if alpha < _MIN_ALPHA:
-        raise ValueError(f"alpha={alpha!r} must be at least {_MIN_ALPHA:g}: quantiles underflow.")
-    return alpha
-
-
 def low_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
     """Return the low ends of :func:`clopper_pearson`, computed once per number of hits."""
     return _compute_per_count(_low_ends, k, n, alpha, lambda low, rate: low <= rate)
@@ -114,38 +116,6 @@ def low_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
 def high_rates(k: NDArray[np.intp], n: int, alpha: float) -> Float64Array:
     """Return the high ends of :func:`clopper_pearson`, computed once per number of hits."""
     return _compute_per_count(_high_ends, k, n, alpha, lambda high, rate: rate <= high)
-
-
-def _compute_per_count(
-    end: Callable[..., Float64Array],
-    k: NDArray[np.intp],
-    n: int,
-    alpha: float,
-    right: Callable[[Float64Array, Float64Array], NDArray[np.bool_]],
-) -> Float64Array:
-    hits, places = np.unique(k, return_inverse=True)
-    ends = end(hits, n, _check_alpha(alpha))
-    if not right(ends, hits / n).all():  # False for NaN
-        raise _bug_error(f"ends of {ends}", k, n, alpha)
-    return ends[places]
-
-
-# Clopper and Pearson 1934: beta quantiles. The inverses need positive parameters; the two clipped
-# cases are overwritten by 0 and 1.
-def _low_ends(hits: Any, n: int, alpha: float) -> Float64Array:
-    return np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
-
-
-def _high_ends(hits: Any, n: int, alpha: float) -> Float64Array:
-    # The upper tail is used, since 1 - alpha / 2 rounds to 1 for a small alpha.
-    return np.where(hits == n, 1.0, betainccinv(hits + 1, np.maximum(n - hits, 1), alpha / 2))
-
-
-def _bug_error(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:
-    return ArithmeticError(
-        f"clopper_pearson computed {found} for k={k} hits in n={n} trials at alpha={alpha}. This "
-        "is a bug of skprivacy or of betaincinv in the installed scipy: update scipy, or report it."
-    )
 
 
 def check_hits(name: str, k: Any, n: int) -> Float64Array:
@@ -202,7 +172,7 @@ class OperatingPoint:
         return asdict(self)
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def roc(
     scores_in: ArrayLike, scores_out: ArrayLike
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -236,7 +206,7 @@ def roc(
     return false_hits / len(others), true_hits / len(members), thresholds
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def tpr_at_fpr(
     scores_in: ArrayLike, scores_out: ArrayLike, fpr: float, *, alpha: float = 0.05
 ) -> OperatingPoint:
@@ -291,7 +261,7 @@ def tpr_at_fpr(
     )
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the largest TPR minus FPR over all thresholds (Yeom et al. 2018), in [0, 1].
 
@@ -319,21 +289,6 @@ def advantage(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(np.max(tpr - fpr))
 
 
-def _count_hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:
-    """Count members and others at or above each distinct score, in decreasing order."""
-    values = np.concatenate([members, others])
-    order = np.argsort(values)[::-1]
-    values, inside = values[order], order < len(members)
-    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of equal scores
-    true_hits = np.append(0, np.cumsum(inside)[last])
-    false_hits = np.append(0, last + 1) - true_hits
-    return true_hits, false_hits, np.append(np.inf, values[last])
-
-
-Float64Array = NDArray[np.float64]
-Interval = tuple[float, float]
-
-
 def check_scores(scores_in: ArrayLike, scores_out: ArrayLike) -> tuple[Float64Array, Float64Array]:
     return _check_sample("scores_in", scores_in), _check_sample("scores_out", scores_out)
 
@@ -353,22 +308,6 @@ def as_numbers(name: str, values: ArrayLike, expected: str) -> Float64Array:
     )
 
 
-def _check_sample(name: str, scores: ArrayLike) -> Float64Array:
-    values = as_numbers(name, scores, "one score per record")
-    if values.ndim != 1 or not values.size:
-        raise ValueError(
-            f"{name} has shape {values.shape}; expected a non-empty 1-dimensional array. Pass one "
-            "score per record."
-        )
-    wrong = int(np.sum(~np.isfinite(values)))
-    if wrong:
-        raise ValueError(
-            f"{name} holds {wrong} NaN or infinite values; expected finite scores. Give records "
-            "that could not be scored a finite score, or leave them out of both samples."
-        )
-    return values
-
-
 def check_delta(delta: float) -> float:
     if not (is_number(delta) and 0 <= delta < 1):
         raise ValueError(
@@ -386,3 +325,69 @@ def check_guesses(right: int, guesses: int, n_coins: int) -> None:
             f"right={right!r}, guesses={guesses!r}, n_coins={n_coins!r} must be in this order and "
             "not negative. Pass the numbers of right guesses, of guesses and of coins."
         )
+
+
+def _check_alpha(alpha: float) -> float:
+    alpha = open_unit("alpha", alpha)
+    if alpha < _MIN_ALPHA:
+        raise ValueError(f"alpha={alpha!r} must be at least {_MIN_ALPHA:g}: quantiles underflow.")
+    return alpha
+
+
+def _compute_per_count(
+    end: Callable[..., Float64Array],
+    k: NDArray[np.intp],
+    n: int,
+    alpha: float,
+    right: Callable[[Float64Array, Float64Array], NDArray[np.bool_]],
+) -> Float64Array:
+    hits, places = np.unique(k, return_inverse=True)
+    ends = end(hits, n, _check_alpha(alpha))
+    if not right(ends, hits / n).all():  # False for NaN
+        raise _bug_error(f"ends of {ends}", k, n, alpha)
+    return ends[places]
+
+
+# Clopper and Pearson 1934: beta quantiles. The inverses need positive parameters; the two clipped
+# cases are overwritten by 0 and 1.
+def _low_ends(hits: Any, n: int, alpha: float) -> Float64Array:
+    return np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), n - hits + 1, alpha / 2))
+
+
+def _high_ends(hits: Any, n: int, alpha: float) -> Float64Array:
+    # The upper tail is used, since 1 - alpha / 2 rounds to 1 for a small alpha.
+    return np.where(hits == n, 1.0, betainccinv(hits + 1, np.maximum(n - hits, 1), alpha / 2))
+
+
+def _bug_error(found: str, k: Any, n: int, alpha: float) -> ArithmeticError:
+    return ArithmeticError(
+        f"clopper_pearson computed {found} for k={k} hits in n={n} trials at alpha={alpha}. This "
+        "is a bug of skprivacy or of betaincinv in the installed scipy: update scipy, or report it."
+    )
+
+
+def _count_hits(members: Float64Array, others: Float64Array) -> tuple[Any, Any, Float64Array]:
+    """Count members and others at or above each distinct score, in decreasing order."""
+    values = np.concatenate([members, others])
+    order = np.argsort(values)[::-1]
+    values, inside = values[order], order < len(members)
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of equal scores
+    true_hits = np.append(0, np.cumsum(inside)[last])
+    false_hits = np.append(0, last + 1) - true_hits
+    return true_hits, false_hits, np.append(np.inf, values[last])
+
+
+def _check_sample(name: str, scores: ArrayLike) -> Float64Array:
+    values = as_numbers(name, scores, "one score per record")
+    if values.ndim != 1 or not values.size:
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected a non-empty 1-dimensional array. Pass one "
+            "score per record."
+        )
+    wrong = int(np.sum(~np.isfinite(values)))
+    if wrong:
+        raise ValueError(
+            f"{name} holds {wrong} NaN or infinite values; expected finite scores. Give records "
+            "that could not be scored a finite score, or leave them out of both samples."
+        )
+    return values

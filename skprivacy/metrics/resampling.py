@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .._docs import fill_docs
 from .._validation import generator, open_unit, whole
 from .evidence import Evidence, bound_area, bound_split_rates, epsilon_of_rates
-from .rates import Float64Array, check_delta, check_scores
+from .rates import RATE_DOCS, Float64Array, check_delta, check_scores
 
 __all__ = ["EpsilonEstimate", "bootstrap_epsilon", "multi_split_bound"]
 
@@ -46,7 +46,7 @@ class EpsilonEstimate:
         )
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def multi_split_bound(
     scores_in: ArrayLike,
     scores_out: ArrayLike,

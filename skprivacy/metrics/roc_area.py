@@ -1,6 +1,6 @@
 """Area under the ROC curve (AUC), with its confidence interval and p-value.
 
-Multiple testing: Holm's and Benjamini-Hochberg adjusted p-values.
+:func:`holm` and :func:`benjamini_hochberg` adjust p-values for multiple testing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from scipy.special import stdtr, stdtrit
 
 from .._docs import fill_docs
 from .._validation import open_unit
-from .rates import Float64Array, Interval, check_scores
+from .rates import RATE_DOCS, Float64Array, Interval, check_scores
 
 __all__ = [
     "auc",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     """Return the AUC: the probability that a member scores above a non-member, ties counting half.
 
@@ -46,7 +46,7 @@ def auc(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(above.mean())
 
 
-@fill_docs
+@fill_docs(RATE_DOCS)
 def auc_interval(scores_in: ArrayLike, scores_out: ArrayLike, *, alpha: float = 0.05) -> Interval:
     """Return a confidence interval of the AUC that is valid for any distribution of scores.
 
@@ -132,6 +132,32 @@ def auc_p_value(scores_in: ArrayLike, scores_out: ArrayLike) -> float:
     return float(stdtr(min(len(members), len(others)) + 1, -statistic))
 
 
+def holm(p_values: ArrayLike) -> Float64Array:
+    """Return Holm's (1979) adjusted p-values, which control the family-wise error.
+
+    The tests may depend on one another in any way. NaN marks a test that was not made; it stays NaN
+    and does not count.
+    """
+    p, order = _sort_p_values(p_values)
+    # Holm 1979: the i-th smallest of n p-values times n - i + 1
+    steps = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1))
+    return _restore_order(len(p), order, steps)
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> Float64Array:
+    """Return adjusted p-values of Benjamini and Hochberg (1995), for the false discovery rate.
+
+    Valid for independent tests and for positively dependent p-values, such as ranks among one
+    sample of non-members (Bates et al. 2023, "Testing for outliers with conformal p-values"). If
+    all hypotheses are true, the probability of any discovery is at most alpha.
+    """
+    p, order = _sort_p_values(p_values)
+    n = len(order)
+    # Benjamini and Hochberg 1995: the i-th smallest of n p-values times n / i
+    steps = np.minimum.accumulate((p[order] * n / np.arange(1, n + 1))[::-1])[::-1]
+    return _restore_order(len(p), order, steps)
+
+
 def _effective_records(members: Float64Array, others: Float64Array) -> float:
     """Return the number of independent pairs that would give the larger variance."""
     members, others = _add_pseudo_scores(members), _add_pseudo_scores(others)
@@ -172,32 +198,6 @@ def _share_below(scores: Float64Array, others: Float64Array) -> Float64Array:
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
     return below / (2 * len(others))
-
-
-def holm(p_values: ArrayLike) -> Float64Array:
-    """Return Holm's (1979) adjusted p-values, which control the family-wise error.
-
-    The tests may depend on one another in any way. NaN marks a test that was not made; it stays NaN
-    and does not count.
-    """
-    p, order = _sort_p_values(p_values)
-    # Holm 1979: the i-th smallest of n p-values times n - i + 1
-    steps = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1))
-    return _restore_order(len(p), order, steps)
-
-
-def benjamini_hochberg(p_values: ArrayLike) -> Float64Array:
-    """Return adjusted p-values of Benjamini and Hochberg (1995), for the false discovery rate.
-
-    Valid for independent tests and for positively dependent p-values, such as ranks among one
-    sample of non-members (Bates et al. 2023, "Testing for outliers with conformal p-values"). If
-    all hypotheses are true, the probability of any discovery is at most alpha.
-    """
-    p, order = _sort_p_values(p_values)
-    n = len(order)
-    # Benjamini and Hochberg 1995: the i-th smallest of n p-values times n / i
-    steps = np.minimum.accumulate((p[order] * n / np.arange(1, n + 1))[::-1])[::-1]
-    return _restore_order(len(p), order, steps)
 
 
 def _sort_p_values(p_values: ArrayLike) -> tuple[Float64Array, NDArray[np.intp]]:

@@ -118,8 +118,8 @@ def make_leakage_scorer(
     Returns
     -------
     callable
-        ``scorer(model, X_fold, y_fold)`` returns MINUS the measure, because scikit-learn takes
-        larger scores for better ones; hence the usual name, ``neg_leakage``.
+        A function of ``(model, X_fold, y_fold)`` that returns MINUS the measure, because
+        scikit-learn takes larger scores for better ones; hence the usual name, ``neg_leakage``.
 
     Raises
     ------

@@ -223,9 +223,10 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         groups : array-like of shape (n_samples,), default=None
             Whose record each is, for people with several; a Series' name says what they are. Nobody
             is then among the training and the test records of one split: a number of folds means
-            ``GroupKFold``. Groups are handed to the estimator's ``fit`` if it takes them, or to
-            those of a pipeline's steps that do, so that its guarantees are for people; a warning
-            tells where they are not. Attacks join all records of a person.
+            :class:`~sklearn.model_selection.GroupKFold`. Groups are handed to the estimator's
+            ``fit`` if it takes them, or to those of a pipeline's steps that do, so that its
+            guarantees are for people; a warning tells where they are not. Attacks join all records
+            of a person.
         subgroups : str, int or array-like of shape (n_samples,), default=None
             What groups the records for :meth:`by_group`: a column of ``X``, or the group of each
             record. At most 100 different values.

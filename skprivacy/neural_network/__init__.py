@@ -4,21 +4,21 @@ Files, in reading order:
 
 - ``dpsgd_classifier``: DPSGDClassifier
 - ``dpsgd_regressor``: DPSGDRegressor
-- ``network``: what both share: checks, plan, training, prediction; make_module
-- ``auto_settings``: what "auto" stands for, from public facts
-- ``skorch_net``: DPNeuralNet and skorch settings that privacy forbids
-- ``semi_supervised``: ConsistencyStudent (FixMatch), VATStudent, their loop
+- ``network``: the base of both: checks, plan, training and prediction
+- ``network_docs``: paragraphs that their docstrings share
+- ``_training/``: private training runs; start with ``_training/engine``
+- ``_gradients/``: clipped sums of per-example gradients
+- ``auto_settings``: values for "auto", from public facts
+- ``skorch_net``: DPNeuralNet
+- ``network_state``: trained networks as arrays and facts, for saving
+- ``semi_supervised``: ConsistencyStudent (FixMatch) and VATStudent
 - ``augmentation``: random views of images
-- ``contrastive``: loss and loop of contrastive encoders
-- ``scarf``: SCARFEncoder
-- ``simclr``: SimCLREncoder
+- ``contrastive``: loss and training loop of contrastive encoders
+- ``scarf``: SCARFEncoder, for tables
+- ``simclr``: SimCLREncoder, for images
 - ``scattering``: ScatteringTransformer
 - ``batch_norm``: freeze_batch_norm
-- ``each_record``: map_each_record: torch functions whose rounding is independent of other records
-- ``network_state``: Saving and loading of trained networks: their weights, and the facts that
-  describe them
-- ``_gradients/``: Clipped sums of per-example gradients
-- ``_training/``: Private training runs
+- ``each_record``: torch functions whose rounding is independent of other records
 """
 
 from __future__ import annotations

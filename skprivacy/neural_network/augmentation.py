@@ -1,6 +1,7 @@
 """Random views of images for augmentation multiplicity (De et al. 2022).
 
-RandomDistortion: random affine and elastic distortions of drawings and handwriting.
+:class:`RandomDistortion` draws affine and elastic distortions, for drawings and handwriting. Start
+reading at :class:`Views`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
 
 Augment = Callable[[Tensor], Tensor]
 _TRIAL_SEEDS = 3  # seeds: with one, a row might by chance be mixed only with itself
+_ELASTIC_POINTS = 4  # control points per axis of the elastic movement, which is smooth between them
 
 
 @dataclass(frozen=True)
@@ -232,9 +234,6 @@ def rows_as_images(rows: Tensor, shape: tuple[int, int, int]) -> Tensor:
             f"{rows[0].numel()}. Pass the shape of the images in the rows."
         )
     return rows.reshape(-1, *shape)
-
-
-_ELASTIC_POINTS = 4  # control points per axis of the elastic movement, which is smooth between them
 
 
 @dataclass(frozen=True)

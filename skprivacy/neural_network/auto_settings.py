@@ -1,7 +1,6 @@
 """Values for "auto" settings of private networks, from public facts only.
 
-``benchmarks/defaults.py`` and ``defaults_regression.py`` fitted the constants and measure how good
-they are.
+The constants were fitted by the benchmarks of automatic settings, which also measure them.
 """
 
 from __future__ import annotations

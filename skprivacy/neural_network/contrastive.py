@@ -24,6 +24,24 @@ from ..base import undone_if_refused
 from ._training.torch_modes import ordinary_torch, usable_device
 from .each_record import map_each_record
 
+ENCODER_DOCS = {
+    "public_encoder": """\
+**Guarantees.** None for the records that ``fit`` sees: they MUST BE PUBLIC. Inside a pipeline,
+``fit`` would see the private records, and ``claim_of`` reports that no guarantee covers them. Fit
+the encoder first, and pass ``FrozenEstimator(encoder)`` to the pipeline. ``transform`` treats each
+record by itself, so a guarantee on features is a guarantee on records.""",
+    "contrastive_training": """\
+device : str, default="auto"
+    "auto" takes a GPU if there is one; "cpu", "cuda" or a device of torch.
+random_state : int, RandomState instance or None, default=None
+    Seeds the initial weights, the batches and the random views.
+verbose : int, default=0
+    Whether to show progress.""",
+    "encoder_attributes": """\
+needs_public_records_ : bool
+    True: no guarantee covers the records that ``fit`` saw.""",
+}
+
 __all__ = ["CONSTRAINTS", "ContrastiveEncoder", "contrastive_loss"]
 
 Self = TypeVar("Self", bound="ContrastiveEncoder")

@@ -23,11 +23,12 @@ from ._gradients.trial import Probe
 from ._training.stacked_fit import StackedFit, as_stacked_fit, is_stackable_fit
 from ._training.torch_modes import ordinary_torch
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
+from .network_docs import NETWORK_DOCS
 
 __all__ = ["DPSGDClassifier"]
 
 
-@fill_docs
+@fill_docs(NETWORK_DOCS)
 class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
     """Multi-layer perceptron classifier trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
 

@@ -16,11 +16,12 @@ from ._gradients.losses import SquaredError
 from ._gradients.trial import Probe
 from ._training.torch_modes import ordinary_torch
 from .network import NETWORK_CONSTRAINTS, PrivateNetwork
+from .network_docs import NETWORK_DOCS
 
 __all__ = ["DPSGDRegressor"]
 
 
-@fill_docs
+@fill_docs(NETWORK_DOCS)
 class DPSGDRegressor(RegressorMixin, PrivateNetwork):
     """Multi-layer perceptron regressor trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
 

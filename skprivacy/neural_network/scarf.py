@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._docs import fill_docs
 from .._validation import Interval
-from .contrastive import CONSTRAINTS, ContrastiveEncoder, Views
+from .contrastive import CONSTRAINTS, ENCODER_DOCS, ContrastiveEncoder, Views
 
 __all__ = ["SCARFEncoder"]
 
@@ -22,7 +22,7 @@ _MAX_DEVIATIONS = (
 )
 
 
-@fill_docs
+@fill_docs(ENCODER_DOCS)
 class SCARFEncoder(ContrastiveEncoder):
     """Encoder of tables trained by SCARF on public records without labels.
 

@@ -1,8 +1,8 @@
-"""SemiSupervisedNetwork: the training loop of students that also learn from unlabelled records.
+"""Semi-supervised networks: students that also learn from unlabelled records.
 
-ConsistencyStudent: semi-supervised learning with FixMatch (Sohn et al. 2020).
-
-VATStudent: semi-supervised learning with virtual adversarial training (Miyato et al. 2018).
+:class:`ConsistencyStudent` is FixMatch (Sohn et al. 2020), :class:`VATStudent` virtual adversarial
+training (Miyato et al. 2018). Start reading at the loop that they share,
+:class:`SemiSupervisedNetwork`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,38 @@ from ..base import undone_if_refused
 from ._gradients.perceptron import layer_sizes
 from .network import make_module
 
+STUDENT_DOCS = {
+    "student_training": """\
+module : type or torch.nn.Module, default=None
+    A network instead of the perceptron: a class without arguments, or a module, which is copied.
+hidden_layer_sizes : tuple of int, default=(256,)
+    Units of the perceptron's hidden layers.
+epochs : int, default=30
+    Passes over all records.
+batch_size : int, default=256
+    Records in a step, in addition to 64 labelled ones.
+learning_rate : float, default=0.001
+    Initial step size of Adam; it falls to 0.
+random_state : int, RandomState instance or None, default=None
+    Seeds the weights, the batches and the perturbations.""",
+    "student_attributes": """\
+classes_ : ndarray of shape (n_classes,)
+    The labels, sorted, without -1.
+module_ : torch.nn.Module
+    The fitted network; it takes rows as they come.
+n_features_in_ : int
+    Number of features seen during fit.""",
+}
 __all__ = [
     "ColumnCorruption",
     "ConsistencyStudent",
     "SemiSupervisedNetwork",
     "VATStudent",
 ]
-
 _NO_LABEL = -1
 _LABELED_PER_STEP = 64  # labelled rows in a step, drawn with replacement since they are few
 _PREDICT_ROWS_PER_PASS = 4096  # rows of one forward pass
+_PROBE = 1e-3  # length of the step that finds the worst direction, in the unit of the radius
 
 
 class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
@@ -179,22 +201,6 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-class _Standardization(nn.Module):
-    """Rows minus their mean, divided by one standard deviation over all columns."""
-
-    mean: Tensor
-
-    def __init__(self, rows: NDArray[np.float32]) -> None:
-        super().__init__()
-        mean = rows.mean(axis=0, dtype=np.float64)
-        scale = math.sqrt(max(float(rows.var(axis=0, dtype=np.float64).mean()), 1e-30))
-        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
-        self.scale = scale
-
-    def forward(self, rows: Tensor) -> Tensor:
-        return (rows - self.mean) / self.scale
-
-
 @dataclass(frozen=True)
 class ColumnCorruption:
     """Replace some numbers of each row by numbers of other rows in the same column.
@@ -235,7 +241,23 @@ class ColumnCorruption:
         return torch.where(torch.rand(rows.shape) < self.share, others, rows)
 
 
-@fill_docs
+class _Standardization(nn.Module):
+    """Rows minus their mean, divided by one standard deviation over all columns."""
+
+    mean: Tensor
+
+    def __init__(self, rows: NDArray[np.float32]) -> None:
+        super().__init__()
+        mean = rows.mean(axis=0, dtype=np.float64)
+        scale = math.sqrt(max(float(rows.var(axis=0, dtype=np.float64).mean()), 1e-30))
+        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
+        self.scale = scale
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.mean) / self.scale
+
+
+@fill_docs(STUDENT_DOCS)
 class ConsistencyStudent(SemiSupervisedNetwork):
     """Classifier trained by FixMatch: confident predictions become labels of distorted views.
 
@@ -327,19 +349,7 @@ class ConsistencyStudent(SemiSupervisedNetwork):
         return (sure * F.cross_entropy(distorted, answer, reduction="none")).mean()
 
 
-def _view(steps: Any, rows: Tensor) -> Tensor:
-    given = steps if isinstance(steps, list | tuple) else [steps]
-    if steps is not None and not all(map(callable, given)):
-        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of them.")
-    for step in [steps] if callable(steps) else steps or []:
-        rows = step(rows)
-    return rows
-
-
-_PROBE = 1e-3  # length of the step that finds the worst direction, in the unit of the radius
-
-
-@fill_docs
+@fill_docs(STUDENT_DOCS)
 class VATStudent(SemiSupervisedNetwork):
     """Classifier trained by virtual adversarial training on partly labelled records.
 
@@ -423,6 +433,15 @@ class VATStudent(SemiSupervisedNetwork):
         # The local distributional smoothness loss of Miyato et al. 2018
         moved = network(rows + self.radius * unit * worst).log_softmax(1)
         return entropy + F.kl_div(moved, logs.detach(), log_target=True, reduction="batchmean")
+
+
+def _view(steps: Any, rows: Tensor) -> Tensor:
+    given = steps if isinstance(steps, list | tuple) else [steps]
+    if steps is not None and not all(map(callable, given)):
+        raise TypeError(f"weak or strong={steps!r} must be a function of rows, or a list of them.")
+    for step in [steps] if callable(steps) else steps or []:
+        rows = step(rows)
+    return rows
 
 
 def _worst_direction(network: nn.Module, rows: Tensor, logs: Tensor, length: float) -> Tensor:

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from .._docs import fill_docs
 from .augmentation import RandomDistortion
-from .contrastive import CONSTRAINTS, ContrastiveEncoder, Views
+from .contrastive import CONSTRAINTS, ENCODER_DOCS, ContrastiveEncoder, Views
 
 __all__ = ["SimCLREncoder"]
 
 _CHANNELS = (32, 64, 128)
 
 
-@fill_docs
+@fill_docs(ENCODER_DOCS)
 class SimCLREncoder(ContrastiveEncoder):
     """Encoder of images trained by SimCLR on public images without labels.
 

@@ -1,6 +1,6 @@
-"""Checks for settings of skorch that private training refuses, with their alternatives.
+"""DPNeuralNet: a skorch NeuralNet trained with DP-SGD.
 
-DPNeuralNet: a skorch NeuralNet trained with DP-SGD.
+Settings of skorch that private training cannot keep are refused, with their alternatives.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ._training.torch_modes import usable_device
 from ._training.training_config import PerGroup, TrainingConfig
 from .augmentation import Views
 from .network import EPOCHS, STEP_SIZE, TRAINING_CONSTRAINTS, PrivateTrainingMixin, has_random_start
+from .network_docs import NETWORK_DOCS
 
 __all__ = [
     "DPNeuralNet",
@@ -56,75 +57,11 @@ _REPLACED_METHODS = (
     "on_epoch_begin", "on_epoch_end", "on_grad_computed", "on_train_begin", "on_train_end",
     "run_single_epoch", "train_step", "train_step_single", "validation_step",
 )  # fmt: skip
-
-
-def refuse_nonprivate_settings(net: Any, base: type) -> None:
-    """Raise ValueError for the first setting of a net that would break its guarantee."""
-    if net.train_split is not None:
-        raise ValueError(
-            f"train_split={net.train_split!r} would publish a measurement of private records. "
-            "Leave train_split=None, and score public records after fit."
-        )
-    for callback in _list_callbacks(net.callbacks):
-        kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
-        if isinstance(callback, type):
-            kind = callback.__name__
-        raise ValueError(
-            f"callbacks={kind}: callbacks see private records, losses and gradients. Leave "
-            f"callbacks=None; {_INSTEAD_OF_CALLBACKS.get(kind, 'do it after fit')}."
-        )
-    given = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
-    if net.iterator_train is not DataLoader or net.dataset is not Dataset or given:
-        raise ValueError(
-            f"{given[0] if given else 'iterator_train or dataset'} is given, but private batches "
-            "must be Poisson samples of the rows of X. Use batch_size for their expected size."
-        )
-    if net.compile:
-        raise ValueError("compile=True is not supported: per-example gradients are needed. "
-                         "Use compile=False.")  # fmt: skip
-    _refuse_optimizer(net)
-    for name in _REPLACED_METHODS:
-        if getattr(type(net), name) is not getattr(base, name):
-            raise ValueError(
-                f"{type(net).__name__} overrides {name}, which private training does not call. "
-                "Put the loss into criterion, and other code into the module."
-            )
-
-
-def refuse_several_modules(net: Any) -> None:
-    """Raise ValueError if a net has several modules or several losses."""
-    if len(net._modules) > 1 or len(net._criteria) > 1:
-        raise ValueError(
-            f"{type(net).__name__} has the modules {net._modules} and the criteria "
-            f"{net._criteria}; expected one of each. Combine them in one module."
-        )
-
-
-def _list_callbacks(callbacks: Any) -> list[Any]:
-    return [] if callbacks in (None, "disable") else list(callbacks)
-
-
-def _refuse_optimizer(net: Any) -> None:
-    if not (isinstance(net.optimizer, type) and issubclass(net.optimizer, torch.optim.Optimizer)):
-        raise ValueError(f"optimizer={net.optimizer!r} must be a class of torch.optim.")
-    closure = inspect.signature(net.optimizer.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise ValueError(
-            f"optimizer={net.optimizer.__name__} needs a closure: it computes several gradients a "
-            "step, and each would cost privacy. Use torch.optim.SGD or PrivateAdam."
-        )
-    if hasattr(net, "optimizer__param_groups"):
-        raise ValueError(
-            "optimizer__param_groups is not supported, because all weights form one vector. Set "
-            "requires_grad=False on weights that stay fixed."
-        )
-
-
 _PREDICT_NUMBERS = 1 << 22  # input numbers of one forward pass
 _CLASS_LOSSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)  # their targets are indices
 
 
-@fill_docs
+@fill_docs(NETWORK_DOCS)
 class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
     """A ``skorch.NeuralNet`` trained with DP-SGD (Abadi et al. 2016, Algorithm 1).
 
@@ -473,6 +410,68 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
                     f"shape {tuple(rows.shape[1:])}: {error}"
                 ) from error
             yield to_device(outputs, device)
+
+
+def refuse_nonprivate_settings(net: Any, base: type) -> None:
+    """Raise ValueError for the first setting of a net that would break its guarantee."""
+    if net.train_split is not None:
+        raise ValueError(
+            f"train_split={net.train_split!r} would publish a measurement of private records. "
+            "Leave train_split=None, and score public records after fit."
+        )
+    for callback in _list_callbacks(net.callbacks):
+        kind = type(callback[1] if isinstance(callback, tuple) else callback).__name__
+        if isinstance(callback, type):
+            kind = callback.__name__
+        raise ValueError(
+            f"callbacks={kind}: callbacks see private records, losses and gradients. Leave "
+            f"callbacks=None; {_INSTEAD_OF_CALLBACKS.get(kind, 'do it after fit')}."
+        )
+    given = [k for k in vars(net) if k.startswith(("iterator_train__", "dataset__"))]
+    if net.iterator_train is not DataLoader or net.dataset is not Dataset or given:
+        raise ValueError(
+            f"{given[0] if given else 'iterator_train or dataset'} is given, but private batches "
+            "must be Poisson samples of the rows of X. Use batch_size for their expected size."
+        )
+    if net.compile:
+        raise ValueError("compile=True is not supported: per-example gradients are needed. "
+                         "Use compile=False.")  # fmt: skip
+    _refuse_optimizer(net)
+    for name in _REPLACED_METHODS:
+        if getattr(type(net), name) is not getattr(base, name):
+            raise ValueError(
+                f"{type(net).__name__} overrides {name}, which private training does not call. "
+                "Put the loss into criterion, and other code into the module."
+            )
+
+
+def refuse_several_modules(net: Any) -> None:
+    """Raise ValueError if a net has several modules or several losses."""
+    if len(net._modules) > 1 or len(net._criteria) > 1:
+        raise ValueError(
+            f"{type(net).__name__} has the modules {net._modules} and the criteria "
+            f"{net._criteria}; expected one of each. Combine them in one module."
+        )
+
+
+def _list_callbacks(callbacks: Any) -> list[Any]:
+    return [] if callbacks in (None, "disable") else list(callbacks)
+
+
+def _refuse_optimizer(net: Any) -> None:
+    if not (isinstance(net.optimizer, type) and issubclass(net.optimizer, torch.optim.Optimizer)):
+        raise ValueError(f"optimizer={net.optimizer!r} must be a class of torch.optim.")
+    closure = inspect.signature(net.optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ValueError(
+            f"optimizer={net.optimizer.__name__} needs a closure: it computes several gradients a "
+            "step, and each would cost privacy. Use torch.optim.SGD or PrivateAdam."
+        )
+    if hasattr(net, "optimizer__param_groups"):
+        raise ValueError(
+            "optimizer__param_groups is not supported, because all weights form one vector. Set "
+            "requires_grad=False on weights that stay fixed."
+        )
 
 
 def _probe(rows: Tensor | MappedRows, targets: NDArray, device: str, views: int) -> Probe:

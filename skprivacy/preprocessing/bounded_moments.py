@@ -19,12 +19,45 @@ from ..mechanisms.bounds import check_bounds, exact_product, quantize, row_slice
 
 __all__ = [
     "RELATIONS",
+    "RELEASE_DOCS",
     "BoundedColumns",
     "Release",
     "calibrate_additive",
     "check_one_column",
     "check_release_target",
 ]
+
+# Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
+RELEASE_DOCS = {
+    "release_epsilon": """\
+epsilon : float
+    Privacy loss, in nats, of all numbers together.
+delta : float, default=0.0
+    0 for Laplace noise, above 0 for Gaussian noise.""",
+    "release_relation": """\
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation.""",
+    "mean_relation": """\
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation. Under "add_remove" the number of records is private, and its release is
+    part of the cost. Otherwise it is public.""",
+    "release_groups": """\
+groups : array-like of shape (n_samples,), default=None
+    Group of each record. The guarantee then protects all records of a group together. Each of the m
+    records of a group counts 1 / m.""",
+    "release_budget": """\
+budget : PrivacyBudget, default=None
+    Budget that is charged before the data is read. A release that it cannot afford is refused.
+noise_seed : int, default=None
+    Makes the noise reproducible **and the guarantee void**. For tests only.""",
+    "moment_columns": """\
+X : array-like of shape (n_samples,) or (n_samples, n_features)
+    Private values. NaN counts as the middle of the bounds; infinity is clipped.
+bounds : tuple (lower, upper)
+    Public bounds: two numbers, or two sequences of length n_features. With two features, two
+    numbers per feature are told apart by passing two arrays.""",
+}
+
 
 _SHARE_GRID = 2.0**-24  # sums of up to 2**29 groups are exact
 

@@ -22,6 +22,7 @@ from .cell_values import category_codes, category_key, column_numbers, map_value
 from .confirmation import Confirmation, facts_digest
 
 __all__ = [
+    "COLUMN_DOCS",
     "Bounded",
     "Categories",
     "Column",
@@ -29,6 +30,21 @@ __all__ = [
     "category_key",
     "fields_of",
 ]
+
+# Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
+COLUMN_DOCS = {
+    "column_options": """\
+missing : bool, default=False
+    Whether a further feature is 1 where the value is missing or unknown to the schema.
+description : str, default=""
+    Meaning of the column, for readers of the schema.
+inferred : bool, default=False
+    Whether the facts were read off private data. It stays true after a confirmation, and is not
+    part of equality.
+confirmed : Confirmation, default=None
+    Who compared these facts with a codebook; set by :meth:`Schema.confirm`. Facts that changed
+    since are unconfirmed. It is not part of equality.""",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,7 +243,7 @@ def _check_finite(name: str, value: Any) -> float:
     return number
 
 
-@fill_docs
+@fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
 class Bounded(Column):
     """A numeric column whose values lie in a publicly known range.
@@ -404,7 +420,7 @@ class Bounded(Column):
         return _BIN_BIT * (np.asarray(unit, dtype=np.float64)[:, None] >= edges)
 
 
-@fill_docs
+@fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
 class Categories(Column):
     """A column whose possible values are publicly known.
@@ -485,7 +501,7 @@ def largest_number(feature_range: tuple[float, float], missing: bool) -> float:
 MAX_BUCKETS = 1 << 16
 
 
-@fill_docs
+@fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
 class Hashed(Column):
     """A column of many categories, encoded by feature hashing into public buckets.

@@ -12,7 +12,7 @@ import pandas as pd
 
 from .._docs import fill_docs
 from .cell_values import map_values
-from .columns import Column, largest_magnitude, largest_number, write_one_hot
+from .columns import COLUMN_DOCS, Column, largest_magnitude, largest_number, write_one_hot
 
 __all__ = ["Dates"]
 
@@ -25,7 +25,7 @@ _SECONDS_PER_DAY = 86_400.0  # seconds
 _NO_DATE = datetime.min
 
 
-@fill_docs
+@fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
 class Dates(Column):
     """A column of dates that lie between two publicly known ones.

@@ -18,12 +18,12 @@ from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateEstimatorMixin, public_bounds
 from ..mechanisms import SecureRandom
-from .bounded_moments import RELATIONS, BoundedColumns
+from .bounded_moments import RELATIONS, RELEASE_DOCS, BoundedColumns
 
 __all__ = ["PrivateStandardScaler"]
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 class PrivateStandardScaler(
     PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 ):

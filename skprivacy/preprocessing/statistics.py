@@ -24,6 +24,7 @@ from ..base import private_release
 from ..mechanisms import Exponential, SecureRandom
 from ..mechanisms.bounds import check_bounds
 from .bounded_moments import (
+    RELEASE_DOCS,
     BoundedColumns,
     Release,
     calibrate_additive,
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 def private_count(
     x: ArrayLike,
     *,
@@ -112,7 +113,7 @@ def private_count(
     return Release(float(noisy[0]), privacy)
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 def private_histogram(
     x: ArrayLike,
     *,
@@ -205,7 +206,7 @@ def _count_categories(
     return counts
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 def private_group_size(
     groups: ArrayLike,
     *,
@@ -286,7 +287,7 @@ def private_group_size(
 MAX_CANDIDATES = 10_000_000
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 def private_sum(
     X: ArrayLike,
     *,
@@ -343,7 +344,7 @@ def private_sum(
     return Release(columns.shaped(sums), privacy)
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 def private_mean(
     X: ArrayLike,
     *,
@@ -400,7 +401,7 @@ def private_mean(
     return Release(columns.shaped(columns.means(moments)), privacy)
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 def private_variance(
     X: ArrayLike,
     *,
@@ -447,7 +448,7 @@ def private_variance(
     return Release(columns.shaped(columns.variances(moments)), privacy)
 
 
-@fill_docs
+@fill_docs(RELEASE_DOCS)
 def private_quantile(
     x: ArrayLike,
     q: float,

@@ -35,9 +35,56 @@ from ..preprocessing.transformer import check_columns, described_columns
 from .domain import Domain, Grid
 
 __all__ = [
+    "SYNTHESIS_DOCS",
     "Synthesizer",
     "TableFacts",
 ]
+
+# Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
+SYNTHESIS_DOCS = {
+    "table_schema": """\
+schema : Schema, default=None
+    Public ranges and categories of the columns. ``None`` reads them off the data, and the guarantee
+    then names this as an assumption.""",
+    "missing_columns": """\
+missing : sequence of str, default=()
+    Columns in which values may be missing, from public knowledge. A record is left out if a value
+    of another column is missing, or is not a number or category of the schema.""",
+    "synthesizer_attributes": """\
+domain_ : Domain
+    The public cells of each column.
+schema_ : Schema
+    The schema used.
+target_ : str or None
+    The column that ``sample(return_X_y=True)`` returns separately: ``y``, or the label.""",
+    "synthesizer_fit": """\
+X : DataFrame or array-like of shape (n_samples, n_features)
+    Private records, with the schema's columns.
+y : array-like of shape (n_samples,), default=None
+    Their target, one more column: the schema's ``target``, with its ``classes`` or
+    ``target_bounds``.""",
+    "synthetic_training": """\
+synthesizer : estimator
+    A :class:`PrivateSynthesizer` or :class:`DPGANSynthesizer`; it is cloned. Its parameters set the
+    guarantee: ``synthesizer__epsilon``, ``synthesizer__budget`` and so on.
+n_samples : int, default=None
+    Number of synthetic records to draw. ``None`` means the synthesizer's estimate of the number of
+    private records.
+random_state : int, RandomState instance or None, default=None
+    Seed of the drawn records. No private information depends on it.""",
+    "synthetic_training_attributes": """\
+synthesizer_ : estimator
+    The fitted synthesizer, which draws further records at no further cost.""",
+    "synthetic_training_raises": """\
+ValueError
+    If a parameter or a shape is not as described, or the estimator does not take records of this
+    schema. Nothing has been released then.
+BudgetExceededError
+    If the synthesizer's ``budget`` cannot afford the fit. Nothing has been released.
+SyntheticTrainingError
+    If the estimator fails on the synthetic records, though it took the trial records. The synthetic
+    records are charged, and the error's ``synthesizer`` can draw others.""",
+}
 
 
 class Synthesizer(PrivateEstimatorMixin, BaseEstimator):

@@ -30,7 +30,7 @@ from ..accounting import (
 )
 from ..mechanisms import Gaussian, SecureRandom
 from ..preprocessing import Schema
-from .base import Synthesizer, TableFacts
+from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .gan_features import Features, Moments
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _MOMENTS_SHARE = 0.3  # of the budget for moments, in units of zero-concentrated
 _ROWS_PER_BATCH = 4096  # generated at a time
 
 
-@fill_docs
+@fill_docs(SYNTHESIS_DOCS)
 class DPGANSynthesizer(Synthesizer):
     """Draw synthetic records from a generative adversarial network trained with DP-SGD (DP-GAN).
 

@@ -21,7 +21,7 @@ from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
 from ..mechanisms import SecureRandom
 from ..preprocessing import Schema
-from .base import Synthesizer, TableFacts
+from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .graphical_model import GraphicalModel, Measurement, sample_conditional
 from .marginal_selection import count_choices, select_adaptively, select_spanning_tree
 from .marginal_tables import (
@@ -39,7 +39,7 @@ __all__ = ["PrivateSynthesizer"]
 _MAX_LBFGS_STEPS = 300
 
 
-@fill_docs
+@fill_docs(SYNTHESIS_DOCS)
 class PrivateSynthesizer(Synthesizer):
     """Draw synthetic tables from a graphical model of noisy marginals (MST and AIM).
 

@@ -43,7 +43,7 @@ from ..base import PrivateEstimatorMixin, of_frozen_parts
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import Bounded, Categories
 from ..preprocessing.cell_values import category_codes, mask_unreadable
-from .base import Synthesizer, TableFacts
+from .base import SYNTHESIS_DOCS, Synthesizer, TableFacts
 from .domain import Domain
 from .gan import DPGANSynthesizer
 from .marginal_synthesizer import PrivateSynthesizer
@@ -218,7 +218,7 @@ def delegates_to(method: str) -> Any:
     return available_if(has)
 
 
-@fill_docs
+@fill_docs(SYNTHESIS_DOCS)
 class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
     """Train any classifier on private synthetic records.
 
@@ -369,7 +369,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         return found
 
 
-@fill_docs
+@fill_docs(SYNTHESIS_DOCS)
 class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
     """Train any regressor on private synthetic records.
 

@@ -1,8 +1,8 @@
-"""Admission control: check a charge against the caps of its scope and all enclosing scopes.
+"""Admission control: check a charge against the caps of its scope and of all enclosing scopes.
 
-Validation of scope names: two names that look alike must not have separate caps.
-
-Charges by scope: scopes add up, partitions compose in parallel (McSherry 2009).
+Scopes add up their charges, partitions compose in parallel (McSherry 2009). Names of scopes that
+look alike are refused, because they would have separate caps. Start reading at
+:func:`find_refusal`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,17 @@ MANY = 1 << 40  # largest count of further charges
 Charged = Callable[..., Counts]  # takes the line numbers ``since`` and ``before``
 Terms = dict[str, Any]  # epsilon, delta, relation and filter of the whole budget
 
+# Characters drawn as nothing or as a blank that Unicode counts as letters, marks or symbols: the
+# "default ignorable" characters of these categories, and the empty Braille pattern.
+_INVISIBLE_CHARACTERS = {
+    "\u034f", "\u115f", "\u1160", "\u17b4", "\u17b5", "\u180b", "\u180c", "\u180d", "\u180f",
+    "\u2800", "\u3164", "\uffa0",
+    *map(chr, range(0xFE00, 0xFE10)),  # variation selectors
+    *map(chr, range(0xE0100, 0xE01F0)),
+}  # fmt: skip
+_MAX_WAYS = 10_000  # in which a record can lie in partitions
+Charge = tuple[str, Event, int]  # scope, event, count
+
 
 class Refusal(NamedTuple):
     """The scope whose cap a charge would exceed, with its account before and after the charge."""
@@ -64,12 +75,6 @@ class Opening(NamedTuple):
     left: Cost
 
 
-def parse_cap(body: str) -> Cost:
-    """Read the cap from the body of a ledger line."""
-    terms = parse_json(body)
-    return Cost(terms["epsilon"], terms["delta"])
-
-
 def find_refusal(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | None:
     """Return a refusal if a charge of ``event`` would exceed the cap of ``leaf`` or its parents."""
     for scope, before in _accounts(log, leaf, terms).items():
@@ -77,6 +82,12 @@ def find_refusal(log: Log, leaf: str, event: Event, terms: Terms) -> Refusal | N
         if not after.is_admitted():
             return Refusal(scope, before, after)
     return None
+
+
+def parse_cap(body: str) -> Cost:
+    """Read the cap from the body of a ledger line."""
+    terms = parse_json(body)
+    return Cost(terms["epsilon"], terms["delta"])
 
 
 def count_fitting(log: Log, leaf: str, event: Event, terms: Terms, most: int = MANY) -> int:
@@ -127,73 +138,6 @@ def check_caps(log: Log, terms: Terms) -> None:
             )
 
 
-def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
-    """Return the account of every scope with a cap that contains ``leaf``."""
-    accounts = {}
-    for scope, body in log.scopes().items():
-        if leaf.startswith(scope):
-            cap = parse_cap(body)
-            opening = _opening(log, scope, cap, terms)
-            accounts[scope] = _account(
-                partial(charges_along_path, log, scope, leaf), cap, opening, terms
-            )
-    return accounts
-
-
-def _account(charged: Charged, cap: Cost, opening: Opening | None, terms: Terms) -> Account:
-    account = Account(cap, terms["filter"], terms["relation"])
-    if terms["filter"] != "adaptive":
-        return account.with_counts(charged())
-    if opening is None:
-        return account.with_added(charged())
-    before, since = charged(before=opening.charge), charged(since=opening.charge)
-    return account.with_added(before).with_counts(since, opening.event, opening.left)
-
-
-def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
-    """Return the first charge in a scope that basic composition with earlier charges refuses.
-
-    **Guarantees.** The result depends only on the lines up to that charge, and never changes. All
-    partitions share one opening. A record is charged in its partition and, with others, in the
-    enclosing scopes; the same rules must account for it in both.
-    """
-    relation = terms["relation"]
-    if terms["filter"] != "adaptive":
-        return None
-    key = scope, cap, relation
-    if key not in log.openings and (found := _find_opening(log, scope, cap, relation)):
-        log.openings[key] = found
-    return log.openings.get(key)
-
-
-def _find_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | None:
-    if sum_epsilons_and_deltas(charges_along_path(log, scope, scope), relation).is_within(cap):
-        return None  # the sums grow, so all earlier ones were within the cap too
-    counts: Counter[tuple[str, Event]] = Counter()
-    plain = Cost(0.0, 0.0)
-    for charge, path, body in log.reserves(scope):
-        event = parse_event(body)
-        one = sum_epsilons_and_deltas(Counter({event: 1}), relation)
-        plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
-        if not plain.is_within(cap):  # else the sum fits even if all charges concern one record
-            before = sum_charges([(p, e, n) for (p, e), n in counts.items()], scope, path)
-            after = Account(cap, "adaptive", relation).with_added(before).with_charge(event)
-            if after.opened is not None:
-                return Opening(charge, event, after.opened)
-        counts[path, event] += 1
-    return None
-
-
-# Characters drawn as nothing or as a blank that Unicode counts as letters, marks or symbols: the
-# "default ignorable" characters of these categories, and the empty Braille pattern.
-_INVISIBLE_CHARACTERS = {
-    "\u034f", "\u115f", "\u1160", "\u17b4", "\u17b5", "\u180b", "\u180c", "\u180d", "\u180f",
-    "\u2800", "\u3164", "\uffa0",
-    *map(chr, range(0xFE00, 0xFE10)),  # variation selectors
-    *map(chr, range(0xE0100, 0xE01F0)),
-}  # fmt: skip
-
-
 def check_scope_name(parameter: str, name: str) -> None:
     """Raise ValueError for a name that can look like another name.
 
@@ -223,10 +167,6 @@ def check_scope_name(parameter: str, name: str) -> None:
             f"{parameter}={name!a} must be in Unicode normal form NFC, as the same name has two "
             'spellings otherwise. Pass unicodedata.normalize("NFC", name).'
         )
-
-
-_MAX_WAYS = 10_000  # in which a record can lie in partitions
-Charge = tuple[str, Event, int]  # scope, event, count
 
 
 def scope_of(path: str) -> str:
@@ -357,6 +297,63 @@ def count_memberships(paths: Iterable[str]) -> int:
     """Count the ways that :func:`iter_memberships` yields."""
     count = _count_ways(_divided_scopes(paths))
     return count if count <= _MAX_WAYS else 0
+
+
+def _accounts(log: Log, leaf: str, terms: Terms) -> dict[str, Account]:
+    """Return the account of every scope with a cap that contains ``leaf``."""
+    accounts = {}
+    for scope, body in log.scopes().items():
+        if leaf.startswith(scope):
+            cap = parse_cap(body)
+            opening = _opening(log, scope, cap, terms)
+            accounts[scope] = _account(
+                partial(charges_along_path, log, scope, leaf), cap, opening, terms
+            )
+    return accounts
+
+
+def _account(charged: Charged, cap: Cost, opening: Opening | None, terms: Terms) -> Account:
+    account = Account(cap, terms["filter"], terms["relation"])
+    if terms["filter"] != "adaptive":
+        return account.with_counts(charged())
+    if opening is None:
+        return account.with_added(charged())
+    before, since = charged(before=opening.charge), charged(since=opening.charge)
+    return account.with_added(before).with_counts(since, opening.event, opening.left)
+
+
+def _opening(log: Log, scope: str, cap: Cost, terms: Terms) -> Opening | None:
+    """Return the first charge in a scope that basic composition with earlier charges refuses.
+
+    **Guarantees.** The result depends only on the lines up to that charge, and never changes. All
+    partitions share one opening. A record is charged in its partition and, with others, in the
+    enclosing scopes; the same rules must account for it in both.
+    """
+    relation = terms["relation"]
+    if terms["filter"] != "adaptive":
+        return None
+    key = scope, cap, relation
+    if key not in log.openings and (found := _find_opening(log, scope, cap, relation)):
+        log.openings[key] = found
+    return log.openings.get(key)
+
+
+def _find_opening(log: Log, scope: str, cap: Cost, relation: str) -> Opening | None:
+    if sum_epsilons_and_deltas(charges_along_path(log, scope, scope), relation).is_within(cap):
+        return None  # the sums grow, so all earlier ones were within the cap too
+    counts: Counter[tuple[str, Event]] = Counter()
+    plain = Cost(0.0, 0.0)
+    for charge, path, body in log.reserves(scope):
+        event = parse_event(body)
+        one = sum_epsilons_and_deltas(Counter({event: 1}), relation)
+        plain = Cost(plain.epsilon + one.epsilon, plain.delta + one.delta)
+        if not plain.is_within(cap):  # else the sum fits even if all charges concern one record
+            before = sum_charges([(p, e, n) for (p, e), n in counts.items()], scope, path)
+            after = Account(cap, "adaptive", relation).with_added(before).with_charge(event)
+            if after.opened is not None:
+                return Opening(charge, event, after.opened)
+        counts[path, event] += 1
+    return None
 
 
 def _divided_scopes(paths: Iterable[str]) -> dict[str, set[str]]:

@@ -1,6 +1,6 @@
-"""Exported ledgers: lines that can be verified and summed, but not extended.
+"""Exported ledgers: copies that can be verified, summed and charged on trial, but not extended.
 
-Dry run of a series of charges against a budget, without charging it.
+Start reading at :func:`open_exported_ledger`; :func:`rehearse_charges` charges such a copy.
 """
 
 from __future__ import annotations
@@ -26,6 +26,64 @@ __all__ = [
 
 _MAX_LEDGER_WORK = 4 * MAX_WORK  # caching saves most of the compositions of a ledger
 _WORK_PER_KIND = 100.0
+
+
+def export_lines(budget: Statement) -> tuple[str, list[list[Any]]]:
+    """Return the scope of a budget and all verified lines of its ledger."""
+    return budget._scope, [list(line) for line in budget._ledger.records()]
+
+
+def open_exported_ledger(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> Statement:
+    """Open the lines of a ledger read-only, to sum its charges and ``verify()`` it."""
+    statement = Statement.__new__(Statement)
+    statement._attach(_ExportedLedger(name, lines), scope_of(scope))
+    return statement
+
+
+def rehearse_charges(budget: PrivacyBudget, planned: Iterable[PrivacyGuarantee]) -> None:
+    """Raise the budget's error if it would refuse one of the planned releases, in order.
+
+    Nothing is charged. **Edge cases.** Others may charge the budget before the releases, so a
+    series that fits now may be refused later.
+    """
+    scope, lines = export_lines(budget)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for statement in SCHEMA:
+            connection.execute(statement)
+        connection.executemany(
+            f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lines
+        )
+        copy = PrivacyBudget.__new__(PrivacyBudget)
+        copy._attach(_CopiedLedger(f"a copy of {budget.path}", connection), scope)
+        try:
+            for number, release in enumerate(planned, 1):
+                copy.reserve(release.event, f"Release {number}", release.relation, release.unit)
+        finally:
+            copy._ledger.forget()
+
+
+def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
+    """Raise WorkLimitError if checking the caps of a stranger's ledger would take too long.
+
+    Each cap is checked for the charges along each path below it. If that fails, it is checked for
+    each way in which a record can lie in partitions. The search for the first tightly composed
+    charge takes one step for each charge and each kind of event.
+    """
+    charges = [(line[4], line[6]) for line in lines if line[1] == "reserve"]
+    caps = {line[4] for line in lines if line[1] in ("budget", "scope")}
+    work = 0.0
+    for cap in caps:
+        below = [(scope, body) for scope, body in charges if scope.startswith(cap)]
+        paths, kinds = {scope for scope, _ in below}, {body for _, body in below}
+        times = len(paths) + count_memberships(paths)
+        work += times * sum(parse_event(body).work() for body in kinds)
+        work += _WORK_PER_KIND * len(below) * len(kinds)
+    if not work <= _MAX_LEDGER_WORK:
+        raise WorkLimitError(
+            f"Checking the caps of this ledger would compute about {work:.0e} numbers; the limit "
+            f"is {_MAX_LEDGER_WORK:.0e}. Ask for a certificate of a ledger with fewer scopes or "
+            "charges."
+        )
 
 
 class _ExportedLedger(Ledger):
@@ -60,42 +118,6 @@ class _ExportedLedger(Ledger):
                 ) from error
 
 
-def export_lines(budget: Statement) -> tuple[str, list[list[Any]]]:
-    """Return the scope of a budget and all verified lines of its ledger."""
-    return budget._scope, [list(line) for line in budget._ledger.records()]
-
-
-def open_exported_ledger(name: str, scope: str, lines: Sequence[Sequence[Any]]) -> Statement:
-    """Open the lines of a ledger read-only, to sum its charges and ``verify()`` it."""
-    statement = Statement.__new__(Statement)
-    statement._attach(_ExportedLedger(name, lines), scope_of(scope))
-    return statement
-
-
-def check_ledger_work(lines: Sequence[Sequence[Any]]) -> None:
-    """Raise WorkLimitError if checking the caps of a stranger's ledger would take too long.
-
-    Each cap is checked for the charges along each path below it. If that fails, it is checked for
-    each way in which a record can lie in partitions. The search for the first tightly composed
-    charge takes one step for each charge and each kind of event.
-    """
-    charges = [(line[4], line[6]) for line in lines if line[1] == "reserve"]
-    caps = {line[4] for line in lines if line[1] in ("budget", "scope")}
-    work = 0.0
-    for cap in caps:
-        below = [(scope, body) for scope, body in charges if scope.startswith(cap)]
-        paths, kinds = {scope for scope, _ in below}, {body for _, body in below}
-        times = len(paths) + count_memberships(paths)
-        work += times * sum(parse_event(body).work() for body in kinds)
-        work += _WORK_PER_KIND * len(below) * len(kinds)
-    if not work <= _MAX_LEDGER_WORK:
-        raise WorkLimitError(
-            f"Checking the caps of this ledger would compute about {work:.0e} numbers; the limit "
-            f"is {_MAX_LEDGER_WORK:.0e}. Ask for a certificate of a ledger with fewer scopes or "
-            "charges."
-        )
-
-
 class _CopiedLedger(Ledger):
     """Copy of a ledger's lines in memory, to which trial charges are added."""
 
@@ -114,25 +136,3 @@ class _CopiedLedger(Ledger):
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         yield self._memory
-
-
-def rehearse_charges(budget: PrivacyBudget, planned: Iterable[PrivacyGuarantee]) -> None:
-    """Raise the budget's error if it would refuse one of the planned releases, in order.
-
-    Nothing is charged. **Edge cases.** Others may charge the budget before the releases, so a
-    series that fits now may be refused later.
-    """
-    scope, lines = export_lines(budget)
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.executemany(
-            f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lines
-        )
-        copy = PrivacyBudget.__new__(PrivacyBudget)
-        copy._attach(_CopiedLedger(f"a copy of {budget.path}", connection), scope)
-        try:
-            for number, release in enumerate(planned, 1):
-                copy.reserve(release.event, f"Release {number}", release.relation, release.unit)
-        finally:
-            copy._ledger.forget()

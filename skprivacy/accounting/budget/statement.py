@@ -1,10 +1,8 @@
-"""Statement of a budget: its charges as a sum, a table, a plot and a file.
+"""Statement of a privacy budget: its charges as a sum, a table, a plot and a file.
 
-Handle: the reference to a ledger and a scope that all copies of a budget share.
-
-Plot of a budget's spending over time.
-
-Terms of a ledger: one relation and one unit for all charges.
+:class:`Statement` is the half of a budget that only reads. Its :class:`Handle` refers to a ledger
+and a scope, which all copies of a budget share. All charges of a ledger have one relation and one
+unit.
 """
 
 from __future__ import annotations
@@ -62,6 +60,8 @@ __all__ = [
 FORMAT = 1  # version of the ledger's lines, stored in the first line; 1 if missing
 _TERMS = ("epsilon", "delta", "relation", "filter")
 _Self = TypeVar("_Self", bound="Handle")
+_SHORTEST = timedelta(seconds=10)
+SHORTEST_DIGEST = 16  # hexadecimal digits: a forged line takes about 2**64 trials
 
 
 class Handle:
@@ -178,7 +178,7 @@ class Handle:
 
     @property
     def digest(self) -> str:
-        """Digest of the ledger's last line. Store it elsewhere, for :meth:`verify`."""
+        """Digest of the ledger's last line. Store it elsewhere, for :meth:`Statement.verify`."""
         return self._ledger.read().tail.digest
 
     @property
@@ -197,49 +197,6 @@ class Handle:
         body = self._ledger.read().scopes().get(self._scope)
         terms: dict[str, Any] = parse_json(body) if body else {}
         return (terms["epsilon"], terms["delta"]) if terms.get("epsilon") else None
-
-
-_SHORTEST = timedelta(seconds=10)
-
-
-def spending_over_time(
-    entries: pd.DataFrame, scope: str, delta: float, relation: str
-) -> tuple[list[datetime], list[float]]:
-    """Return up to about a hundred times, and the epsilon spent by each time."""
-    charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
-    ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
-    values = [spent_epsilon(sum_charges(charges[:end], scope), delta, relation) for end in ends]
-    return [entries["when"].iloc[end - 1] for end in ends], values
-
-
-def draw_spending(
-    times: list[datetime],
-    values: list[float],
-    cap: tuple[float, float] | None,
-    delta: float,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the spent epsilon over time and return the axes."""
-    import matplotlib.pyplot as plt
-
-    dates: Any = import_module("matplotlib.dates")
-    ax = plt.subplots()[1] if ax is None else ax
-    line: Any = ax  # matplotlib accepts datetimes, its type hints do not
-    line.step(times, values, where="post", marker="o", label="spent")
-    if cap is not None:
-        ax.axhline(cap[0], linestyle="--", color="black", label="cap")
-    ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
-    span = max(times[-1] - times[0], _SHORTEST)  # an empty span would be drawn as years
-    line.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
-    ax.xaxis.set_major_locator(locator := dates.AutoDateLocator())
-    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
-    ax.legend()
-    return ax
-
-
-def to_utc(at: float) -> datetime:
-    """Convert seconds since 1970 to a time in UTC."""
-    return datetime.fromtimestamp(at, timezone.utc)
 
 
 class Statement(Handle):
@@ -430,6 +387,46 @@ class Statement(Handle):
         return draw_spending([to_utc(first.at), *times], [0.0, *values], cap, delta, ax)
 
 
+def spending_over_time(
+    entries: pd.DataFrame, scope: str, delta: float, relation: str
+) -> tuple[list[datetime], list[float]]:
+    """Return up to about a hundred times, and the epsilon spent by each time."""
+    charges = [(s, e, 1) for s, e in zip(entries["scope"], entries["event"], strict=True)]
+    ends = sorted({*range(len(charges), 0, -max(1, len(charges) // 100))})
+    values = [spent_epsilon(sum_charges(charges[:end], scope), delta, relation) for end in ends]
+    return [entries["when"].iloc[end - 1] for end in ends], values
+
+
+def draw_spending(
+    times: list[datetime],
+    values: list[float],
+    cap: tuple[float, float] | None,
+    delta: float,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the spent epsilon over time and return the axes."""
+    import matplotlib.pyplot as plt
+
+    dates: Any = import_module("matplotlib.dates")
+    ax = plt.subplots()[1] if ax is None else ax
+    line: Any = ax  # matplotlib accepts datetimes, its type hints do not
+    line.step(times, values, where="post", marker="o", label="spent")
+    if cap is not None:
+        ax.axhline(cap[0], linestyle="--", color="black", label="cap")
+    ax.set(xlabel="time (UTC)", ylabel=f"epsilon at delta = {delta:g}", ylim=(0, None))
+    span = max(times[-1] - times[0], _SHORTEST)  # an empty span would be drawn as years
+    line.set_xlim(times[0] - 0.05 * span, times[0] + 1.05 * span)
+    ax.xaxis.set_major_locator(locator := dates.AutoDateLocator())
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    ax.legend()
+    return ax
+
+
+def to_utc(at: float) -> datetime:
+    """Convert seconds since 1970 to a time in UTC."""
+    return datetime.fromtimestamp(at, timezone.utc)
+
+
 def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFrame:
     """Tabulate the charges in and below ``scope``."""
     import pandas as pd
@@ -455,9 +452,6 @@ def charge_table(records: list[Record], scope: str, terms: Terms) -> pd.DataFram
     columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
     entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
     return entries
-
-
-SHORTEST_DIGEST = 16  # hexadecimal digits: a forged line takes about 2**64 trials
 
 
 def check_digest(digest: Any) -> None:

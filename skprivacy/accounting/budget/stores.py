@@ -1,11 +1,11 @@
-"""Fork guard: no process is forked while one of its threads has an SQLite connection open.
+"""Stores of ledgers: an SQLite file, or PostgreSQL for teams on several machines.
 
-A forked child inherits SQLite's record of its locks, but neither the locks nor the thread that
-would release them. It could never charge the ledger, and would read while others write.
+PostgreSQL needs ``psycopg``. Start reading at :func:`ledger_at`, which opens a ledger by its
+address.
 
-PostgreSQL ledger, for teams on several machines; needs ``psycopg``.
-
-SQLite ledger: a log in one file.
+**Fork guard.** No process is forked while one of its threads has an SQLite connection open. A
+forked child inherits SQLite's record of its locks, but neither the locks nor the thread that would
+release them. It could never charge the ledger, and would read while others write.
 """
 
 from __future__ import annotations
@@ -40,39 +40,6 @@ __all__ = [
 _FORK_TIMEOUT = 5.0
 _gate = threading.Condition()
 _inside: Counter[int] = Counter()  # number of open connections by thread
-
-
-@contextmanager
-def no_fork() -> Iterator[None]:
-    """Delay forks by other threads until the context ends."""
-    me = threading.get_ident()
-    with _gate:
-        _inside[me] += 1
-    try:
-        yield
-    finally:
-        with _gate:
-            _inside[me] -= 1
-            if _inside[me] <= 0:  # negative in a child that was forked inside the context
-                del _inside[me]
-            _gate.notify_all()
-
-
-def _wait_for_connections() -> None:
-    _gate.acquire()
-    me = threading.get_ident()
-    _gate.wait_for(lambda: not _inside.keys() - {me}, _FORK_TIMEOUT)
-
-
-def _reset_in_child() -> None:
-    _inside.clear()
-    _gate.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_wait_for_connections, after_in_parent=_gate.release, after_in_child=_reset_in_child
-    )
 _TRIGGER_BODY = " BEGIN RAISE EXCEPTION 'append only'; END "
 _POSTGRES_GUARDS = (
     f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $${_TRIGGER_BODY}$$",
@@ -99,163 +66,8 @@ _POSTGRES_GUARDS_FOUND = frozenset(
         ("whole", "A", 2 + 32, True, _TRIGGER_BODY),
     }
 )
-
-
-class PostgresLedger(Ledger):
-    """Log in the schema ``skprivacy_name`` of ``postgresql://user@host/database#name``.
-
-    A thread holds one connection to each server, for all its ledgers there, and opens a new one
-    after an error, a ``fork`` or a restart of the server. Commits wait for the server's disk even
-    if that is not the server's default. ``timeout`` is in seconds.
-    """
-
-    # EXCLUSIVE lets others read and blocks every other writer.
-    _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
-    _guards = _POSTGRES_GUARDS
-    _guards_query = _POSTGRES_GUARDS_QUERY
-    _guards_found = _POSTGRES_GUARDS_FOUND
-
-    def __init__(self, address: str, timeout: float = 60.0) -> None:
-        _check_no_password(address)
-        self.address, self.timeout = address, timeout
-        self._server, name = urldefrag(address)
-        if not name.isidentifier():
-            raise ValueError(
-                f"path={address!r} must end in '#name', the name of the ledger. Use letters, "
-                "digits and underscores."
-            )
-        self._schema = f"skprivacy_{name.lower()}"
-
-    def _ledger_at(self, address: str) -> Ledger:
-        return ledger_at(address)
-
-    def create_tables(
-        self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
-    ) -> None:
-        with self._connection() as connection:
-            # The lock lets only one of two concurrent processes create the schema.
-            connection.execute("BEGIN")
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext(?))", (self._schema,))
-            found = connection.execute(
-                "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self._schema,)
-            ).fetchone()
-            if found:
-                connection.execute("ROLLBACK")
-                raise FileExistsError(self.address)
-            connection.execute(f"CREATE SCHEMA {self._schema}")
-            for statement in statements:
-                connection.execute(statement)
-            if fill is not None:
-                fill(connection)
-            connection.execute("COMMIT")
-
-    @contextmanager
-    def _connection(self) -> Iterator[_Connection]:
-        try:
-            psycopg = import_module("psycopg")
-        except ImportError as error:
-            raise self._unusable_error(error) from error
-        try:
-            with _close_on_failure(self._open_connection(psycopg)) as opened:
-                yield _Connection(opened)
-            _idle_connections()[self._server] = _IdleConnection(opened)
-        except psycopg.Error as error:
-            raise self._unusable_error(error) from error
-
-    def _open_connection(self, psycopg: Any) -> Any:
-        """Return this thread's idle connection if it still works, or a new one."""
-        if kept := _idle_connections().pop(self._server, None):
-            with suppress(psycopg.Error), _close_on_failure(kept.take()) as opened:
-                self._set_up(opened)
-                return opened
-        milliseconds = int(1000 * self.timeout)
-        new = psycopg.connect(
-            self._server,
-            autocommit=True,
-            connect_timeout=int(self.timeout),
-            tcp_user_timeout=milliseconds,  # the server of an idle connection may be gone
-        )
-        with _close_on_failure(new):
-            self._set_up(new)
-        return new
-
-    def _set_up(self, opened: Any) -> None:
-        opened.execute(
-            f"SET search_path TO {self._schema}; "
-            f"SET lock_timeout TO {int(1000 * self.timeout)}; "
-            "SELECT set_config('synchronous_commit', 'on', false) "
-            "WHERE current_setting('synchronous_commit') = 'off'"
-        )
-
-
-@contextmanager
-def _close_on_failure(opened: Any) -> Iterator[Any]:
-    """Close a connection if the block fails."""
-    try:
-        yield opened
-    except BaseException:
-        opened.close()
-        raise
-
-
-class _IdleConnection:
-    """Idle connection. The process that opened it closes it; a forked process does not."""
-
-    def __init__(self, opened: Any) -> None:
-        self._opened, self._owner = opened, os.getpid()
-
-    def take(self) -> Any:
-        opened, self._opened = self._opened, None
-        return opened
-
-    def __del__(self) -> None:
-        if self._opened is None:
-            return
-        if self._owner == os.getpid():
-            self._opened.close()
-        else:
-            _inherited.append(self._opened)
-
-
 _local = threading.local()
 _inherited: list[Any] = []  # connections of the parent process, never closed here
-
-
-def _idle_connections() -> dict[str, _IdleConnection]:
-    """Return the idle connections of this thread, by server."""
-    if _local.__dict__.get("process") != os.getpid():
-        _local.process, _local.connections = os.getpid(), {}
-    found: dict[str, _IdleConnection] = _local.connections
-    return found
-
-
-def _check_no_password(address: str) -> None:
-    try:
-        parts = urlsplit(address)
-        holds = parts.password is not None or "password" in dict(parse_qsl(parts.query))
-    except ValueError:  # its text is dropped, as it may quote the password
-        raise ValueError(
-            "path= must be an address such as 'postgresql://user@host/database#name'."
-        ) from None
-    if holds:
-        raise ValueError(
-            "path= must not contain a password: the address is pickled with the budget and shown "
-            "in errors. Keep the password in ~/.pgpass or the environment variable PGPASSWORD."
-        )
-
-
-class _Connection:
-    """Connection that takes SQLite's question marks as placeholders."""
-
-    def __init__(self, opened: Any) -> None:
-        self._opened = opened
-
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        if not values:
-            return self._opened.execute(statement)
-        return self._opened.execute(statement.replace("?", "%s"), values)
-
-
 _SQLITE_GUARDS = (
     "CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
     "CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'append only'); END",
@@ -263,6 +75,24 @@ _SQLITE_GUARDS = (
 # Suffixes of files beside a ledger that SQLite may delete. It locks none of them, so they may be
 # opened here. To open and close a locked file, such as the ledger, would release its locks.
 _DELETED_SUFFIXES = ("-journal", "-wal")
+
+
+def ledger_at(address: str | Path, seen: LedgerVersion | None = None) -> Ledger:
+    """Return the ledger in a file, or at ``postgresql://user@host/database#name``."""
+    ledger: Ledger
+    if str(address).startswith(("postgresql://", "postgres://")):
+        ledger = PostgresLedger(str(address))
+    else:
+        ledger = SQLiteLedger(address)
+    ledger.seen, ledger.is_witnessed = seen, seen is not None
+    return ledger
+
+
+def counter_at(address: str | Path) -> LedgerCounter:
+    """Return the counter in a file, or at ``postgresql://user@host/database#name``."""
+    from .ledger import LedgerCounter
+
+    return LedgerCounter(ledger_at(address))
 
 
 class SQLiteLedger(Ledger):
@@ -385,6 +215,184 @@ class SQLiteLedger(Ledger):
             raise (self._unusable_error if found else self._missing_error)(error) from error
 
 
+class PostgresLedger(Ledger):
+    """Log in the schema ``skprivacy_name`` of ``postgresql://user@host/database#name``.
+
+    A thread holds one connection to each server, for all its ledgers there, and opens a new one
+    after an error, a ``fork`` or a restart of the server. Commits wait for the server's disk even
+    if that is not the server's default. ``timeout`` is in seconds.
+    """
+
+    # EXCLUSIVE lets others read and blocks every other writer.
+    _begin = ("BEGIN", "LOCK TABLE log IN EXCLUSIVE MODE")
+    _guards = _POSTGRES_GUARDS
+    _guards_query = _POSTGRES_GUARDS_QUERY
+    _guards_found = _POSTGRES_GUARDS_FOUND
+
+    def __init__(self, address: str, timeout: float = 60.0) -> None:
+        _check_no_password(address)
+        self.address, self.timeout = address, timeout
+        self._server, name = urldefrag(address)
+        if not name.isidentifier():
+            raise ValueError(
+                f"path={address!r} must end in '#name', the name of the ledger. Use letters, "
+                "digits and underscores."
+            )
+        self._schema = f"skprivacy_{name.lower()}"
+
+    def _ledger_at(self, address: str) -> Ledger:
+        return ledger_at(address)
+
+    def create_tables(
+        self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
+    ) -> None:
+        with self._connection() as connection:
+            # The lock lets only one of two concurrent processes create the schema.
+            connection.execute("BEGIN")
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(?))", (self._schema,))
+            found = connection.execute(
+                "SELECT 1 FROM pg_namespace WHERE nspname = ?", (self._schema,)
+            ).fetchone()
+            if found:
+                connection.execute("ROLLBACK")
+                raise FileExistsError(self.address)
+            connection.execute(f"CREATE SCHEMA {self._schema}")
+            for statement in statements:
+                connection.execute(statement)
+            if fill is not None:
+                fill(connection)
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _connection(self) -> Iterator[_Connection]:
+        try:
+            psycopg = import_module("psycopg")
+        except ImportError as error:
+            raise self._unusable_error(error) from error
+        try:
+            with _close_on_failure(self._open_connection(psycopg)) as opened:
+                yield _Connection(opened)
+            _idle_connections()[self._server] = _IdleConnection(opened)
+        except psycopg.Error as error:
+            raise self._unusable_error(error) from error
+
+    def _open_connection(self, psycopg: Any) -> Any:
+        """Return this thread's idle connection if it still works, or a new one."""
+        if kept := _idle_connections().pop(self._server, None):
+            with suppress(psycopg.Error), _close_on_failure(kept.take()) as opened:
+                self._set_up(opened)
+                return opened
+        milliseconds = int(1000 * self.timeout)
+        new = psycopg.connect(
+            self._server,
+            autocommit=True,
+            connect_timeout=int(self.timeout),
+            tcp_user_timeout=milliseconds,  # the server of an idle connection may be gone
+        )
+        with _close_on_failure(new):
+            self._set_up(new)
+        return new
+
+    def _set_up(self, opened: Any) -> None:
+        opened.execute(
+            f"SET search_path TO {self._schema}; "
+            f"SET lock_timeout TO {int(1000 * self.timeout)}; "
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'"
+        )
+
+
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """Delay forks by other threads until the context ends."""
+    me = threading.get_ident()
+    with _gate:
+        _inside[me] += 1
+    try:
+        yield
+    finally:
+        with _gate:
+            _inside[me] -= 1
+            if _inside[me] <= 0:  # negative in a child that was forked inside the context
+                del _inside[me]
+            _gate.notify_all()
+
+
+def _wait_for_connections() -> None:
+    _gate.acquire()
+    me = threading.get_ident()
+    _gate.wait_for(lambda: not _inside.keys() - {me}, _FORK_TIMEOUT)
+
+
+def _reset_in_child() -> None:
+    _inside.clear()
+    _gate.release()
+
+
+@contextmanager
+def _close_on_failure(opened: Any) -> Iterator[Any]:
+    """Close a connection if the block fails."""
+    try:
+        yield opened
+    except BaseException:
+        opened.close()
+        raise
+
+
+class _IdleConnection:
+    """Idle connection. The process that opened it closes it; a forked process does not."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened, self._owner = opened, os.getpid()
+
+    def take(self) -> Any:
+        opened, self._opened = self._opened, None
+        return opened
+
+    def __del__(self) -> None:
+        if self._opened is None:
+            return
+        if self._owner == os.getpid():
+            self._opened.close()
+        else:
+            _inherited.append(self._opened)
+
+
+def _idle_connections() -> dict[str, _IdleConnection]:
+    """Return the idle connections of this thread, by server."""
+    if _local.__dict__.get("process") != os.getpid():
+        _local.process, _local.connections = os.getpid(), {}
+    found: dict[str, _IdleConnection] = _local.connections
+    return found
+
+
+def _check_no_password(address: str) -> None:
+    try:
+        parts = urlsplit(address)
+        holds = parts.password is not None or "password" in dict(parse_qsl(parts.query))
+    except ValueError:  # its text is dropped, as it may quote the password
+        raise ValueError(
+            "path= must be an address such as 'postgresql://user@host/database#name'."
+        ) from None
+    if holds:
+        raise ValueError(
+            "path= must not contain a password: the address is pickled with the budget and shown "
+            "in errors. Keep the password in ~/.pgpass or the environment variable PGPASSWORD."
+        )
+
+
+class _Connection:
+    """Connection that takes SQLite's question marks as placeholders."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        if not values:
+            return self._opened.execute(statement)
+        return self._opened.execute(statement.replace("?", "%s"), values)
+
+
 def _resolve_path(path: str | Path) -> Path:
     try:
         resolved = Path(path).resolve()
@@ -402,19 +410,7 @@ def _resolve_path(path: str | Path) -> Path:
     return resolved
 
 
-def ledger_at(address: str | Path, seen: LedgerVersion | None = None) -> Ledger:
-    """Return the ledger in a file, or at ``postgresql://user@host/database#name``."""
-    ledger: Ledger
-    if str(address).startswith(("postgresql://", "postgres://")):
-        ledger = PostgresLedger(str(address))
-    else:
-        ledger = SQLiteLedger(address)
-    ledger.seen, ledger.is_witnessed = seen, seen is not None
-    return ledger
-
-
-def counter_at(address: str | Path) -> LedgerCounter:
-    """Return the counter in a file, or at ``postgresql://user@host/database#name``."""
-    from .ledger import LedgerCounter
-
-    return LedgerCounter(ledger_at(address))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_wait_for_connections, after_in_parent=_gate.release, after_in_child=_reset_in_child
+    )

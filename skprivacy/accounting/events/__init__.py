@@ -5,12 +5,12 @@ file; a new family also adds its name here. See "How to add an event" in the doc
 
 Files, in reading order:
 
-- ``noise``: ApproxDP, NonPrivate, Gaussian, Laplace, logistic (discrete too), smooth Gaussian
-- ``composition``: Repeated, Composed, PoissonSampled, SampledGroup
-- ``choice``: randomised response, exponential mechanism, report noisy max
-- ``mixtures``: Mixture (public random choice) and PrivateSelection (best of K runs)
-- ``matrix_factorization``: streams with correlated noise; sensitivity and error of C
-- ``votes``: GNMax, LNMax, threshold test, blocks of votes
+- ``noise``: additive noise; releases known by (epsilon, delta) alone, or without protection
+- ``composition``: Composed, Repeated, PoissonSampled, SampledGroup
+- ``choice``: exponential mechanism, report noisy max, randomised response
+- ``mixtures``: Mixture (public random choice) and PrivateSelection (best of several runs)
+- ``matrix_factorization``: streams with correlated noise; sensitivity and error
+- ``votes``: GNMaxVote, LNMaxVote, VoteThreshold, VoteBlock
 - ``gnmax``: data-dependent cost of GNMax and its local sensitivity
 """
 

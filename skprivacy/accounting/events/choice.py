@@ -1,6 +1,6 @@
-"""Private choice by scores: exponential mechanism and report noisy max.
+"""Events of private choice: exponential mechanism, report noisy max and randomised response.
 
-Randomised response (Warner 1965).
+McSherry and Talwar 2007; McKenna and Sheldon 2020 (permute-and-flip); Warner 1965.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Step t of a run yields a vector x_t, the sum of the contributions of the records in its batch. A
 matrix factorisation releases C x + z row by row, where z is independent Gaussian noise. Each row is
 released as soon as its last step is over. Anything computed from the rows, such as x + C^-1 z, is
-post-processing. Start reading at :class:`MatrixFactorization`.
-
-Matrix factorisations of streams: sensitivity, error of running sums, and the best band.
+post-processing. The functions give a factorisation's sensitivity and the error of its running sums,
+and choose the best band. Start reading at :class:`MatrixFactorization`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,6 @@ __all__ = [
     "BandedFactorization",
     "MatrixFactorization",
     "TreeAggregation",
-    "banded_sensitivity",
-    "last_step_deviation",
-    "running_sum_error",
-    "square_root_band",
-    "step_deviation",
-    "tree_sensitivity",
 ]
 
 _WORK_PER_STEP = 200  # for the sensitivity: one pass over the steps for each level of a tree

@@ -1,6 +1,6 @@
-"""Mixture: one of several releases, by a public random choice.
+"""Mixture of releases by a public random choice, and private selection of the best of several runs.
 
-Private selection: the best of a random number of runs (Papernot and Steinke 2022).
+Private selection from a random number of runs follows Papernot and Steinke 2022.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ _SMALLEST_BRANCH_DELTA = 1e-15  # on the privacy curve of a composed branch
 _LARGEST_BRANCH_LOSS = 350.0  # the exponential of twice this loss is still finite
 _BRANCH_POINTS = 1000
 _ZERO_LOSS_PAIR = AtomPair((0.0,), (1.0,), (1.0,))
+_SMALLEST_RUN_DELTA = 1e-15  # on the privacy curve of a run that cannot fail
+_FAILURE_MARGIN = 1e-4  # relative margin above the probability of an infinite loss
+_LARGEST_RUN_LOSS = 350.0  # the exponential of twice this loss is still finite
+_RUN_POINTS = 250
+_ZERO_SHAPE = 1e-100  # shapes below this give the same floats as shape 0
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,8 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     Parameters
     ----------
     p : tuple of float
-        The probability of each event, above 0. **Probabilities and choice must not depend on the
-        data.**
+        The probability of each event, above 0. **Probabilities and choice must not depend** on the
+        data.
     events : tuple of Event
         The events, of which one happens.
 
@@ -134,40 +140,6 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
         each = [event.grouped(size) for event in self.events]
         known = tuple(event for event in each if event is not None)
         return Mixture(self.p, known) if len(known) == len(each) else None
-
-
-def _branch_pairs(loss: PrivacyLossDistribution, event: Event) -> Pairs:
-    """Return the pairs of a single event, or pairs for a bound on a composition's curve."""
-    alone = loss.single_pairs()
-    if alone is not None:
-        return alone
-    top = _largest_loss(loss)
-    if top == 0 and loss.infinity == 0:
-        return symmetric_pairs(_ZERO_LOSS_PAIR)
-    if not top < _LARGEST_BRANCH_LOSS:
-        raise NoLossDistributionError(
-            f"{event!r} has privacy losses too large for a distribution. Use more noise."
-        )
-    epsilons = np.linspace(0, top, _BRANCH_POINTS)
-    # The factor exceeds all later rounding errors.
-    return symmetric_pairs(
-        pair_from_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0))
-    )
-
-
-def _largest_loss(loss: PrivacyLossDistribution) -> float:
-    """Return the largest finite loss, or a loss exceeded with negligible probability."""
-    if loss.infinity == 0 and math.isfinite(loss.max_loss):
-        return loss.max_loss
-    return loss.epsilon(loss.infinity * (1 + 1e-3) + _SMALLEST_BRANCH_DELTA)
-
-
-_SMALLEST_RUN_DELTA = 1e-15  # on the privacy curve of a run that cannot fail
-_FAILURE_MARGIN = 1e-4  # relative margin above the probability of an infinite loss
-_LARGEST_RUN_LOSS = 350.0  # the exponential of twice this loss is still finite
-_RUN_POINTS = 250
-_ZERO_SHAPE = 1e-100  # shapes below this give the same floats as shape 0
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -270,6 +242,32 @@ class PrivateSelection(
         # The bounds hold for one run on any two data sets, so also for groups.
         one = self.event.grouped(size)
         return None if one is None else PrivateSelection(one, self.eta, self.gamma)
+
+
+def _branch_pairs(loss: PrivacyLossDistribution, event: Event) -> Pairs:
+    """Return the pairs of a single event, or pairs for a bound on a composition's curve."""
+    alone = loss.single_pairs()
+    if alone is not None:
+        return alone
+    top = _largest_loss(loss)
+    if top == 0 and loss.infinity == 0:
+        return symmetric_pairs(_ZERO_LOSS_PAIR)
+    if not top < _LARGEST_BRANCH_LOSS:
+        raise NoLossDistributionError(
+            f"{event!r} has privacy losses too large for a distribution. Use more noise."
+        )
+    epsilons = np.linspace(0, top, _BRANCH_POINTS)
+    # The factor exceeds all later rounding errors.
+    return symmetric_pairs(
+        pair_from_curve(epsilons, np.minimum(loss.deltas(epsilons) * (1 + 1e-9), 1.0))
+    )
+
+
+def _largest_loss(loss: PrivacyLossDistribution) -> float:
+    """Return the largest finite loss, or a loss exceeded with negligible probability."""
+    if loss.infinity == 0 and math.isfinite(loss.max_loss):
+        return loss.max_loss
+    return loss.epsilon(loss.infinity * (1 + 1e-3) + _SMALLEST_BRANCH_DELTA)
 
 
 def _least_drift(epsilons: Floats, deltas: Floats, gamma: float) -> float:

@@ -1,12 +1,8 @@
-"""Gaussian mechanism, with continuous or discrete noise.
+"""Events of additive noise: Gaussian, Laplace and logistic, continuous or discrete.
 
-Releases known only by an (epsilon, delta) bound, and releases without protection.
-
-Laplace mechanism, with continuous or discrete (geometric) noise.
-
-Additive logistic mechanism (Yang, Gohari and Topcu 2022).
-
-Gaussian noise scaled to smooth sensitivity (Papernot et al. 2018, mechanism GNSS).
+Also the releases known only by an (epsilon, delta) bound, and those without protection. The
+logistic mechanism is by Yang, Gohari and Topcu 2022. Gaussian noise scaled to smooth sensitivity is
+mechanism GNSS of Papernot et al. 2018.
 """
 
 from __future__ import annotations
@@ -411,13 +407,6 @@ class LogisticEvent(Event, tag="Logistic", stored=("noise_multiplier", "norm"), 
         return LogisticEvent(self.noise_multiplier / size, self.norm)
 
 
-def _log_sinhc(values: ArrayLike) -> Orders:
-    """Return ln(sinh(y)/y) for y > 0."""
-    y = np.asarray(values, dtype=float)
-    small = y**2 / 6 - y**4 / 180
-    return np.where(y < 1e-2, small, y + np.log1p(-np.exp(-2 * y)) - np.log(2 * y))
-
-
 @dataclass(frozen=True)
 class SmoothGaussianEvent(
     Event, tag="SmoothGaussian", stored=("noise_multiplier", "smoothness", "lift"), knows_label=True
@@ -469,3 +458,10 @@ class SmoothGaussianEvent(
         means = a * (distance * math.exp(-b) / z) ** 2 / (2 * variance)
         spreads = (-a * b - np.log(variance) / 2) / (a - 1)
         return np.where(variance > 0, means + spreads, np.inf)
+
+
+def _log_sinhc(values: ArrayLike) -> Orders:
+    """Return ln(sinh(y)/y) for y > 0."""
+    y = np.asarray(values, dtype=float)
+    small = y**2 / 6 - y**4 / 180
+    return np.where(y < 1e-2, small, y + np.log1p(-np.exp(-2 * y)) - np.log(2 * y))

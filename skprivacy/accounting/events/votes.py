@@ -1,6 +1,7 @@
-"""PATE votes: noisy arg-max and threshold tests, with data-independent and data-dependent costs.
+"""Events of PATE votes: noisy arg-max and threshold tests (Papernot et al. 2017 and 2018).
 
-Block of votes: a declared number of noisy arg-max queries of which only winners are released.
+Each vote has a data-independent and a data-dependent cost. :class:`VoteBlock` is a declared number
+of noisy arg-max queries of which only the winners are released.
 """
 
 from __future__ import annotations
@@ -25,15 +26,29 @@ from ..work_limit import CLOSED_FORM_WORK, COMPOSITIONS_PER_CURVE, CURVE_WORK
 from .composition import Repeated
 from .gnmax import gnmax_rdp, vote_curve
 
+VOTE_DOCS = {
+    "votes": """\
+votes : tuple of float, default=None
+    True counts, for the data-dependent bound, which is private itself.""",
+    "moved": """\
+moved : int, default=1
+    Number of votes that a neighbouring data set moves: 2 if a replaced record leaves one teacher
+    and joins another.""",
+}
 __all__ = [
     "GNMaxVote",
     "LNMaxVote",
     "VoteBlock",
     "VoteThreshold",
 ]
-
 Floats = NDArray[np.float64]
 _WORK_PER_VOTE = 100
+_WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
+# At equal cost, let r be the noise of a block of n queries divided by the noise of n votes with
+# public counts. Then r is about a + b n**-.82, with a and b below, which were fitted to 3e-4 from
+# 30 queries on (Laplace noise: to 6e-3). In the limit r is sqrt(2 / pi) for tests, and sqrt(1 / 3)
+# with Laplace noise.
+_NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984, 0.314)}
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ class _VoteEvent(Event, tag=None):
             )
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class GNMaxVote(
     _VoteEvent,
@@ -147,7 +162,7 @@ class GNMaxVote(
         return LocalBound(cost, sensitivity, math.ceil(sum(self.votes)))
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class LNMaxVote(
     _VoteEvent,
@@ -198,7 +213,7 @@ class LNMaxVote(
         return symmetric_pairs(pure_pair(2 / self._noise_per_move))
 
 
-@fill_docs
+@fill_docs(VOTE_DOCS)
 @dataclass(frozen=True)
 class VoteThreshold(
     _VoteEvent,
@@ -305,27 +320,6 @@ class VoteThreshold(
         steps = np.maximum(change[reach - 1 :: -1], change[reach:])
         within: Floats = np.maximum.accumulate(steps)[distance]
         return within
-
-
-def _log_changed_winner(votes: tuple[float, ...], sigma: float) -> float:
-    """Return ln q, where q bounds the probability that the noise changes the winner."""
-    # Papernot et al. 2018, Proposition 7
-    top, *rest = sorted(votes, reverse=True)
-    log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
-    return min(float(log_q), math.log1p(-1 / len(votes)))
-
-
-_KINDS: dict[str, type[GNMaxVote] | type[LNMaxVote] | type[VoteThreshold]] = {
-    "gnmax": GNMaxVote,
-    "lnmax": LNMaxVote,
-    "threshold": VoteThreshold,
-}
-_WORK_PER_QUERY = 1e6  # for the recursion: 10 s for 1,024 queries
-# At equal cost, let r be the noise of a block of n queries divided by the noise of n votes with
-# public counts. Then r is about a + b n**-.82, with a and b below, which were fitted to 3e-4 from
-# 30 queries on (Laplace noise: to 6e-3). In the limit r is sqrt(2 / pi) for tests, and sqrt(1 / 3)
-# with Laplace noise.
-_NOISE_RATIOS = {"gnmax": (0.8005, 0.314), "lnmax": (0.576, 0.1), "threshold": (0.7984, 0.314)}
 
 
 @dataclass(frozen=True)
@@ -454,3 +448,18 @@ class VoteBlock(
 
     def grouped(self, size: int) -> VoteBlock:
         return replace(self, moved=size * self.moved)
+
+
+def _log_changed_winner(votes: tuple[float, ...], sigma: float) -> float:
+    """Return ln q, where q bounds the probability that the noise changes the winner."""
+    # Papernot et al. 2018, Proposition 7
+    top, *rest = sorted(votes, reverse=True)
+    log_q = logsumexp(log_ndtr(-(top - np.array(rest)) / (math.sqrt(2) * sigma)))
+    return min(float(log_q), math.log1p(-1 / len(votes)))
+
+
+_KINDS: dict[str, type[GNMaxVote] | type[LNMaxVote] | type[VoteThreshold]] = {
+    "gnmax": GNMaxVote,
+    "lnmax": LNMaxVote,
+    "threshold": VoteThreshold,
+}

@@ -2,13 +2,13 @@
 
 Files, in reading order:
 
+- ``distribution``: PrivacyLossDistribution: epsilon and delta of an event
 - ``pairs``: dominating pairs; a pair from points of a privacy curve
-- ``sampled_pairs``: pairs of Poisson samples and of sampled groups
-- ``saddle_point``: plan of grid, window and tilt
+- ``sampled_pairs``: pairs of Poisson samples, also for groups
 - ``compose``: composition on a pessimistic grid by one FFT
-- ``distribution``: PrivacyLossDistribution
-- ``argmax``: privacy curve of a block of arg-max queries
-- ``channels``: channels that cover one arg-max query, Gaussian and Laplace noise
+- ``saddle_point``: plan of the grid, window and tilt
+- ``argmax``: privacy curve of a block of noisy arg-max queries
+- ``channels``: channels that cover one such query, with Gaussian or Laplace noise
 """
 
 from ..event import NoLossDistributionError

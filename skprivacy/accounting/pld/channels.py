@@ -1,17 +1,14 @@
-"""Channels that cover every noisy arg-max query and threshold test with Gaussian noise.
+"""Channels that cover every noisy arg-max query and threshold test, with Gaussian or Laplace noise.
 
 A channel is a pair of laws (P, Q) on a few outcomes. P and Q are the laws of the answer for two
 neighbours that move one vote, which is ``h`` in units of the noise. "How the supremum is taken" in
 the documentation page "The cost of a noisy arg-max" has the proofs.
 
-Channels that cover every arg-max of votes with Laplace noise.
-
-The unit is the scale of the noise, in which one vote is ``h``. K(x, y) says which of X, Y and 0 is
-the largest, for Laplace variables X and Y around x and y. A neighbour has K(x - h, y + h).
-Section "Laplace noise" of "The cost of a noisy arg-max" in the documentation proves that the lists
-below suffice. Away from the kinks of the density the laws are exponentials, hence mixtures of a few
-laws. Near the kinks a Laplace law is, up to a factor, a mixture of the laws around two lattice
-points.
+**Laplace noise.** The unit is the scale of the noise. K(x, y) says which of X, Y and 0 is the
+largest, for Laplace variables X and Y around x and y. A neighbour has K(x - h, y + h). Section
+"Laplace noise" of the same page proves that these channels suffice. Away from the kinks of the
+density the laws are exponentials, hence mixtures of a few laws. Near the kinks a Laplace law is, up
+to a factor, a mixture of the laws around two lattice points.
 """
 
 from __future__ import annotations
@@ -43,6 +40,10 @@ _FINE, _ROUGH = (0.001, 0.04), (0.02, 0.06)  # variances of the public shifts of
 _LOW = -1.7  # lowest S on the fine lattice
 _OFF = 1e-6  # relative to h: error of the law of the public shifts, see three_way
 _MARGIN = 4.2  # standard deviations of the shifts by which a lattice exceeds what it covers
+_CELLS = 12  # cells of the lattice per h
+_WIDE_CELLS = 4  # the same for channels with two outcomes, which are far from the maximum
+_TANGENT_POINTS = (np.arange(41) / 8) ** 2  # beyond h: points of the tangents that replace a curve
+Part = tuple[Array, Array, Array]  # P and Q of shape (3, n_channels), the slack of ln P and ln Q
 
 
 @dataclass(frozen=True)
@@ -84,25 +85,6 @@ def far_shift_channel(h: float, step: float) -> Channels:
     on the lattice.
     """
     return gaussian_channel(math.sqrt(2 / (1 - _ROUGH[0])) * h, step, slack=4.1 * _OFF * h)
-
-
-def _edges(t: float, step: float) -> Array:
-    ends = math.ceil((_REACH * t + t**2 / 2) / step)
-    return np.arange(-ends, ends + 1) * step
-
-
-def _atoms(t: float, edges: Array) -> Array:
-    """Return the P-masses of N(t, 1) from N(0, 1) within ``edges``, moved onto the edges.
-
-    The mass of a cell is split between its two ends such that its P- and Q-mass are preserved.
-    """
-    p, q = GaussianPair(1 / t).masses(edges)
-    inner = p[1:-1]
-    step = edges[1] - edges[0]
-    up = (inner - q[1:-1] * np.exp(edges[:-1])) / -math.expm1(-step)
-    up = np.clip(up + 1e-10 * inner, 0.0, inner)
-    mass: Array = np.r_[0.0, up] + np.r_[inner - up, 0.0]
-    return mass
 
 
 def censored_channels(t: float, lowest: float, step: float, side: int) -> tuple[Channels, Channels]:
@@ -187,40 +169,6 @@ def argmax_channels(h: float, lowest: float, highest: float, wide: float) -> tup
     return Channels.from_laws(p, q, slack=4.1 * off), max(missed)
 
 
-def _steps(variances: tuple[float, float], off: float) -> list[float]:
-    """Return lattice spacings at which the e of :func:`argmax_channels` is at most ``off``."""
-    return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in variances]
-
-
-def _beyond(margin: float, variance: float, step: float) -> float:
-    """Bound the probability that a public shift exceeds the margin on one side."""
-    width = math.sqrt(variance)
-    first = step / width * math.exp(-(margin**2) / (2 * variance)) / math.sqrt(2 * math.pi)
-    return 1.001 * (first + float(ndtr(-margin / width)))
-
-
-def _gaussian_argmax_law(s: Array, d: Array, variances: tuple[float, float]) -> Array:
-    """Return the probabilities that X, Y and 0 win, of shape (3, len(s), len(d))."""
-    d_width, s_width = (math.sqrt(1 - v) for v in variances)
-    nodes, weights = np.polynomial.legendre.leggauss(160)
-    u = 7.0 * (nodes - 1)  # nodes for S below zero; above it the sign of D decides
-    z = (u - s[:, None]) / s_width
-    density = 7.0 * weights * np.exp(-(z**2) / 2) / (s_width * math.sqrt(2 * math.pi))
-    above = ndtr(s / s_width)[:, None]
-    x, y = (
-        above * ndtr(sign * d / d_width) + density @ ndtr((sign * d + u[:, None]) / d_width)
-        for sign in (1, -1)
-    )
-    ends = [(sign * u[:, None] - np.abs(d)) / d_width for sign in (-1, 1)]
-    other = density @ (ndtr(ends[0]) - ndtr(ends[1]))
-    return np.array([x, y, other])
-
-
-_CELLS = 12  # cells of the lattice per h
-_WIDE_CELLS = 4  # the same for channels with two outcomes, which are far from the maximum
-_TANGENT_POINTS = (np.arange(41) / 8) ** 2  # beyond h: points of the tangents that replace a curve
-
-
 def laplace_argmax_channels(h: float) -> Channels:
     """Return channels of three outcomes, in both orders of P and Q.
 
@@ -251,7 +199,52 @@ def randomized_response_channel(h: float) -> Channels:
     return Channels(np.array([[p], [math.exp(-2 * h) * p]]), np.array([[-2 * h], [2 * h]]))
 
 
-Part = tuple[Array, Array, Array]  # P and Q of shape (3, n_channels), the slack of ln P and ln Q
+def _edges(t: float, step: float) -> Array:
+    ends = math.ceil((_REACH * t + t**2 / 2) / step)
+    return np.arange(-ends, ends + 1) * step
+
+
+def _atoms(t: float, edges: Array) -> Array:
+    """Return the P-masses of N(t, 1) from N(0, 1) within ``edges``, moved onto the edges.
+
+    The mass of a cell is split between its two ends such that its P- and Q-mass are preserved.
+    """
+    p, q = GaussianPair(1 / t).masses(edges)
+    inner = p[1:-1]
+    step = edges[1] - edges[0]
+    up = (inner - q[1:-1] * np.exp(edges[:-1])) / -math.expm1(-step)
+    up = np.clip(up + 1e-10 * inner, 0.0, inner)
+    mass: Array = np.r_[0.0, up] + np.r_[inner - up, 0.0]
+    return mass
+
+
+def _steps(variances: tuple[float, float], off: float) -> list[float]:
+    """Return lattice spacings at which the e of :func:`argmax_channels` is at most ``off``."""
+    return [math.sqrt(2 * math.pi**2 * v * (1 - v) / math.log(2.1 / off)) for v in variances]
+
+
+def _beyond(margin: float, variance: float, step: float) -> float:
+    """Bound the probability that a public shift exceeds the margin on one side."""
+    width = math.sqrt(variance)
+    first = step / width * math.exp(-(margin**2) / (2 * variance)) / math.sqrt(2 * math.pi)
+    return 1.001 * (first + float(ndtr(-margin / width)))
+
+
+def _gaussian_argmax_law(s: Array, d: Array, variances: tuple[float, float]) -> Array:
+    """Return the probabilities that X, Y and 0 win, of shape (3, len(s), len(d))."""
+    d_width, s_width = (math.sqrt(1 - v) for v in variances)
+    nodes, weights = np.polynomial.legendre.leggauss(160)
+    u = 7.0 * (nodes - 1)  # nodes for S below zero; above it the sign of D decides
+    z = (u - s[:, None]) / s_width
+    density = 7.0 * weights * np.exp(-(z**2) / 2) / (s_width * math.sqrt(2 * math.pi))
+    above = ndtr(s / s_width)[:, None]
+    x, y = (
+        above * ndtr(sign * d / d_width) + density @ ndtr((sign * d + u[:, None]) / d_width)
+        for sign in (1, -1)
+    )
+    ends = [(sign * u[:, None] - np.abs(d)) / d_width for sign in (-1, 1)]
+    other = density @ (ndtr(ends[0]) - ndtr(ends[1]))
+    return np.array([x, y, other])
 
 
 def _near_lattice(h: float) -> Part:

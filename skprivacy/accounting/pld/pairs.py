@@ -3,9 +3,8 @@
 A pair of distributions (P, Q) dominates an event if, for every epsilon, no two neighbouring data
 sets have a larger hockey-stick divergence than (P, Q). Products of dominating pairs dominate
 adaptive compositions (Theorem 10), so an accountant needs only the distributions of the loss
-ln(P/Q) under P and under Q. Start reading at :class:`Pair`.
-
-Dominating pair from points on a privacy curve.
+ln(P/Q) under P and under Q. :func:`pair_from_curve` builds a pair from points on a privacy curve.
+Start reading at :class:`Pair`.
 """
 
 from __future__ import annotations
@@ -34,48 +33,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-
-
-def pair_from_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
-    """Return a symmetric pair whose privacy curve lies above the one through the points.
-
-    A privacy curve is convex in e^epsilon, so it lies below the lower convex hull of points above
-    it. Zhu, Dong and Wang (2022) show which functions are the curve of a pair.
-    """
-    x = np.exp(np.r_[-epsilons[::-1], epsilons])
-    # The curve at -epsilon follows from symmetry: 1 - e^-epsilon (1 - delta(epsilon)).
-    below = 1 - np.exp(-epsilons) * (1 - deltas)
-    corners = _lower_hull(np.r_[0.0, x], np.r_[1.0, below[::-1], deltas])
-    at, height = np.r_[0.0, x][corners], np.r_[1.0, below[::-1], deltas][corners]
-    # The Q-mass at a corner is the change of slope there, and its P-mass e^loss times that.
-    slopes = np.r_[np.diff(height) / np.diff(at), 0.0]
-    after = at > 1
-    q = np.maximum(np.diff(slopes)[after[1:]], 0.0)  # rounding
-    p, losses = q * at[after], np.log(at[after])
-    infinity = float(height[-1])
-    middle = max(0.0, 1 - infinity - float(p.sum() + q.sum()))
-    return AtomPair(
-        tuple(np.r_[-losses[::-1], 0.0, losses]),
-        tuple(np.r_[q[::-1], middle, p]),
-        tuple(np.r_[p[::-1], middle, q]),
-        infinity,
-        loose=True,
-    )
-
-
-def _lower_hull(x: Floats, y: Floats) -> list[int]:
-    """Return the indices of the corners of the lower convex hull, for sorted ``x``."""
-    corners: list[int] = []
-    for i in range(len(x)):
-        while len(corners) > 1:
-            a, b = corners[-2:]
-            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
-                break
-            corners.pop()
-        corners.append(i)
-    return corners
-
-
 Array = NDArray[Any]
 _MAX_SKETCH_POINTS = 20_000
 MOST_ATOMS = 200_000
@@ -109,6 +66,33 @@ class Pair(ABC):
     @abstractmethod
     def sketch(self) -> tuple[Array, Array, Array]:
         """Return losses with their P- and Q-weights, which only plan a grid: not a bound."""
+
+
+def pair_from_curve(epsilons: Floats, deltas: Floats) -> AtomPair:
+    """Return a symmetric pair whose privacy curve lies above the one through the points.
+
+    A privacy curve is convex in e^epsilon, so it lies below the lower convex hull of points above
+    it. Zhu, Dong and Wang (2022) show which functions are the curve of a pair.
+    """
+    x = np.exp(np.r_[-epsilons[::-1], epsilons])
+    # The curve at -epsilon follows from symmetry: 1 - e^-epsilon (1 - delta(epsilon)).
+    below = 1 - np.exp(-epsilons) * (1 - deltas)
+    corners = _lower_hull(np.r_[0.0, x], np.r_[1.0, below[::-1], deltas])
+    at, height = np.r_[0.0, x][corners], np.r_[1.0, below[::-1], deltas][corners]
+    # The Q-mass at a corner is the change of slope there, and its P-mass e^loss times that.
+    slopes = np.r_[np.diff(height) / np.diff(at), 0.0]
+    after = at > 1
+    q = np.maximum(np.diff(slopes)[after[1:]], 0.0)  # rounding
+    p, losses = q * at[after], np.log(at[after])
+    infinity = float(height[-1])
+    middle = max(0.0, 1 - infinity - float(p.sum() + q.sum()))
+    return AtomPair(
+        tuple(np.r_[-losses[::-1], 0.0, losses]),
+        tuple(np.r_[q[::-1], middle, p]),
+        tuple(np.r_[p[::-1], middle, q]),
+        infinity,
+        loose=True,
+    )
 
 
 def normal_cells(u: Array) -> Array:
@@ -303,3 +287,16 @@ def pure_pair(epsilon: float, delta: float = 0.0) -> AtomPair:
     losses, masses = ((-epsilon, epsilon), (low, high)) if epsilon else ((0.0,), (1.0,))
     finite = tuple((1 - delta) * m for m in masses)
     return AtomPair(losses, finite, finite[::-1], delta, gap=epsilon)
+
+
+def _lower_hull(x: Floats, y: Floats) -> list[int]:
+    """Return the indices of the corners of the lower convex hull, for sorted ``x``."""
+    corners: list[int] = []
+    for i in range(len(x)):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    return corners

@@ -2,7 +2,7 @@
 
 Files, in reading order:
 
-- ``attribute``: `AttributeInference` and its result; works on a model or on `Updates`
-- ``property``: `PropertyInference` and base; works on a model or on `Updates`
-- ``label``: `LabelInferenceAttack`, `LabelCanaries`, result
+- ``attribute``: AttributeInference, for models and for updates
+- ``property``: PropertyInference, for models and for updates
+- ``label``: LabelInferenceAttack, with label canaries
 """

@@ -1,6 +1,6 @@
 """Attribute inference from a model, compared with imputation (Yeom et al. 2018).
 
-Attribute inference from the updates of federated training (Melis et al. 2019).
+:class:`UpdatesAttributeInference` attacks the updates of federated training (Melis et al. 2019).
 """
 
 from __future__ import annotations

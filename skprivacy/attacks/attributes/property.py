@@ -1,6 +1,7 @@
 """Property inference: infer the share of a group in a training set (Ateniese et al. 2015).
 
-Property inference from the updates of federated training (Melis et al. 2019, passive).
+:class:`UpdatesPropertyInference` attacks the updates of federated training (Melis et al. 2019,
+passive).
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ __all__ = [
     "PropertyInference",
     "UpdatesPropertyInference",
 ]
+
+Float64Array = NDArray[np.float64]
 
 
 class PropertyAttack(BaseEstimator):
@@ -351,24 +354,6 @@ class PropertyInference(PropertyAttack):
         return self._view(train_clone(self.estimator, X, y, rows, seed))
 
 
-def _is_truth(value: Any) -> bool:
-    return isinstance(value, Real | np.bool_) and value in (False, True)
-
-
-def _as_bool(group: Any) -> NDArray[np.bool_]:
-    """Return the group as bool; refuse text and other numbers, which would convert to True."""
-    given = as_array("group", group)
-    if given.ndim != 1 or not all(map(_is_truth, given.tolist())):
-        raise ValueError(
-            f"group has shape {given.shape} and type {given.dtype}; expected one True or False for "
-            'each record, for example X["sex"] == "female".'
-        )
-    return given.astype(bool)
-
-
-Float64Array = NDArray[np.float64]
-
-
 class UpdatesPropertyInference(PropertyAttack):
     """Infer from a party's updates the share of its records in a group (Melis et al. 2019).
 
@@ -516,3 +501,18 @@ class UpdatesPropertyInference(PropertyAttack):
                 for t in range(seen.n_rounds)
             ]
         )
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, Real | np.bool_) and value in (False, True)
+
+
+def _as_bool(group: Any) -> NDArray[np.bool_]:
+    """Return the group as bool; refuse text and other numbers, which would convert to True."""
+    given = as_array("group", group)
+    if given.ndim != 1 or not all(map(_is_truth, given.tolist())):
+        raise ValueError(
+            f"group has shape {given.shape} and type {given.dtype}; expected one True or False for "
+            'each record, for example X["sex"] == "female".'
+        )
+    return given.astype(bool)

@@ -19,8 +19,8 @@ __all__ = ["GeneratorAttack", "check_generated", "clone_without_budget"]
 class GeneratorAttack(BaseEstimator):
     """Base of attacks fitted to generated records and, for most, reference records.
 
-    A subclass defines ``fit(generated, reference)`` and ``_scored(name, X)``, where ``name`` is for
-    error messages.
+    A subclass defines ``fit(generated, reference)`` and ``_score_records(name, X)``, where ``name``
+    is for error messages.
     """
 
     @abstractmethod

@@ -1,6 +1,7 @@
-"""Membership inference on generators with shadow generators (Houssiau et al. 2022, TAPAS).
+"""Membership inference on generators, by refitting them or by their marginals.
 
-Membership inference on marginal-based generators: MAMA-MIA (Golob et al. 2024).
+:class:`ShadowGenerators` refits the generator with and without a record (Houssiau et al. 2022,
+TAPAS). :class:`MarginalAttack` compares marginals (Golob et al. 2024, MAMA-MIA).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
 _COUNTS_NEED_REFERENCE = (
     "counts alone only show where records are frequent. Pass some, or use NearestGenerated."
 )
+_REFITS_NEED_REFERENCE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
 
 class MarginalAttack(GeneratorAttack):
@@ -148,23 +150,6 @@ class MarginalAttack(GeneratorAttack):
             usual = (known.count(codes) - itself + 0.5) / (known.total + 1)
             found += weight * np.log(seen / usual)
         return found
-
-
-def _marginal_names(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
-    """Return the names of each marginal's columns; for arrays, by position in the schema."""
-    if isinstance(reference, pd.DataFrame) or not hasattr(shadow, "schema_"):
-        own = dict(zip(cells.names, cells.names, strict=True))
-    else:
-        own = dict(zip(shadow.schema_, cells.names, strict=True))
-    if unknown := {name for names in shadow.cliques_ for name in names} - set(own):
-        raise ValueError(
-            f"synthesizer counts the columns {sorted(map(str, unknown))}, but reference has "
-            f"{list(own)}. Pass records with the columns that the synthesizer is fitted to."
-        )
-    return [tuple(own[name] for name in names) for names in shadow.cliques_]
-
-
-_REFITS_NEED_REFERENCE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
 
 class ShadowGenerators(GeneratorAttack):
@@ -316,3 +301,17 @@ def refit_and_sample(generator: Any, X: Any, n: int, random: np.random.RandomSta
         drawn = fresh.sample(n)
     # mixtures return the records and their components
     return as_records(drawn[0] if isinstance(drawn, tuple) else drawn, "generator")
+
+
+def _marginal_names(shadow: Any, cells: Cells, reference: Any) -> list[tuple[Any, ...]]:
+    """Return the names of each marginal's columns; for arrays, by position in the schema."""
+    if isinstance(reference, pd.DataFrame) or not hasattr(shadow, "schema_"):
+        own = dict(zip(cells.names, cells.names, strict=True))
+    else:
+        own = dict(zip(shadow.schema_, cells.names, strict=True))
+    if unknown := {name for names in shadow.cliques_ for name in names} - set(own):
+        raise ValueError(
+            f"synthesizer counts the columns {sorted(map(str, unknown))}, but reference has "
+            f"{list(own)}. Pass records with the columns that the synthesizer is fitted to."
+        )
+    return [tuple(own[name] for name in names) for names in shadow.cliques_]

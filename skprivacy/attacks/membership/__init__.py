@@ -2,20 +2,16 @@
 
 Files, in reading order:
 
-- ``membership_attack``: `MembershipAttack` (fit, score, threshold, decide), `LossThreshold`,
-  `choose_threshold`
-- ``thresholds``: `SignalThreshold`, `ReferenceThreshold`, `ShadowThreshold`
-- ``shadow_attack``: `ShadowAttack`: the one constructor, pool handling; self-attack of shadow
-  models
-- ``update_membership``: `UpdatesAttack`: membership from updates
-- ``likelihood_ratio``: `LiRA` (Carlini 2022, Algorithm 1), `RMIA` (Zarifzadeh 2024)
-- ``strongest``: `StrongestAttack`: choose by self-attack; `LearnedRatio`: regression over
-  self-attacks
-- ``classifiers``: `ShokriAttack`, `MLLeaksAttack`, `SupervisedAttack`: an attack model on
-  predictions
-- ``quantile``: `QuantileAttack` (Bertran 2023)
-- ``label_only``: `LabelOnlyAttack`: noise robustness and distance to the decision boundary
-- ``few_neighbors``: `VulnerableRecordsAttack`, `IndirectInference` (Long 2018)
-- ``white_box``: `GradientNormAttack`, `StolenMemoriesAttack`, `WhiteBoxAttack`
-- ``white_box_encoder``: Encoder of per-layer gradients and activations (Nasr 2019)
+- ``membership_attack``: MembershipAttack, the base: fit, score, threshold; LossThreshold
+- ``thresholds``: SignalThreshold, ReferenceThreshold, ShadowThreshold
+- ``shadow_attack``: ShadowAttack, the base of attacks with shadow models; self-attack
+- ``likelihood_ratio``: LiRA (Carlini et al. 2022), RMIA (Zarifzadeh et al. 2024)
+- ``strongest``: StrongestAttack, chosen by self-attack; LearnedRatio
+- ``classifiers``: ShokriAttack, MLLeaksAttack, SupervisedAttack
+- ``quantile``: QuantileAttack (Bertran et al. 2023)
+- ``label_only``: LabelOnlyAttack: distance to the decision boundary, robustness to noise
+- ``few_neighbors``: VulnerableRecordsAttack, IndirectInference (Long et al. 2018)
+- ``white_box``: WhiteBoxAttack, GradientNormAttack, StolenMemoriesAttack
+- ``white_box_encoder``: attack network on gradients and activations (Nasr et al. 2019)
+- ``update_membership``: UpdatesAttack: membership from the updates of federated training
 """

@@ -1,6 +1,7 @@
-"""Attack models trained on shadow models' predictions (Shokri et al. 2017; Salem et al. 2019).
+"""Membership inference with an attack model trained on predictions.
 
-Supervised membership inference: learn from records of known membership, no shadow models.
+:class:`ShokriAttack` and :class:`MLLeaksAttack` train it on shadow models' predictions (Shokri et
+al. 2017; Salem et al. 2019). :class:`SupervisedAttack` learns from records of known membership.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
-from .membership_attack import MembershipAttack, choose_threshold
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
 __all__ = [
@@ -35,9 +36,10 @@ __all__ = [
 
 Float64Array = NDArray[np.float64]
 N_HIGHEST = 10
+ALL_CLASSES = -1
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class SupervisedAttack(MembershipAttack):
     """Train an attack model on the target's predictions for known members and non-members.
 
@@ -146,17 +148,7 @@ class SupervisedAttack(MembershipAttack):
         return np.column_stack([*signals, highest, proba, label])
 
 
-def _default_model() -> Any:
-    """Return a linear model, best where members are few, averaged with a forest, best with many."""
-    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
-    forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
-    return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")
-
-
-ALL_CLASSES = -1
-
-
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class ShokriAttack(ShadowAttack):
     """Train an attack model per class on shadow models' predictions (Shokri et al. 2017).
 
@@ -287,7 +279,7 @@ class ShokriAttack(ShadowAttack):
         return values
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class MLLeaksAttack(ShokriAttack):
     """Train one attack model on the highest probabilities: ML-Leaks (Salem et al. 2019).
 
@@ -411,3 +403,10 @@ def linear_model() -> Any:
     return make_pipeline(
         StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
     )
+
+
+def _default_model() -> Any:
+    """Return a linear model, best where members are few, averaged with a forest, best with many."""
+    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
+    forest = ExtraTreesClassifier(200, min_samples_leaf=5, random_state=0)
+    return VotingClassifier([("linear", linear), ("forest", forest)], voting="soft")

@@ -1,6 +1,7 @@
 """Membership inference on unusual records of well-generalised models (Long et al. 2018).
 
-Indirect membership inference, from predictions for other records (Long et al. 2018).
+:class:`VulnerableRecordsAttack` calls members among records with few neighbours.
+:class:`IndirectInference` uses predictions for other records.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..._validation import Interval
 from .. import scores
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
+from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import ShadowAttack
 
 __all__ = [
@@ -26,8 +28,15 @@ __all__ = [
     "VulnerableRecordsAttack",
 ]
 
+Float64Array = NDArray[np.float64]
+# Smoothing of log-odds. A record raises the small probabilities that its class has at records of
+# other classes. On Location-30 and Purchase-like networks, 1e-3 to 1e-6 work equally well.
+FLOOR = 1e-4
+# Weight of the mean variance over all queries in the variance of each query.
+SHARE_OF_MEAN = 0.2
 
-@fill_docs
+
+@fill_docs(MEMBERSHIP_DOCS)
 class VulnerableRecordsAttack(ShadowAttack):
     """Call members only among records that have few neighbours (Long et al. 2018).
 
@@ -117,15 +126,7 @@ class VulnerableRecordsAttack(ShadowAttack):
         return np.where(near <= self.max_neighbours, rank + 2, rank)
 
 
-Float64Array = NDArray[np.float64]
-# Smoothing of log-odds. A record raises the small probabilities that its class has at records of
-# other classes. On Location-30 and Purchase-like networks, 1e-3 to 1e-6 work equally well.
-FLOOR = 1e-4
-# Weight of the mean variance over all queries in the variance of each query.
-SHARE_OF_MEAN = 0.2
-
-
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class IndirectInference(ShadowAttack):
     """Infer membership without querying the record itself: indirect inference (Long et al. 2018).
 

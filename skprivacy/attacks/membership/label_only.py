@@ -1,6 +1,7 @@
-"""Label-only membership inference: distance to the decision boundary, robustness to noise.
+"""Label-only membership inference: distance to the decision boundary, or robustness to noise.
 
-Distance to the decision boundary from labels, with a query budget: HopSkipJump (Chen 2020).
+:func:`decision_distance` measures the distance within a query budget: HopSkipJump (Chen 2020).
+Start reading at :class:`LabelOnlyAttack`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..._sklearn import StrOptions
 from ..._validation import Interval, check_random_state
 from ..attack_result import AttackResult
 from ..record_tables import encode, fingerprints, numeric_columns
-from .membership_attack import MembershipAttack
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 __all__ = [
     "LabelOnlyAttack",
@@ -30,9 +31,15 @@ __all__ = [
 Float64Array = NDArray[np.float64]
 NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)
 NOISE_HALVINGS = 8
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+BOUNDARY_HALVINGS = 10
+STEPS = 6
+TRIES = 5
+PASSES = 3
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class LabelOnlyAttack(MembershipAttack):
     """Infer membership from predicted labels (Choquette-Choo et al. 2021; Li & Zhang 2021).
 
@@ -223,14 +230,6 @@ class LabelOnlyAttack(MembershipAttack):
         swapped = np.where(swap_at <= way[:, None], goal, matrix)
         straight = matrix + way[:, None] * (goal - matrix)
         return np.where(self._continuous, straight, swapped)
-
-
-Rows = NDArray[np.intp]
-Mask = NDArray[np.bool_]
-BOUNDARY_HALVINGS = 10
-STEPS = 6
-TRIES = 5
-PASSES = 3
 
 
 class Oracle:

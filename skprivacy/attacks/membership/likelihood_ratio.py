@@ -1,7 +1,4 @@
-"""Likelihood ratio attack, LiRA (Carlini et al. 2022).
-
-Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
-"""
+"""Likelihood ratio attacks: LiRA (Carlini et al. 2022) and RMIA (Zarifzadeh et al. 2024)."""
 
 from __future__ import annotations
 
@@ -23,6 +20,7 @@ from .. import scores
 from ..record_tables import split_rows
 from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits
+from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import AttackSetting, PoolRecords, ShadowAttack
 
 __all__ = [
@@ -34,9 +32,12 @@ FLOORS = (1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
 PRIORS = (0.0, 4.0, 16.0, math.inf)
 PRIOR_OF = {"global": PRIORS[-1], "per_example": PRIORS[0]}
 DEFAULT_FLOOR_AND_PRIOR = (0.01, 16.0)  # floor and prior where none can be chosen
+Float64Array = NDArray[np.float64]
+DEFAULT_SHARE = 0.3  # offline_a where none can be chosen
+SHARES: tuple[float, ...] = (DEFAULT_SHARE, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class LiRA(ShadowAttack):
     """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
 
@@ -224,19 +225,7 @@ class LiRA(ShadowAttack):
             )
 
 
-def _distance_from_default(setting: tuple[float, float]) -> float:
-    floor, prior = setting
-    return abs(math.log(max(floor, 1e-12) / DEFAULT_FLOOR_AND_PRIOR[0])) + abs(
-        math.atan(prior / DEFAULT_FLOOR_AND_PRIOR[1]) - math.pi / 4
-    )
-
-
-Float64Array = NDArray[np.float64]
-DEFAULT_SHARE = 0.3  # offline_a where none can be chosen
-SHARES: tuple[float, ...] = (DEFAULT_SHARE, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-
-
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class RMIA(ShadowAttack):
     """Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
 
@@ -371,3 +360,10 @@ class RMIA(ShadowAttack):
         for a in tried:
             # Zarifzadeh et al. 2024, offline: Pr(x) from OUT models by the linear factor a
             yield target / (((1 + a) * mean_out + 1 - a) / 2 if mean is None else mean)
+
+
+def _distance_from_default(setting: tuple[float, float]) -> float:
+    floor, prior = setting
+    return abs(math.log(max(floor, 1e-12) / DEFAULT_FLOOR_AND_PRIOR[0])) + abs(
+        math.atan(prior / DEFAULT_FLOOR_AND_PRIOR[1]) - math.pi / 4
+    )

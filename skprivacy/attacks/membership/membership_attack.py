@@ -31,6 +31,29 @@ from ..model_answers import (
 )
 from ..record_tables import as_records, concat, fingerprints
 
+MEMBERSHIP_DOCS = {
+    "target_classifier": """\
+target : fitted classifier with ``predict_proba``, default=None
+    The target model. None makes a template for ``clone`` and ``set_params``.""",
+    "n_shadows": """\
+n_shadows : int, default=16
+    Number of shadow models to train if ``pool`` is None; even.""",
+    "shadow_pool": """\
+pool : ShadowPool, default=None
+    Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained on
+    the records given to ``fit``. None trains clones of the target.
+n_jobs : int, default=None
+    Number of shadow models trained in parallel, if ``pool`` is None.
+random_state : int, RandomState instance or None, default=None
+    Seed of the shadow pool, if ``pool`` is None.""",
+    "attack_fpr": """\
+fpr : float, default=0.05
+    False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",
+    "pool_": """\
+pool_ : ShadowPool
+    The fitted pool.""",
+}
+
 __all__ = [
     "LossThreshold",
     "MembershipAttack",

@@ -18,7 +18,7 @@ from ..._sklearn import HasMethods, num_samples, safe_indexing
 from .. import scores
 from ..coordinates import as_texts
 from ..record_tables import as_table, fingerprints
-from .membership_attack import MembershipAttack
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 __all__ = ["QuantileAttack"]
 
@@ -27,7 +27,7 @@ N_FOLDS = 3
 HIGH = 0.9
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class QuantileAttack(MembershipAttack):
     """Set a threshold for each record by quantile regression (Bertran et al. 2023).
 

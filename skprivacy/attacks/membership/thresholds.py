@@ -1,6 +1,7 @@
-"""Per-class thresholds on a signal, learned on shadow models (Song & Mittal 2021).
+"""Thresholds on a signal: for all records, per class, or per record.
 
-Thresholds on a signal: for all records, per class (Attack-P) or per record (Attack-R).
+:class:`ShadowThreshold` learns them per class on shadow models (Song and Mittal 2021);
+:class:`SignalThreshold` and :class:`ReferenceThreshold` follow Ye et al. 2022 (Attack-P, Attack-R).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from ..._docs import fill_docs
 from ..._sklearn import StrOptions
 from .. import scores
-from .membership_attack import MembershipAttack, choose_threshold
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class ShadowThreshold(ShadowAttack):
     """Call a record a member if its signal exceeds the best threshold on shadow models.
 
@@ -116,19 +117,7 @@ class ShadowThreshold(ShadowAttack):
         return score
 
 
-class _Threshold:
-    """The signal at which members and non-members differ most, and ranks relative to it."""
-
-    def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
-        self._ordered = np.sort(signal)
-        best = choose_threshold(signal, trained, 0.0)
-        self._at_best = rank_among(np.array([best]), self._ordered)
-
-    def __call__(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
-        return rank_among(signal, self._ordered) - self._at_best
-
-
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class SignalThreshold(MembershipAttack):
     """Call a record a member if a signal of the target's prediction is high.
 
@@ -205,7 +194,7 @@ class SignalThreshold(MembershipAttack):
         return rank
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class ReferenceThreshold(ShadowAttack):
     """Rank the target's signal among models not trained on the record: Attack-R (Ye et al. 2022).
 
@@ -273,3 +262,15 @@ def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDA
     below = np.searchsorted(ordered, values, side="left")
     upto = np.searchsorted(ordered, values, side="right")
     return (below + upto) / (2 * len(ordered))
+
+
+class _Threshold:
+    """The signal at which members and non-members differ most, and ranks relative to it."""
+
+    def __init__(self, signal: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
+        self._ordered = np.sort(signal)
+        best = choose_threshold(signal, trained, 0.0)
+        self._at_best = rank_among(np.array([best]), self._ordered)
+
+    def __call__(self, signal: NDArray[np.float64]) -> NDArray[np.float64]:
+        return rank_among(signal, self._ordered) - self._at_best

@@ -19,7 +19,7 @@ from ..record_gradients import RecordGradients
 from ..record_tables import fingerprints
 from ..updates import Updates, nearest_columns
 from .classifiers import linear_model
-from .membership_attack import MembershipAttack
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 __all__ = ["UpdatesAttack"]
 
@@ -29,7 +29,7 @@ N_FOLDS = 5
 RIDGE = 1e-4
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class UpdatesAttack(MembershipAttack):
     """Infer membership from model updates, by the best linear test of each round.
 

@@ -1,8 +1,8 @@
-"""White-box membership inference from gradients and activations (Nasr et al. 2019, passive).
+"""White-box membership inference from gradients and activations.
 
-White-box membership inference from gradient norms and a few figures of each layer.
-
-Stolen memories: white-box membership inference without known members (Leino 2020).
+:class:`WhiteBoxAttack` trains an attack network on all layers (Nasr et al. 2019, passive).
+:class:`GradientNormAttack` uses gradient norms and a few figures of each layer.
+:class:`StolenMemoriesAttack` needs no known members (Leino 2020).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..model_answers import class_list
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from .classifiers import linear_model
-from .membership_attack import MembershipAttack
+from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
     from .white_box_encoder import View
@@ -43,9 +43,12 @@ __all__ = [
 
 Float64Array = NDArray[np.float64]
 WHITE_BOX_FOLDS = 5
+GRADIENT_NORM_FOLDS = 5
+Folds = NDArray[np.intp]
+STOLEN_MEMORIES_FOLDS = 3
 
 
-@fill_docs
+@fill_docs(MEMBERSHIP_DOCS)
 class WhiteBoxAttack(MembershipAttack):
     """Train an attack network on gradients and activations (Nasr et al. 2019, passive attack).
 
@@ -184,9 +187,6 @@ def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
     return np.column_stack(columns)
 
 
-GRADIENT_NORM_FOLDS = 5
-
-
 class GradientNormAttack(MembershipAttack):
     """Infer membership from the gradient norm of every layer, with a linear attack model.
 
@@ -292,10 +292,6 @@ def layer_figures(
         norm = np.sqrt((size + 1) * np.sum(gradient**2, axis=1))
         columns += [np.log(norm + 1e-12), np.sqrt(size), inputs.mean(axis=1)]
     return np.column_stack(columns)
-
-
-Folds = NDArray[np.intp]
-STOLEN_MEMORIES_FOLDS = 3
 
 
 class StolenMemoriesAttack(MembershipAttack):

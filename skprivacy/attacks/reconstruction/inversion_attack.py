@@ -39,7 +39,7 @@ class Reconstruction(NamedTuple):
 class InversionAttack(ABC, BaseEstimator):
     """Base of gradient inversion attacks.
 
-    A subclass implements ``_reconstructed(observed, n_records, labels)``.
+    A subclass implements ``_reconstruct_batches(observed, n_records, labels)``.
     """
 
     target: Any

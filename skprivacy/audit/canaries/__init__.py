@@ -1,9 +1,9 @@
-"""Audits by canaries: records, tables, gradients and labels inserted by fair coins.
+"""Audits by canaries: records, tables and gradients inserted by fair coins.
 
 Files, in reading order:
 
-- ``one_run``: `audit_one_run`, `OneRunReport`
-- ``coins``: Fair coins, record canaries, table canaries; the claimed curve under a coin
-- ``gradient_canary_audit``: Canaries in gradients and the likelihood ratio of the noisy sums
-- ``synthesizer_audit``: `audit_synthesizer`, `SynthesizerAudit`
+- ``one_run``: audit_one_run and its report
+- ``coins``: canaries and the coins that insert them; the claimed curve under a coin
+- ``gradient_canary_audit``: canaries in gradients, and their likelihood ratios
+- ``synthesizer_audit``: audit_synthesizer and its report
 """

@@ -1,8 +1,7 @@
 """Canaries for one-run audits, and the fair coins that insert them into the training records.
 
-Claimed trade-off curves, inverted and converted to the relation of an audit's coins.
-
-Canaries for a synthesizer's noisy tables, and their scores from tables or synthetic records.
+Also the claimed trade-off curves, inverted and converted to the relation of an audit's coins, and
+the canaries for a synthesizer's noisy tables. Start reading at :func:`draw_canaries`.
 """
 
 from __future__ import annotations
@@ -41,6 +40,21 @@ __all__ = [
     "steps_between",
     "training_rows",
 ]
+
+# Number of steps of a claim's relation between the two outcomes of a coin. Guarantees for a public
+# number of records say nothing about adding one. Under zero-out, a replaced record is first
+# blanked, and then becomes the other record.
+_STEPS = {
+    ("add_remove", "add_remove"): 1,
+    ("replace_one", "replace_one"): 1,
+    ("zero_out", "zero_out"): 1,
+    ("add_remove", "replace_one"): 2,
+    ("zero_out", "replace_one"): 2,
+}
+Facts = dict[str, Bounded | Categories]
+Floats = NDArray[np.float64]
+# Clip in deviations of a table's noise: larger ones are errors of the model, not noise.
+_CLIPPED = 3.0
 
 
 @dataclass(frozen=True)
@@ -111,18 +125,6 @@ def training_rows(
     return np.delete(place, rows[~trained]) if coin == "add_remove" else place
 
 
-# Number of steps of a claim's relation between the two outcomes of a coin. Guarantees for a public
-# number of records say nothing about adding one. Under zero-out, a replaced record is first
-# blanked, and then becomes the other record.
-_STEPS = {
-    ("add_remove", "add_remove"): 1,
-    ("replace_one", "replace_one"): 1,
-    ("zero_out", "zero_out"): 1,
-    ("add_remove", "replace_one"): 2,
-    ("zero_out", "replace_one"): 2,
-}
-
-
 def steps_between(relation: str, coin: str) -> int:
     """Return the number of steps of ``relation`` that a coin makes; 0 if it cannot be tested."""
     return _STEPS.get((relation, coin), 0)
@@ -151,12 +153,6 @@ def inverse_curve(guarantee: PrivacyGuarantee, coin: str) -> Inverse:
     return lambda rate: inverse(inverse(rate))
 
 
-Facts = dict[str, Bounded | Categories]
-Floats = NDArray[np.float64]
-# Clip in deviations of a table's noise: larger ones are errors of the model, not noise.
-_CLIPPED = 3.0
-
-
 def spread_records(facts: Facts, types: Any, n: int, random: np.random.Generator) -> pd.DataFrame:
     """Return records whose values are spread evenly over public ranges and categories.
 
@@ -164,19 +160,6 @@ def spread_records(facts: Facts, types: Any, n: int, random: np.random.Generator
     real records are rare.
     """
     return pd.DataFrame({c: _values(fact, types[c], n, random) for c, fact in facts.items()})
-
-
-def _values(
-    fact: Bounded | Categories, dtype: Any, n: int, random: np.random.Generator
-) -> pd.Series[Any]:
-    order = random.permutation(n)
-    if isinstance(fact, Categories):
-        places = (order + random.integers(len(fact.values))) % len(fact.values)
-        return pd.Series([fact.values[i] for i in places], dtype=object)
-    numbers = np.asarray(fact.from_unit((order + random.random(n)) / n), dtype=np.float64)
-    if pd.api.types.is_integer_dtype(dtype):
-        numbers = np.clip(np.rint(numbers), np.ceil(fact.lower), np.floor(fact.upper))
-    return pd.Series(numbers)
 
 
 @dataclass(frozen=True)
@@ -244,6 +227,19 @@ def score_from_rows(
     share = mixture.expected / len(synthetic)
     drawn = [np.asarray(cells.sum(axis=0)).ravel() * share for cells in _cells(fitted, synthetic)]
     return _scores(fitted, mixture, drawn, _CLIPPED)
+
+
+def _values(
+    fact: Bounded | Categories, dtype: Any, n: int, random: np.random.Generator
+) -> pd.Series[Any]:
+    order = random.permutation(n)
+    if isinstance(fact, Categories):
+        places = (order + random.integers(len(fact.values))) % len(fact.values)
+        return pd.Series([fact.values[i] for i in places], dtype=object)
+    numbers = np.asarray(fact.from_unit((order + random.random(n)) / n), dtype=np.float64)
+    if pd.api.types.is_integer_dtype(dtype):
+        numbers = np.clip(np.rint(numbers), np.ceil(fact.lower), np.floor(fact.upper))
+    return pd.Series(numbers)
 
 
 def _scores(

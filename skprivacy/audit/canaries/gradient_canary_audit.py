@@ -1,8 +1,7 @@
-"""Gradient canaries for DP-SGD: the check that a network allows them, and a fit with them.
+"""Gradient canaries for DP-SGD: a fit with them, and their likelihood ratios.
 
-Nasr et al. 2023 ("Tight auditing"); Steinke, Nasr and Jagielski 2023.
-
-Log-likelihood ratios of gradient canaries from every noisy sum of a DP-SGD training.
+Nasr et al. 2023 ("Tight auditing"); Steinke, Nasr and Jagielski 2023. The ratios are computed from
+every noisy sum of the training. Start reading at :func:`run_with_gradients`.
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ SEEN = (
 _BUT_FOR_NOISE = "the training is the claimed one, except for the size of its noise"
 _FARTHEST = 16.0  # largest tested ratio of claimed noise to actual noise
 _NEVER = 1e-6  # probability of a false alarm about the sampling
+Float64Array = NDArray[np.float64]
 
 
 def check_gradient_canaries(network: Any, X: Any) -> None:
@@ -155,25 +155,6 @@ def bound_on_noise(
     return GuessBound(epsilon, delta, float(alpha), "noise", None, (_BUT_FOR_NOISE,))
 
 
-Float64Array = NDArray[np.float64]
-
-
-def _gaussian(x: Float64Array) -> Float64Array:
-    return -0.5 * x**2
-
-
-def _logistic(x: Float64Array) -> Float64Array:
-    return -np.abs(x) - 2.0 * np.log1p(np.exp(-np.abs(x)))
-
-
-# Logarithms of noise densities at scale 1, up to a constant.
-SCORED_NOISE: dict[str, Callable[[Float64Array], Float64Array]] = {
-    "gaussian": _gaussian,
-    "exact": _gaussian,
-    "logistic": _logistic,
-}
-
-
 class NoisySums:
     """Log-likelihood ratio of each canary, accumulated over the noisy sums of all steps.
 
@@ -216,21 +197,6 @@ class NoisySums:
         return max(self._by_coins, in_turn, key=_evidence)
 
 
-def _evidence(scores: Float64Array) -> float:
-    """Return the log-likelihood of all sums under a hypothesis, for fair unknown coins."""
-    return float(np.logaddexp(0.0, scores).sum())
-
-
-def _residual(noisy: Float64Array, clean: Float64Array) -> Float64Array:
-    """Return noisy sums minus their projection on the records' contributions.
-
-    The projection removes the records at any scale. An engine that scales sums before it adds noise
-    is then detected by its canaries, and not hidden by its records.
-    """
-    length = float(clean @ clean)
-    return noisy - clean * (float(noisy @ clean) / length) if length > 0 else noisy
-
-
 class Participation:
     """Counts of the records in each step, tested against sampling by independent coins.
 
@@ -266,3 +232,34 @@ class Participation:
         in_turn = ndtr(turns.sum() / math.sqrt(n * variance))
         # Three tests, hence three times the least p-value (Bonferroni).
         return float(min(1.0, 3 * min(too_many, same_size, in_turn)))
+
+
+def _gaussian(x: Float64Array) -> Float64Array:
+    return -0.5 * x**2
+
+
+def _logistic(x: Float64Array) -> Float64Array:
+    return -np.abs(x) - 2.0 * np.log1p(np.exp(-np.abs(x)))
+
+
+def _evidence(scores: Float64Array) -> float:
+    """Return the log-likelihood of all sums under a hypothesis, for fair unknown coins."""
+    return float(np.logaddexp(0.0, scores).sum())
+
+
+def _residual(noisy: Float64Array, clean: Float64Array) -> Float64Array:
+    """Return noisy sums minus their projection on the records' contributions.
+
+    The projection removes the records at any scale. An engine that scales sums before it adds noise
+    is then detected by its canaries, and not hidden by its records.
+    """
+    length = float(clean @ clean)
+    return noisy - clean * (float(noisy @ clean) / length) if length > 0 else noisy
+
+
+# Logarithms of noise densities at scale 1, up to a constant.
+SCORED_NOISE: dict[str, Callable[[Float64Array], Float64Array]] = {
+    "gaussian": _gaussian,
+    "exact": _gaussian,
+    "logistic": _logistic,
+}

@@ -1,9 +1,7 @@
 """Audit of one training run with canaries: fair coins insert them, an attack guesses the coins.
 
-Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024. Start at
+Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024. Start reading at
 :func:`audit_one_run`.
-
-Checks of the arguments of a one-run audit, before any training.
 """
 
 from __future__ import annotations
@@ -59,80 +57,6 @@ __all__ = [
 ]
 
 _FEWEST = 20
-
-
-def check_one_run(
-    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
-    score: Any, alpha: Any, random_state: Any,
-) -> None:  # fmt: skip
-    """Raise TypeError or ValueError for arguments that an audit of one run cannot use."""
-    if not hasattr(estimator, "fit"):
-        raise TypeError(f"estimator={estimator!r} must be an estimator with fit.")
-    if holds_private_labels(estimator):
-        raise ValueError(
-            f"estimator={type(estimator).__name__} protects labels alone, so canary records show "
-            "nothing. Use audit, which flips labels by coins."
-        )
-    check_consistent_length(X, y)
-    if isinstance(canaries, str):
-        _check_gradients(estimator, X, n_canaries, canaries, score)
-    else:
-        _check_records(estimator, X, y, n_canaries, canaries, score)
-    if n_guesses is not None and not (is_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
-        raise ValueError(
-            f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
-            "or None for the number that suits the claim."
-        )
-    check_alpha(alpha)
-    if random_state is not None and not is_whole(random_state):
-        raise ValueError(
-            f"random_state={random_state!r} must be a whole number, or None for fresh coins."
-        )
-
-
-def _check_gradients(estimator: Any, X: Any, n_canaries: Any, canaries: str, score: Any) -> None:
-    if canaries != "gradient":
-        raise ValueError(
-            f"canaries={canaries!r} must be 'gradient', a tuple (X_canaries, y_canaries), or None "
-            "for records with wrong labels."
-        )
-    if score is not None:
-        raise ValueError(
-            f"score={score!r} scores records, but canaries='gradient' are scored by the noisy sums "
-            "of all steps. Leave score out."
-        )
-    if not is_whole(n_canaries) or n_canaries < _FEWEST:
-        raise ValueError(f"n_canaries={n_canaries!r} must be a whole number, at least {_FEWEST}.")
-    check_gradient_canaries(estimator, X)
-
-
-def _check_records(
-    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, score: Any
-) -> None:
-    if not is_classifier(estimator) and (score is None or canaries is None):
-        raise TypeError(
-            f"estimator={type(estimator).__name__} must be a classifier, for canaries with wrong "
-            "labels. Pass canaries=(X_canaries, y_canaries) and score, or a classifier."
-        )
-    if y.ndim != 1:
-        raise ValueError(f"y must have one label for each record; got shape {y.shape}.")
-    most = num_samples(X) // 2
-    if not is_whole(n_canaries) or not _FEWEST <= n_canaries <= most:
-        raise ValueError(
-            f"n_canaries={n_canaries!r} must be a whole number from {_FEWEST} to half the number "
-            f"of records, {most}. Pass fewer canaries or more records."
-        )
-    if canaries is not None and not (
-        isinstance(canaries, tuple)
-        and len(canaries) == 2
-        and num_samples(canaries[0]) == num_samples(canaries[1]) == n_canaries
-    ):
-        raise ValueError(
-            f"canaries must be (X_canaries, y_canaries) with n_canaries={n_canaries} records. Pass "
-            "as many as n_canaries."
-        )
-
-
 Score = Callable[[Any, Any, NDArray[Any]], NDArray[np.float64]]
 _LEAST = 1e-12  # lower clip of probabilities
 _NOT_SAMPLED = (
@@ -152,115 +76,6 @@ CANARIES = {
     "tables": "records spread over the schema, searched for in the noisy tables",
     "rows": "records spread over the schema, searched for in the synthetic records",
 }
-
-
-@dataclass(frozen=True, repr=False)
-class OneRunReport:
-    """Claimed privacy of a model compared with guesses of the canaries' coins.
-
-    Returned by :func:`audit_one_run`. A :class:`SynthesizerAudit` holds one for all of its fits.
-
-    Attributes
-    ----------
-    model : str
-        The model and its parameters.
-    fitted : estimator
-        The trained model, WITH canaries.
-    claim : Claim
-        Its claim.
-    canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
-        Kind of canary, and where the attack searched for it.
-    coin : {"add_remove", "replace_one", "zero_out"}
-        The neighbouring relation between the two outcomes of a coin: a canary was in the training
-        data, or it was absent, replaced by another record, or by one that contributes nothing.
-    right, guesses, n_canaries : int
-        Number of right guesses, of all guesses, and of coins.
-    refuted : bool
-        Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
-    sampled : bool
-        False if the observed sampling of records differs from the independent coins that the claim
-        assumes. Tested with gradient canaries only.
-    within_reach : bool
-        Whether the claim would have been refuted if all guesses had been right.
-    untested : str
-        Why the coins cannot test the claim; empty if they can.
-    bounds : tuple of GuessBound
-        Lower bounds on epsilon under the relation ``coin``, each with its assumptions. Each bound
-        by itself exceeds the true epsilon with probability ``alpha`` at most.
-    alpha : float
-        Error probability of the verdict.
-    scores : ndarray of shape (n_canaries,)
-        Score of each canary; higher means trained on.
-    trained : ndarray of bool of shape (n_canaries,)
-        The coins: whether each canary was trained on.
-    """
-
-    model: str
-    fitted: Any
-    claim: Claim
-    canaries: str
-    coin: str
-    right: int
-    guesses: int
-    n_canaries: int
-    refuted: bool
-    sampled: bool
-    within_reach: bool
-    untested: str
-    bounds: tuple[GuessBound, ...]
-    alpha: float
-    scores: NDArray[np.float64] = field(compare=False)
-    trained: NDArray[np.bool_] = field(compare=False)
-
-    @property
-    def verdict(self) -> str:
-        """ "VIOLATED", "consistent", or why there was no claim to test.
-
-        "consistent" does not prove a claim: a stronger attack may refute it.
-        """
-        if self.untested:
-            return self.untested
-        return "VIOLATED" if self.refuted or not self.sampled else "consistent"
-
-    @property
-    def epsilon_lower_bound(self) -> float:
-        """The bound that assumes nothing about the mechanism, under the relation ``coin``."""
-        return self.bounds[0].epsilon
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Assumptions under which the verdict has its error probability."""
-        made = ["coins are fair, and training saw no more of them than the records"]
-        if self.canaries == "gradient":
-            made.append(SEEN)
-        if self.claim.guarantee is not None:
-            made += self.claim.guarantee.assumptions
-            if self._steps == 2:
-                made.append(
-                    f"the claim, for {self.claim.guarantee.relation}, was applied twice: the two "
-                    "outcomes of a coin are two steps apart"
-                )
-        return tuple(made)
-
-    @property
-    def _steps(self) -> int:
-        guarantee = self.claim.guarantee
-        return 0 if guarantee is None else steps_between(guarantee.relation, self.coin)
-
-    def __repr__(self) -> str:
-        claimed = self.claim.guarantee or self.claim.reason
-        lines = [
-            f"One-run audit of {shorten_text(self.model)}: {self.verdict}",
-            f"  claim: {claimed}",
-            f"  canaries: {CANARIES[self.canaries]}",
-            f"  coin: {COINS[self.coin]}",
-            f"  {self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries",
-            *(f"  {bound!r}" for bound in self.bounds),
-            *([_NOT_SAMPLED] if not self.sampled else []),
-            *([_TOO_FEW] if not (self.within_reach or self.untested) else []),
-            *(f"  assumes that {text}" for text in self.assumptions),
-        ]
-        return "\n".join(lines)
 
 
 def audit_one_run(
@@ -389,6 +204,144 @@ def audit_one_run(
     )  # fmt: skip
 
 
+@dataclass(frozen=True, repr=False)
+class OneRunReport:
+    """Claimed privacy of a model compared with guesses of the canaries' coins.
+
+    Returned by :func:`audit_one_run`. A :class:`SynthesizerAudit` holds one for all of its fits.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    fitted : estimator
+        The trained model, WITH canaries.
+    claim : Claim
+        Its claim.
+    canaries : {"mislabelled", "crafted", "gradient", "tables", "rows"}
+        Kind of canary, and where the attack searched for it.
+    coin : {"add_remove", "replace_one", "zero_out"}
+        The neighbouring relation between the two outcomes of a coin: a canary was in the training
+        data, or it was absent, replaced by another record, or by one that contributes nothing.
+    right, guesses, n_canaries : int
+        Number of right guesses, of all guesses, and of coins.
+    refuted : bool
+        Whether the guesses refute the claimed trade-off curve, at error ``alpha``.
+    sampled : bool
+        False if the observed sampling of records differs from the independent coins that the claim
+        assumes. Tested with gradient canaries only.
+    within_reach : bool
+        Whether the claim would have been refuted if all guesses had been right.
+    untested : str
+        Why the coins cannot test the claim; empty if they can.
+    bounds : tuple of GuessBound
+        Lower bounds on epsilon under the relation ``coin``, each with its assumptions. Each bound
+        by itself exceeds the true epsilon with probability ``alpha`` at most.
+    alpha : float
+        Error probability of the verdict.
+    scores : ndarray of shape (n_canaries,)
+        Score of each canary; higher means trained on.
+    trained : ndarray of bool of shape (n_canaries,)
+        The coins: whether each canary was trained on.
+    """
+
+    model: str
+    fitted: Any
+    claim: Claim
+    canaries: str
+    coin: str
+    right: int
+    guesses: int
+    n_canaries: int
+    refuted: bool
+    sampled: bool
+    within_reach: bool
+    untested: str
+    bounds: tuple[GuessBound, ...]
+    alpha: float
+    scores: NDArray[np.float64] = field(compare=False)
+    trained: NDArray[np.bool_] = field(compare=False)
+
+    @property
+    def verdict(self) -> str:
+        """ "VIOLATED", "consistent", or why there was no claim to test.
+
+        "consistent" does not prove a claim: a stronger attack may refute it.
+        """
+        if self.untested:
+            return self.untested
+        return "VIOLATED" if self.refuted or not self.sampled else "consistent"
+
+    @property
+    def epsilon_lower_bound(self) -> float:
+        """The bound that assumes nothing about the mechanism, under the relation ``coin``."""
+        return self.bounds[0].epsilon
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions under which the verdict has its error probability."""
+        made = ["coins are fair, and training saw no more of them than the records"]
+        if self.canaries == "gradient":
+            made.append(SEEN)
+        if self.claim.guarantee is not None:
+            made += self.claim.guarantee.assumptions
+            if self._steps == 2:
+                made.append(
+                    f"the claim, for {self.claim.guarantee.relation}, was applied twice: the two "
+                    "outcomes of a coin are two steps apart"
+                )
+        return tuple(made)
+
+    @property
+    def _steps(self) -> int:
+        guarantee = self.claim.guarantee
+        return 0 if guarantee is None else steps_between(guarantee.relation, self.coin)
+
+    def __repr__(self) -> str:
+        claimed = self.claim.guarantee or self.claim.reason
+        lines = [
+            f"One-run audit of {shorten_text(self.model)}: {self.verdict}",
+            f"  claim: {claimed}",
+            f"  canaries: {CANARIES[self.canaries]}",
+            f"  coin: {COINS[self.coin]}",
+            f"  {self.right:,} of {self.guesses:,} guesses right, {self.n_canaries:,} canaries",
+            *(f"  {bound!r}" for bound in self.bounds),
+            *([_NOT_SAMPLED] if not self.sampled else []),
+            *([_TOO_FEW] if not (self.within_reach or self.untested) else []),
+            *(f"  assumes that {text}" for text in self.assumptions),
+        ]
+        return "\n".join(lines)
+
+
+def check_one_run(
+    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, n_guesses: Any,
+    score: Any, alpha: Any, random_state: Any,
+) -> None:  # fmt: skip
+    """Raise TypeError or ValueError for arguments that an audit of one run cannot use."""
+    if not hasattr(estimator, "fit"):
+        raise TypeError(f"estimator={estimator!r} must be an estimator with fit.")
+    if holds_private_labels(estimator):
+        raise ValueError(
+            f"estimator={type(estimator).__name__} protects labels alone, so canary records show "
+            "nothing. Use audit, which flips labels by coins."
+        )
+    check_consistent_length(X, y)
+    if isinstance(canaries, str):
+        _check_gradients(estimator, X, n_canaries, canaries, score)
+    else:
+        _check_records(estimator, X, y, n_canaries, canaries, score)
+    if n_guesses is not None and not (is_whole(n_guesses) and 1 <= n_guesses <= n_canaries):
+        raise ValueError(
+            f"n_guesses={n_guesses!r} must be a whole number from 1 to n_canaries={n_canaries}, "
+            "or None for the number that suits the claim."
+        )
+    check_alpha(alpha)
+    if random_state is not None and not is_whole(random_state):
+        raise ValueError(
+            f"random_state={random_state!r} must be a whole number, or None for fresh coins."
+        )
+
+
 def guess_and_test(
     model: str, run: CanaryRun, claim: Claim, alpha: float, random: np.random.Generator, *,
     n_guesses: int | None = None, independent: bool = False,
@@ -431,6 +384,49 @@ def guess_and_test(
         scores=run.scores,
         trained=run.trained,
     )
+
+
+def _check_gradients(estimator: Any, X: Any, n_canaries: Any, canaries: str, score: Any) -> None:
+    if canaries != "gradient":
+        raise ValueError(
+            f"canaries={canaries!r} must be 'gradient', a tuple (X_canaries, y_canaries), or None "
+            "for records with wrong labels."
+        )
+    if score is not None:
+        raise ValueError(
+            f"score={score!r} scores records, but canaries='gradient' are scored by the noisy sums "
+            "of all steps. Leave score out."
+        )
+    if not is_whole(n_canaries) or n_canaries < _FEWEST:
+        raise ValueError(f"n_canaries={n_canaries!r} must be a whole number, at least {_FEWEST}.")
+    check_gradient_canaries(estimator, X)
+
+
+def _check_records(
+    estimator: Any, X: Any, y: NDArray[Any], n_canaries: Any, canaries: Any, score: Any
+) -> None:
+    if not is_classifier(estimator) and (score is None or canaries is None):
+        raise TypeError(
+            f"estimator={type(estimator).__name__} must be a classifier, for canaries with wrong "
+            "labels. Pass canaries=(X_canaries, y_canaries) and score, or a classifier."
+        )
+    if y.ndim != 1:
+        raise ValueError(f"y must have one label for each record; got shape {y.shape}.")
+    most = num_samples(X) // 2
+    if not is_whole(n_canaries) or not _FEWEST <= n_canaries <= most:
+        raise ValueError(
+            f"n_canaries={n_canaries!r} must be a whole number from {_FEWEST} to half the number "
+            f"of records, {most}. Pass fewer canaries or more records."
+        )
+    if canaries is not None and not (
+        isinstance(canaries, tuple)
+        and len(canaries) == 2
+        and num_samples(canaries[0]) == num_samples(canaries[1]) == n_canaries
+    ):
+        raise ValueError(
+            f"canaries must be (X_canaries, y_canaries) with n_canaries={n_canaries} records. Pass "
+            "as many as n_canaries."
+        )
 
 
 def _run_with_records(

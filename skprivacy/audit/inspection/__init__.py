@@ -2,14 +2,10 @@
 
 Files, in reading order:
 
-- ``claims``: `Claim`, `claim_of`: walk a fitted model; stateless transformers, trusted or tried
-  record by record
-- ``guarantees``: Guarantees inside an estimator: find them, compose them, add up the fits of a
-  search
-- ``disclosure``: `check_disclosure`: signs, not proofs; leaves, parameters, groups of equal
-  predictions
-- ``stored_records``: All arrays inside a model; training records found in them, as each part sees
-  them
-- ``member_groups``: Groups as members of an audit: split, join, unit of a claim
-- ``attempts``: Calls that may fail but must not swallow the caller's alarm
+- ``claims``: Claim, and claim_of for any fitted model; transformers that learn nothing
+- ``guarantees``: guarantees inside an estimator: find, compose, add up the fits of a search
+- ``disclosure``: check_disclosure: signs of disclosure without attacks
+- ``stored_records``: training records found in a model's arrays
+- ``member_groups``: groups as members of an audit
+- ``attempts``: errors that come from the caller's signal handlers
 """

@@ -1,6 +1,7 @@
 """Privacy claim of a fitted model: the composition of its private steps, through all wrappers.
 
-Transformers that learn nothing from private records and transform each record separately.
+Transformers may stand beside private steps if they learn nothing from private records and transform
+each record separately. Start reading at :func:`claim_of`.
 """
 
 from __future__ import annotations
@@ -105,104 +106,13 @@ _IGNORE_LABELS = {
     TruncatedSVD,
     VarianceThreshold,
 }
-
-
-def ignores_labels(step: Any) -> bool:
-    """Return whether a transformer is known to learn from features alone."""
-    return type(step) in _IGNORE_LABELS
-
-
-def is_covered(step: Any) -> bool:
-    """Return whether a transformer is known to learn nothing and to mix no records."""
-    if hasattr(step, "data_independent_"):
-        return bool(step.data_independent_)
-    if type(step) is FunctionTransformer:
-        return step.func is None
-    return type(step) in _ROW_BY_ROW and not any(map(_is_function, vars(step).values()))
-
-
-def _is_function(value: Any) -> bool:
-    """Return whether a value is a user's function, which may hold private records."""
-    return callable(value) and not isinstance(value, type)
-
-
-def is_stateless(step: Any) -> bool:
-    """Return whether a transformer's tags say that it needs no fit, and nothing else covers it."""
-    if not hasattr(step, "transform") or not hasattr(step, "__sklearn_tags__"):
-        return False
-    return not hasattr(step, "data_independent_") and not get_tags(step).requires_fit
-
-
-def needs_public_records(step: Any) -> bool:
-    """Return whether a fitted transformer declares that it learned from public records only."""
-    return bool(getattr(step, "needs_public_records_", False))
-
-
-def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
-    """Test whether a stateless transformer computes each record by itself.
-
-    Transforming ``rows`` together, both as fitted on the private data and by a fresh clone, must
-    give the same values as transforming each record alone. Returns the gap, which is empty if no
-    value depends on other records, and whether the values agree to the last bit: products round a
-    row by its position among the other rows.
-    """
-    kind, n = type(step).__name__, num_samples(rows)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            alone = [clone(step).fit_transform(safe_indexing(rows, [i])) for i in range(n)]
-            jointly = [step.transform(rows), clone(step).fit_transform(rows)]
-    except Exception as error:  # a user's function may raise anything
-        if is_alarm(error):
-            raise
-        return f"{kind} could not be tried on single records ({type(error).__name__})", False
-    expected = [_values(one) for one in alone]
-    together = [_values(joint) for joint in jointly]
-    if any(len(one) != 1 for one in expected) or not all(
-        _same(joint, np.concatenate(expected)) for joint in together
-    ):
-        return (
-            f"{kind} computes a record's values from other records too, or at random (tried on "
-            f"{n} records); transform each record by itself"
-        ), False
-    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in together)
-
-
-def explain_gap(step: Any) -> str:
-    """Return why no guarantee covers a transformer that was fitted on private data."""
-    kind = type(step).__name__
-    if hasattr(step, "data_independent_"):
-        return (
-            f"{kind} has a schema whose bounds and categories were read off the data; confirm each "
-            "by `skprivacy schema confirm`, or write a Schema from a codebook"
-        )
-    if needs_public_records(step):
-        return (
-            f"{kind} learned from the private data, outside any guarantee; fit it on public "
-            "records beforehand, and put FrozenEstimator(encoder) in its place"
-        )
-    return (
-        f"{kind} was fitted on the private data outside the guarantee; "
-        "use SchemaTransformer with public bounds instead"
-    )
-
-
-def _values(output: Any) -> np.ndarray:
-    return output.toarray() if sparse.issparse(output) else np.asarray(output)
-
-
-def _same(joint: np.ndarray, alone: np.ndarray, exactly: bool = False) -> bool:
-    if joint.shape != alone.shape:
-        return False
-    if np.issubdtype(joint.dtype, np.number) and np.issubdtype(alone.dtype, np.number):
-        rtol, atol = (0.0, 0.0) if exactly else (1e-5, 1e-8)
-        return bool(np.allclose(joint, alone, rtol=rtol, atol=atol, equal_nan=True))
-    return all(a == b or (a != a and b != b) for a, b in zip(joint.flat, alone.flat, strict=True))
-
-
 NO_CLAIM = "no claim"
 CHOSEN = "no claim: chosen by unprotected scores"
 _TRIED = 20  # number of records on which a stateless step is tested
+NOT_MEMBERSHIP = (
+    "a guarantee of relation='label' protects labels alone and says nothing about membership, so "
+    "no membership attack can confirm or refute it"
+)
 
 
 @dataclass(frozen=True)
@@ -232,21 +142,6 @@ class Claim:
     def proved(self) -> bool:
         """Whether there is a proved guarantee for the model as a whole."""
         return self.guarantee is not None and self.guarantee.kind == "proved"
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Contribution of one part of a model to the claim of the whole."""
-
-    name: str
-    guarantee: PrivacyGuarantee | None = None
-    charged: PrivacyGuarantee | None = None
-    assumption: str = ""
-    gap: str = ""  # why no guarantee covers this step
-    if_frozen: str = ""  # the assumption that fills the gap if the step was fitted beforehand
-    refusal: str = ""  # why no model that contains this part has a guarantee
-    ignores_labels: bool = False  # whether a step with a gap learns from features only
-    disguised: bool = False  # whether users may mistake it for a privacy protection
 
 
 def claim_of(model: Any, X: Any = None) -> Claim:
@@ -360,6 +255,119 @@ def joint_claim(claims: Sequence[Claim]) -> Claim:
         reason = reason or f"{NO_CLAIM}: {error}"
     uncovered = {step: why for claim in claims for step, why in claim.uncovered.items()}
     return Claim(guarantee, reason, uncovered, charged)
+
+
+def ignores_labels(step: Any) -> bool:
+    """Return whether a transformer is known to learn from features alone."""
+    return type(step) in _IGNORE_LABELS
+
+
+def is_covered(step: Any) -> bool:
+    """Return whether a transformer is known to learn nothing and to mix no records."""
+    if hasattr(step, "data_independent_"):
+        return bool(step.data_independent_)
+    if type(step) is FunctionTransformer:
+        return step.func is None
+    return type(step) in _ROW_BY_ROW and not any(map(_is_function, vars(step).values()))
+
+
+def is_stateless(step: Any) -> bool:
+    """Return whether a transformer's tags say that it needs no fit, and nothing else covers it."""
+    if not hasattr(step, "transform") or not hasattr(step, "__sklearn_tags__"):
+        return False
+    return not hasattr(step, "data_independent_") and not get_tags(step).requires_fit
+
+
+def needs_public_records(step: Any) -> bool:
+    """Return whether a fitted transformer declares that it learned from public records only."""
+    return bool(getattr(step, "needs_public_records_", False))
+
+
+def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
+    """Test whether a stateless transformer computes each record by itself.
+
+    Transforming ``rows`` together, both as fitted on the private data and by a fresh clone, must
+    give the same values as transforming each record alone. Returns the gap, which is empty if no
+    value depends on other records, and whether the values agree to the last bit: products round a
+    row by its position among the other rows.
+    """
+    kind, n = type(step).__name__, num_samples(rows)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = [clone(step).fit_transform(safe_indexing(rows, [i])) for i in range(n)]
+            jointly = [step.transform(rows), clone(step).fit_transform(rows)]
+    except Exception as error:  # a user's function may raise anything
+        if is_alarm(error):
+            raise
+        return f"{kind} could not be tried on single records ({type(error).__name__})", False
+    expected = [_values(one) for one in alone]
+    together = [_values(joint) for joint in jointly]
+    if any(len(one) != 1 for one in expected) or not all(
+        _same(joint, np.concatenate(expected)) for joint in together
+    ):
+        return (
+            f"{kind} computes a record's values from other records too, or at random (tried on "
+            f"{n} records); transform each record by itself"
+        ), False
+    return "", all(_same(joint, np.concatenate(expected), exactly=True) for joint in together)
+
+
+def explain_gap(step: Any) -> str:
+    """Return why no guarantee covers a transformer that was fitted on private data."""
+    kind = type(step).__name__
+    if hasattr(step, "data_independent_"):
+        return (
+            f"{kind} has a schema whose bounds and categories were read off the data; confirm each "
+            "by `skprivacy schema confirm`, or write a Schema from a codebook"
+        )
+    if needs_public_records(step):
+        return (
+            f"{kind} learned from the private data, outside any guarantee; fit it on public "
+            "records beforehand, and put FrozenEstimator(encoder) in its place"
+        )
+    return (
+        f"{kind} was fitted on the private data outside the guarantee; "
+        "use SchemaTransformer with public bounds instead"
+    )
+
+
+def protects_labels(claim: Claim) -> bool:
+    """Return whether a claim, or its charges, protects labels only."""
+    return any(g is not None and g.relation == "label" for g in (claim.guarantee, claim.charged))
+
+
+def _is_function(value: Any) -> bool:
+    """Return whether a value is a user's function, which may hold private records."""
+    return callable(value) and not isinstance(value, type)
+
+
+def _values(output: Any) -> np.ndarray:
+    return output.toarray() if sparse.issparse(output) else np.asarray(output)
+
+
+def _same(joint: np.ndarray, alone: np.ndarray, exactly: bool = False) -> bool:
+    if joint.shape != alone.shape:
+        return False
+    if np.issubdtype(joint.dtype, np.number) and np.issubdtype(alone.dtype, np.number):
+        rtol, atol = (0.0, 0.0) if exactly else (1e-5, 1e-8)
+        return bool(np.allclose(joint, alone, rtol=rtol, atol=atol, equal_nan=True))
+    return all(a == b or (a != a and b != b) for a, b in zip(joint.flat, alone.flat, strict=True))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Contribution of one part of a model to the claim of the whole."""
+
+    name: str
+    guarantee: PrivacyGuarantee | None = None
+    charged: PrivacyGuarantee | None = None
+    assumption: str = ""
+    gap: str = ""  # why no guarantee covers this step
+    if_frozen: str = ""  # the assumption that fills the gap if the step was fitted beforehand
+    refusal: str = ""  # why no model that contains this part has a guarantee
+    ignores_labels: bool = False  # whether a step with a gap learns from features only
+    disguised: bool = False  # whether users may mistake it for a privacy protection
 
 
 def _with_assumptions(
@@ -494,20 +502,6 @@ def _labels_public(model: Any) -> str:
     return f"the set of class labels is public ({type(model).__name__} reads it from y)"
 
 
-# By exact type: a subclass may train differently.
-_OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
-    Pipeline: _pipeline,
-    ColumnTransformer: _columns,
-    FeatureUnion: _union,
-    VotingClassifier: _voting,
-    VotingRegressor: _voting,
-    OneVsRestClassifier: _one_per_target,
-    MultiOutputClassifier: _one_per_target,
-    MultiOutputRegressor: _one_per_target,
-    SmoothedClassifier: _smoothed,
-}
-
-
 def _join_names(name: str, part: str) -> str:
     return f"{name}.{part}" if name else str(part)
 
@@ -540,12 +534,15 @@ def _try_compute(compute: Callable[[], Any]) -> Any:
         return None
 
 
-NOT_MEMBERSHIP = (
-    "a guarantee of relation='label' protects labels alone and says nothing about membership, so "
-    "no membership attack can confirm or refute it"
-)
-
-
-def protects_labels(claim: Claim) -> bool:
-    """Return whether a claim, or its charges, protects labels only."""
-    return any(g is not None and g.relation == "label" for g in (claim.guarantee, claim.charged))
+# By exact type: a subclass may train differently.
+_OPENED: dict[type, Callable[[Any, str, Any, bool], Iterator[_Part]]] = {
+    Pipeline: _pipeline,
+    ColumnTransformer: _columns,
+    FeatureUnion: _union,
+    VotingClassifier: _voting,
+    VotingRegressor: _voting,
+    OneVsRestClassifier: _one_per_target,
+    MultiOutputClassifier: _one_per_target,
+    MultiOutputRegressor: _one_per_target,
+    SmoothedClassifier: _smoothed,
+}

@@ -1,6 +1,7 @@
 """Structural disclosure checks of a fitted model, in seconds and without attacks.
 
-Leaves, fitted parameters and groups of equal predictions: figures for disclosure checks.
+The signs are leaves of few records, many parameters, and small groups of equal predictions. Start
+reading at :func:`check_disclosure`.
 """
 
 from __future__ import annotations
@@ -45,132 +46,6 @@ _FITTED = (
     "coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "theta_", "var_",
     "feature_log_prob_", "means_", "covariances_", "cluster_centers_",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class PredictionGroups:
-    """Training records grouped by the model's output for them.
-
-    Attributes
-    ----------
-    group : ndarray of shape (n,)
-        Group number of each record; records with equal output in single precision share one.
-    sizes : ndarray of shape (n_groups,)
-        Number of records in each group.
-    n_distinct : int
-        Number of distinct records.
-    certain : ndarray of shape (n,)
-        Whether the model gives one class a probability of 1.
-    """
-
-    group: IntArray
-    sizes: IntArray
-    n_distinct: int
-    certain: NDArray[np.bool_]
-
-    @property
-    def shared(self) -> bool:
-        """Whether there are at most half as many distinct predictions as distinct records."""
-        return 2 * len(self.sizes) <= self.n_distinct
-
-    def count_people(self, people: Groups) -> IntArray:
-        """Return the number of people in each group of predictions, shape (n_groups,)."""
-        pairs = np.unique(self.group.astype(np.int64) * people.n + people.codes)
-        return np.bincount(pairs // people.n, minlength=len(self.sizes))
-
-    def find_disclosed(self, y: Any) -> NDArray[np.bool_]:
-        """Return the records whose label the prediction reveals: an unmixed group, or 1."""
-        labels = np.unique(np.asarray(y), return_inverse=True)[1]
-        first = np.full(len(self.sizes), labels.max() + 1)
-        last = np.full(len(self.sizes), -1)
-        np.minimum.at(first, self.group, labels)
-        np.maximum.at(last, self.group, labels)
-        alike = (first == last) & (self.sizes > 1)
-        return alike[self.group] | self.certain
-
-
-def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | None:
-    """Group records by the model's most detailed output; None for a model without any."""
-    output, of_classes = _output(model, X)
-    if output is None:
-        return None
-    table = output.reshape(len(output), -1)
-    with np.errstate(over="ignore"):
-        alike = fingerprints(table.astype(np.float32) if table.dtype.kind in "biuf" else table)
-    _, group, sizes = np.unique(alike, return_inverse=True, return_counts=True)
-    certain = np.zeros(len(table), bool)
-    if of_classes:
-        certain = table.max(axis=1) >= CERTAIN
-    return PredictionGroups(group, sizes, len(np.unique(fingerprints(records))), certain)
-
-
-def _output(model: Any, X: Any) -> tuple[Any, bool]:
-    for name in ("predict_proba", "decision_function", "score_samples", "predict"):
-        if hasattr(model, name):
-            output = asked(model, name, X)
-            if isinstance(output, list):  # one array per target
-                return np.concatenate([np.asarray(part) for part in output], axis=1), False
-            return np.asarray(output), name == "predict_proba"
-    return None, False
-
-
-def leaf_sizes(parts: list[Any]) -> IntArray:
-    """Return the number of training records in each leaf of all trees inside a model."""
-    found = [_sizes(nodes, leaf) for nodes, leaf in _trees(parts)]
-    return np.concatenate(found) if found else np.zeros(0, int)
-
-
-def n_parameters(parts: list[Any]) -> int:
-    """Return the number of fitted numbers: weights, and thresholds and values of trees."""
-    weights = sum(
-        _size(vars(part)[name])
-        for part in parts
-        if hasattr(part, "predict") and hasattr(part, "__dict__")
-        for name in _FITTED
-        if name in vars(part)
-    )
-    networks = {
-        id(weight): int(weight.numel())
-        for part in parts
-        if hasattr(part, "named_parameters")
-        for _, weight in part.named_parameters()
-    }
-    splits = sum(len(leaf) - int(leaf.sum()) for _, leaf in _trees(parts))
-    values = sum(int(leaf.sum()) * _values_of_a_leaf(nodes) for nodes, leaf in _trees(parts))
-    return weights + sum(networks.values()) + splits + values
-
-
-def _trees(parts: list[Any]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
-    """Yield the nodes of each tree, and which of them are leaves."""
-    for part in parts:
-        tree: Any = getattr(part, "__dict__", {}).get("tree_")
-        if hasattr(tree, "n_node_samples") and hasattr(tree, "children_left"):
-            yield tree, tree.children_left == -1
-        for stage in getattr(part, "_predictors", ()):  # histogram-based boosting
-            for predictor in stage:
-                yield predictor.nodes, predictor.nodes["is_leaf"].astype(bool)
-
-
-def _sizes(nodes: Any, leaf: NDArray[np.bool_]) -> IntArray:
-    counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
-    return np.asarray(counts)[leaf].astype(int)
-
-
-def _values_of_a_leaf(nodes: Any) -> int:
-    """Return the number of free numbers in a leaf: the shares of the classes sum to 1."""
-    if isinstance(nodes, np.ndarray):
-        return 1
-    _, n_outputs, n_values = nodes.value.shape
-    return n_outputs * max(n_values - 1, 1)
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, (list, tuple)):
-        return sum(_size(part) for part in value)
-    size = getattr(value, "size", None)
-    return int(size) if isinstance(size, (int, np.integer)) else int(np.size(value))
-
-
 SIGNS = (
     "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "
     "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
@@ -184,118 +59,6 @@ _MEANING = {
     "degrees of freedom": "records minus fitted parameters",
     "error gap": "how much more often the model is right on training records",
 }
-
-
-@dataclass(frozen=True)
-class DisclosureCheck:
-    """Result of one disclosure check.
-
-    Attributes
-    ----------
-    name : str
-        Name of the check.
-    flagged : bool or None
-        Whether the sign was found; None if the check does not apply to the model.
-    value : float or None
-        The figure compared with the threshold.
-    threshold : float
-        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
-    says : str
-        The result, or why the check does not apply, in words.
-    """
-
-    name: str
-    flagged: bool | None
-    value: float | None
-    threshold: float
-    says: str
-
-    @property
-    def meaning(self) -> str:
-        """What the figure counts, in a few words."""
-        return _MEANING[self.name]
-
-    @property
-    def allowed(self) -> str:
-        """The threshold in words."""
-        bound = "at least" if self.name in _AT_LEAST else "at most"
-        return f"{bound} {self.threshold:g}"
-
-
-@dataclass(frozen=True)
-class DisclosureReport:
-    """Signs that a model discloses records; returned by :func:`check_disclosure`.
-
-    Attributes
-    ----------
-    model : str
-        The model and its parameters.
-    checks : tuple of DisclosureCheck
-    claim : str
-        The privacy that the model claims, in words. The checks do not test it.
-    n_train : int
-        Number of training records.
-    """
-
-    model: str
-    checks: tuple[DisclosureCheck, ...]
-    claim: str
-    n_train: int
-
-    @property
-    def flagged(self) -> tuple[str, ...]:
-        """Names of the checks that found their sign."""
-        return tuple(check.name for check in self.checks if check.flagged)
-
-    def __getitem__(self, name: str) -> DisclosureCheck:
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per check.
-
-        Returns
-        -------
-        DataFrame
-            In the order of ``checks``.
-        """
-        return pd.DataFrame([asdict(check) for check in self.checks])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the checks as JSON-serialisable values. They name no record.
-
-        Returns
-        -------
-        dict
-            Values for JSON.
-        """
-        return json_safe(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON.
-
-        Returns
-        -------
-        str
-            A JSON object.
-        """
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def _repr_html_(self) -> str:
-        return render("_disclosure.html", disclosure=self, signs=SIGNS)
-
-    def __repr__(self) -> str:
-        marks = {True: "!", False: "-", None: "?"}
-        applied = sum(check.flagged is not None for check in self.checks)
-        lines = [
-            f"Disclosure checks: {len(self.flagged)} of {applied} flagged",
-            f"  claimed: {self.claim}",
-            *(f"  {marks[check.flagged]} {check.name}: {check.says}" for check in self.checks),
-            f"  {SIGNS}",
-        ]
-        return "\n".join(lines)
 
 
 def check_disclosure(
@@ -430,6 +193,242 @@ def check_disclosure(
         claim="none" if claim is None else repr(claim),
         n_train=n,
     )
+
+
+@dataclass(frozen=True)
+class DisclosureReport:
+    """Signs that a model discloses records; returned by :func:`check_disclosure`.
+
+    Attributes
+    ----------
+    model : str
+        The model and its parameters.
+    checks : tuple of DisclosureCheck
+    claim : str
+        The privacy that the model claims, in words. The checks do not test it.
+    n_train : int
+        Number of training records.
+    """
+
+    model: str
+    checks: tuple[DisclosureCheck, ...]
+    claim: str
+    n_train: int
+
+    @property
+    def flagged(self) -> tuple[str, ...]:
+        """Names of the checks that found their sign."""
+        return tuple(check.name for check in self.checks if check.flagged)
+
+    def __getitem__(self, name: str) -> DisclosureCheck:
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per check.
+
+        Returns
+        -------
+        DataFrame
+            In the order of ``checks``.
+        """
+        return pd.DataFrame([asdict(check) for check in self.checks])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the checks as JSON-serialisable values. They name no record.
+
+        Returns
+        -------
+        dict
+            Values for JSON.
+        """
+        return json_safe(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON.
+
+        Returns
+        -------
+        str
+            A JSON object.
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def _repr_html_(self) -> str:
+        return render("_disclosure.html", disclosure=self, signs=SIGNS)
+
+    def __repr__(self) -> str:
+        marks = {True: "!", False: "-", None: "?"}
+        applied = sum(check.flagged is not None for check in self.checks)
+        lines = [
+            f"Disclosure checks: {len(self.flagged)} of {applied} flagged",
+            f"  claimed: {self.claim}",
+            *(f"  {marks[check.flagged]} {check.name}: {check.says}" for check in self.checks),
+            f"  {SIGNS}",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class DisclosureCheck:
+    """Result of one disclosure check.
+
+    Attributes
+    ----------
+    name : str
+        Name of the check.
+    flagged : bool or None
+        Whether the sign was found; None if the check does not apply to the model.
+    value : float or None
+        The figure compared with the threshold.
+    threshold : float
+        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
+    says : str
+        The result, or why the check does not apply, in words.
+    """
+
+    name: str
+    flagged: bool | None
+    value: float | None
+    threshold: float
+    says: str
+
+    @property
+    def meaning(self) -> str:
+        """What the figure counts, in a few words."""
+        return _MEANING[self.name]
+
+    @property
+    def allowed(self) -> str:
+        """The threshold in words."""
+        bound = "at least" if self.name in _AT_LEAST else "at most"
+        return f"{bound} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class PredictionGroups:
+    """Training records grouped by the model's output for them.
+
+    Attributes
+    ----------
+    group : ndarray of shape (n,)
+        Group number of each record; records with equal output in single precision share one.
+    sizes : ndarray of shape (n_groups,)
+        Number of records in each group.
+    n_distinct : int
+        Number of distinct records.
+    certain : ndarray of shape (n,)
+        Whether the model gives one class a probability of 1.
+    """
+
+    group: IntArray
+    sizes: IntArray
+    n_distinct: int
+    certain: NDArray[np.bool_]
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are at most half as many distinct predictions as distinct records."""
+        return 2 * len(self.sizes) <= self.n_distinct
+
+    def count_people(self, people: Groups) -> IntArray:
+        """Return the number of people in each group of predictions, shape (n_groups,)."""
+        pairs = np.unique(self.group.astype(np.int64) * people.n + people.codes)
+        return np.bincount(pairs // people.n, minlength=len(self.sizes))
+
+    def find_disclosed(self, y: Any) -> NDArray[np.bool_]:
+        """Return the records whose label the prediction reveals: an unmixed group, or 1."""
+        labels = np.unique(np.asarray(y), return_inverse=True)[1]
+        first = np.full(len(self.sizes), labels.max() + 1)
+        last = np.full(len(self.sizes), -1)
+        np.minimum.at(first, self.group, labels)
+        np.maximum.at(last, self.group, labels)
+        alike = (first == last) & (self.sizes > 1)
+        return alike[self.group] | self.certain
+
+
+def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | None:
+    """Group records by the model's most detailed output; None for a model without any."""
+    output, of_classes = _output(model, X)
+    if output is None:
+        return None
+    table = output.reshape(len(output), -1)
+    with np.errstate(over="ignore"):
+        alike = fingerprints(table.astype(np.float32) if table.dtype.kind in "biuf" else table)
+    _, group, sizes = np.unique(alike, return_inverse=True, return_counts=True)
+    certain = np.zeros(len(table), bool)
+    if of_classes:
+        certain = table.max(axis=1) >= CERTAIN
+    return PredictionGroups(group, sizes, len(np.unique(fingerprints(records))), certain)
+
+
+def leaf_sizes(parts: list[Any]) -> IntArray:
+    """Return the number of training records in each leaf of all trees inside a model."""
+    found = [_sizes(nodes, leaf) for nodes, leaf in _trees(parts)]
+    return np.concatenate(found) if found else np.zeros(0, int)
+
+
+def n_parameters(parts: list[Any]) -> int:
+    """Return the number of fitted numbers: weights, and thresholds and values of trees."""
+    weights = sum(
+        _size(vars(part)[name])
+        for part in parts
+        if hasattr(part, "predict") and hasattr(part, "__dict__")
+        for name in _FITTED
+        if name in vars(part)
+    )
+    networks = {
+        id(weight): int(weight.numel())
+        for part in parts
+        if hasattr(part, "named_parameters")
+        for _, weight in part.named_parameters()
+    }
+    splits = sum(len(leaf) - int(leaf.sum()) for _, leaf in _trees(parts))
+    values = sum(int(leaf.sum()) * _values_of_a_leaf(nodes) for nodes, leaf in _trees(parts))
+    return weights + sum(networks.values()) + splits + values
+
+
+def _output(model: Any, X: Any) -> tuple[Any, bool]:
+    for name in ("predict_proba", "decision_function", "score_samples", "predict"):
+        if hasattr(model, name):
+            output = asked(model, name, X)
+            if isinstance(output, list):  # one array per target
+                return np.concatenate([np.asarray(part) for part in output], axis=1), False
+            return np.asarray(output), name == "predict_proba"
+    return None, False
+
+
+def _trees(parts: list[Any]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+    """Yield the nodes of each tree, and which of them are leaves."""
+    for part in parts:
+        tree: Any = getattr(part, "__dict__", {}).get("tree_")
+        if hasattr(tree, "n_node_samples") and hasattr(tree, "children_left"):
+            yield tree, tree.children_left == -1
+        for stage in getattr(part, "_predictors", ()):  # histogram-based boosting
+            for predictor in stage:
+                yield predictor.nodes, predictor.nodes["is_leaf"].astype(bool)
+
+
+def _sizes(nodes: Any, leaf: NDArray[np.bool_]) -> IntArray:
+    counts = nodes["count"] if isinstance(nodes, np.ndarray) else nodes.n_node_samples
+    return np.asarray(counts)[leaf].astype(int)
+
+
+def _values_of_a_leaf(nodes: Any) -> int:
+    """Return the number of free numbers in a leaf: the shares of the classes sum to 1."""
+    if isinstance(nodes, np.ndarray):
+        return 1
+    _, n_outputs, n_values = nodes.value.shape
+    return n_outputs * max(n_values - 1, 1)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(_size(part) for part in value)
+    size = getattr(value, "size", None)
+    return int(size) if isinstance(size, (int, np.integer)) else int(np.size(value))
 
 
 def _stored(

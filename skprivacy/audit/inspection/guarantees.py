@@ -1,8 +1,7 @@
-"""Composition of several guarantees about the same records, or the reason for none.
+"""Guarantees inside an estimator: found at any depth, composed if they are about the same records.
 
-Detection of private estimators, at any depth inside an object.
-
-Joint cost of all fits of a hyperparameter search over private estimators.
+:func:`cost_of_search` adds up all fits of a hyperparameter search over private estimators. Start
+reading at :func:`compose_guarantees`.
 """
 
 from __future__ import annotations
@@ -31,6 +30,16 @@ __all__ = [
     "looks_private",
 ]
 
+_REQUESTED = (
+    "each fit of the search kept to the epsilon and delta that its parameters request, under no "
+    "assumptions but those listed here, which are the best model's"
+)
+_CHOICE = "the choice of the candidate reveals nothing about the records (no guarantee covers it)"
+# Parameters that change the guarantee's relation, unit, or trusted parties, but not its epsilon.
+_STATED_BY = (
+    "relation", "n_records", "noise_seed", "noise", "unit", "server", "n_untrusted",
+)  # fmt: skip
+
 
 def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarantee:
     """Return the joint guarantee of several releases about the same records.
@@ -56,72 +65,6 @@ def compose_guarantees(guarantees: Sequence[PrivacyGuarantee]) -> PrivacyGuarant
         assumptions=tuple(dict.fromkeys(a for g in guarantees for a in g.assumptions)),
         arithmetic=weakest_arithmetic(g.arithmetic for g in guarantees),
     )
-
-
-def _check_equal(what: str, values: Iterable[str]) -> None:
-    found = sorted(set(values))
-    if len(found) > 1:
-        raise ValueError(
-            f"the parts hold for the {what} {' and '.join(found)}, which are never added up"
-        )
-
-
-def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
-    """Return the estimator's ``privacy_`` if it is a guarantee, else None."""
-    found = getattr(estimator, "privacy_", None)
-    return found if isinstance(found, PrivacyGuarantee) else None
-
-
-def holds_private(value: Any) -> bool:
-    """Return whether a value is or contains a private estimator, fitted or not."""
-    return _contains(value, set(), _is_private)
-
-
-def holds_private_labels(value: Any) -> bool:
-    """Return whether a value is or contains an estimator of ours that protects labels only."""
-    return _contains(value, set(), lambda estimator: getattr(estimator, "_protects_labels", False))
-
-
-def looks_private(estimator: Any) -> bool:
-    """Return whether an estimator has an epsilon that may be a privacy parameter.
-
-    In scikit-learn's estimators, such as SVR and HuberRegressor, epsilon means something else.
-    """
-    return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
-
-
-def _is_private(estimator: Any) -> bool:
-    ours = type(estimator).__module__.startswith("skprivacy.")
-    keeps = "epsilon" in getattr(estimator, "__dict__", {})
-    return (ours and keeps) or guarantee_in(estimator) is not None
-
-
-def _contains(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
-    if isinstance(value, (list, tuple, set)):
-        return any(_contains(item, seen, is_it) for item in value)
-    if isinstance(value, dict):
-        return any(_contains(item, seen, is_it) for item in value.values())
-    if isinstance(value, np.ndarray):
-        return value.dtype == object and any(_contains(item, seen, is_it) for item in value.flat)
-    if id(value) in seen or isinstance(value, type) or not _is_estimator(value):
-        return False
-    seen.add(id(value))
-    return is_it(value) or _contains(getattr(value, "__dict__", {}), seen, is_it)
-
-
-def _is_estimator(value: Any) -> bool:
-    return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))
-
-
-_REQUESTED = (
-    "each fit of the search kept to the epsilon and delta that its parameters request, under no "
-    "assumptions but those listed here, which are the best model's"
-)
-_CHOICE = "the choice of the candidate reveals nothing about the records (no guarantee covers it)"
-# Parameters that change the guarantee's relation, unit, or trusted parties, but not its epsilon.
-_STATED_BY = (
-    "relation", "n_records", "noise_seed", "noise", "unit", "server", "n_untrusted",
-)  # fmt: skip
 
 
 def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGuarantee | None:
@@ -161,6 +104,61 @@ def cost_of_search(search: Any, refitted: PrivacyGuarantee | None) -> PrivacyGua
         return compose_guarantees(spent)
     except ValueError:  # the deltas add up to 1 or more
         return None
+
+
+def guarantee_in(estimator: Any) -> PrivacyGuarantee | None:
+    """Return the estimator's ``privacy_`` if it is a guarantee, else None."""
+    found = getattr(estimator, "privacy_", None)
+    return found if isinstance(found, PrivacyGuarantee) else None
+
+
+def holds_private(value: Any) -> bool:
+    """Return whether a value is or contains a private estimator, fitted or not."""
+    return _contains(value, set(), _is_private)
+
+
+def holds_private_labels(value: Any) -> bool:
+    """Return whether a value is or contains an estimator of ours that protects labels only."""
+    return _contains(value, set(), lambda estimator: getattr(estimator, "_protects_labels", False))
+
+
+def looks_private(estimator: Any) -> bool:
+    """Return whether an estimator has an epsilon that may be a privacy parameter.
+
+    In scikit-learn's estimators, such as SVR and HuberRegressor, epsilon means something else.
+    """
+    return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
+
+
+def _check_equal(what: str, values: Iterable[str]) -> None:
+    found = sorted(set(values))
+    if len(found) > 1:
+        raise ValueError(
+            f"the parts hold for the {what} {' and '.join(found)}, which are never added up"
+        )
+
+
+def _is_private(estimator: Any) -> bool:
+    ours = type(estimator).__module__.startswith("skprivacy.")
+    keeps = "epsilon" in getattr(estimator, "__dict__", {})
+    return (ours and keeps) or guarantee_in(estimator) is not None
+
+
+def _contains(value: Any, seen: set[int], is_it: Callable[[Any], bool]) -> bool:
+    if isinstance(value, (list, tuple, set)):
+        return any(_contains(item, seen, is_it) for item in value)
+    if isinstance(value, dict):
+        return any(_contains(item, seen, is_it) for item in value.values())
+    if isinstance(value, np.ndarray):
+        return value.dtype == object and any(_contains(item, seen, is_it) for item in value.flat)
+    if id(value) in seen or isinstance(value, type) or not _is_estimator(value):
+        return False
+    seen.add(id(value))
+    return is_it(value) or _contains(getattr(value, "__dict__", {}), seen, is_it)
+
+
+def _is_estimator(value: Any) -> bool:
+    return any(hasattr(value, name) for name in ("fit", "predict", "predict_proba"))
 
 
 def _counts_its_fits(search: Any) -> bool:

@@ -1,8 +1,7 @@
-"""Arrays and objects inside a fitted model, at any depth.
+"""Training records stored inside a fitted model, found without knowledge of its class.
 
-Search for training records inside a model's arrays, without knowledge of its class.
-
-Records as each part of a model sees them, inside pipelines and ensembles.
+All arrays and objects of the model are searched at any depth, for the records as each part of a
+pipeline or an ensemble sees them. Start reading at :func:`stored_records`.
 """
 
 from __future__ import annotations
@@ -40,6 +39,79 @@ __all__ = [
 
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
 _WORKING = ("fit", "predict", "transform", "named_parameters")  # an object with one is a part
+Digests = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+# Models that predict from the training records themselves, in whatever form they keep them.
+IN_CONTEXT = ("TabPFNClassifier", "TabPFNRegressor", "TabICLClassifier", "TabICLRegressor")
+# Artificial rows that estimate how often such rows are in an array by chance.
+MOST_STRANGERS = 1000
+FEWEST_STRANGERS = 20
+MOST_NUMBERS = 10**7
+RARE = 1e-5  # assumed chance that a random row is a record, if none of the artificial rows is one
+SURE = 1e-4  # error probability of the decision that an array holds records
+MOST_VIEWS = 200  # a bagging of columns shows each of its parts a different table
+
+
+@dataclass(frozen=True)
+class StoredRecords:
+    """Training records found in a model.
+
+    Attributes
+    ----------
+    n_train : int
+        Number of training records found.
+    places : tuple of str
+        Attributes that hold them, as far as known.
+    in_context : str
+        Class that is known to carry records in any form; empty if there is none.
+    """
+
+    n_train: int
+    places: tuple[str, ...]
+    in_context: str
+
+
+def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) -> StoredRecords:
+    """Count the training records in the arrays of a model.
+
+    Rows are compared in single precision: as given, and as every pipeline, transformer and bagging
+    inside the model passes them on. Three kinds of rows are not counted: rows that at least
+    ``common`` records share, which identify none of them; rows of equal numbers, such as zeros,
+    which arrays hold for other reasons; and single whole numbers.
+
+    Small whole numbers are in arrays by chance: counts, codes, the children of a tree's nodes. So
+    an array counts only if it holds training records more often than strangers: new records, and
+    rows in which each number comes from another training record. Compressed or encrypted records
+    are not found.
+    """
+    known = _RowDigests(contents.arrays)
+    new_views = iter(()) if X_new is None else iter_tables(X_new, contents.parts)
+    train = np.zeros(num_samples(X_train), bool)
+    places: dict[str, None] = {}
+    numbers_alone = False
+    for number, view in enumerate(iter_tables(X_train, contents.parts)):
+        new = next(new_views, None)
+        numbers_alone |= number == 0 and _is_one_whole_number(view)
+        arrays = known.arrays_like(view)
+        if not arrays or (numbers_alone and view.shape[1] == 1):
+            continue
+        table = _Table(view, _digest(view))
+        found = [
+            (array, digests, inside)
+            for array, digests in arrays
+            if (inside := np.isin(table.digests, digests)).any()
+        ]
+        if not found:  # as in most models
+            continue
+        identifying, chance = table.find_identifying(common), table.chance(new)
+        for array, digests, inside in found:
+            hits = identifying & inside
+            if hits.any() and not chance.explains(table, identifying, hits, digests):
+                train |= hits
+                places |= dict.fromkeys(_places(array, contents.parts))
+    names = [type(part).__name__ for part in contents.parts]
+    in_context = next((name for name in names if name in IN_CONTEXT), "")
+    return StoredRecords(int(train.sum()), tuple(places), in_context)
 
 
 @dataclass
@@ -75,6 +147,30 @@ def collect_contents(model: Any) -> Contents:
         except RecursionError:
             collector.found.complete = False
     return collector.found
+
+
+def iter_tables(X: Any, parts: list[Any]) -> Iterator[Any]:
+    """Yield the records as given, and as the parts of a model pass them to each other."""
+    seen: dict[int, Any] = {}
+    for view in _views(as_records(X), parts):
+        if id(view) not in seen and (table := as_table(view)) is not None:
+            seen[id(view)] = view
+            yield table
+        if len(seen) > MOST_VIEWS:
+            return
+
+
+def as_table(view: Any) -> Any:
+    """Return records as a two-dimensional array or CSR matrix; None if they are neither."""
+    if sparse.issparse(view):
+        return sparse.csr_matrix(view)
+    if isinstance(view, pd.DataFrame):
+        return view.to_numpy(dtype=float if all_numbers(view) else object, na_value=np.nan)
+    values = np.asarray(view)
+    if values.ndim < 2 or not values.size or values.dtype.kind not in "biufOUS":
+        return None
+    flat = values.reshape(len(values), -1)
+    return flat if flat.dtype.kind in "biuf" else flat.astype(object)
 
 
 class _NullFile:
@@ -139,80 +235,6 @@ class _Collector(pickle.Pickler):
 
 def _as_list(state: Any) -> Any:
     return list(state) if hasattr(state, "__next__") else state
-
-
-Digests = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
-# Models that predict from the training records themselves, in whatever form they keep them.
-IN_CONTEXT = ("TabPFNClassifier", "TabPFNRegressor", "TabICLClassifier", "TabICLRegressor")
-# Artificial rows that estimate how often such rows are in an array by chance.
-MOST_STRANGERS = 1000
-FEWEST_STRANGERS = 20
-MOST_NUMBERS = 10**7
-RARE = 1e-5  # assumed chance that a random row is a record, if none of the artificial rows is one
-SURE = 1e-4  # error probability of the decision that an array holds records
-
-
-@dataclass(frozen=True)
-class StoredRecords:
-    """Training records found in a model.
-
-    Attributes
-    ----------
-    n_train : int
-        Number of training records found.
-    places : tuple of str
-        Attributes that hold them, as far as known.
-    in_context : str
-        Class that is known to carry records in any form; empty if there is none.
-    """
-
-    n_train: int
-    places: tuple[str, ...]
-    in_context: str
-
-
-def stored_records(contents: Contents, X_train: Any, X_new: Any, common: int) -> StoredRecords:
-    """Count the training records in the arrays of a model.
-
-    Rows are compared in single precision: as given, and as every pipeline, transformer and bagging
-    inside the model passes them on. Three kinds of rows are not counted: rows that at least
-    ``common`` records share, which identify none of them; rows of equal numbers, such as zeros,
-    which arrays hold for other reasons; and single whole numbers.
-
-    Small whole numbers are in arrays by chance: counts, codes, the children of a tree's nodes. So
-    an array counts only if it holds training records more often than strangers: new records, and
-    rows in which each number comes from another training record. Compressed or encrypted records
-    are not found.
-    """
-    known = _RowDigests(contents.arrays)
-    new_views = iter(()) if X_new is None else iter_tables(X_new, contents.parts)
-    train = np.zeros(num_samples(X_train), bool)
-    places: dict[str, None] = {}
-    numbers_alone = False
-    for number, view in enumerate(iter_tables(X_train, contents.parts)):
-        new = next(new_views, None)
-        numbers_alone |= number == 0 and _is_one_whole_number(view)
-        arrays = known.arrays_like(view)
-        if not arrays or (numbers_alone and view.shape[1] == 1):
-            continue
-        table = _Table(view, _digest(view))
-        found = [
-            (array, digests, inside)
-            for array, digests in arrays
-            if (inside := np.isin(table.digests, digests)).any()
-        ]
-        if not found:  # as in most models
-            continue
-        identifying, chance = table.find_identifying(common), table.chance(new)
-        for array, digests, inside in found:
-            hits = identifying & inside
-            if hits.any() and not chance.explains(table, identifying, hits, digests):
-                train |= hits
-                places |= dict.fromkeys(_places(array, contents.parts))
-    names = [type(part).__name__ for part in contents.parts]
-    in_context = next((name for name in names if name in IN_CONTEXT), "")
-    return StoredRecords(int(train.sum()), tuple(places), in_context)
 
 
 @dataclass(frozen=True)
@@ -355,20 +377,6 @@ def _places(array: Any, parts: list[Any]) -> list[str]:
     ]
 
 
-MOST_VIEWS = 200  # a bagging of columns shows each of its parts a different table
-
-
-def iter_tables(X: Any, parts: list[Any]) -> Iterator[Any]:
-    """Yield the records as given, and as the parts of a model pass them to each other."""
-    seen: dict[int, Any] = {}
-    for view in _views(as_records(X), parts):
-        if id(view) not in seen and (table := as_table(view)) is not None:
-            seen[id(view)] = view
-            yield table
-        if len(seen) > MOST_VIEWS:
-            return
-
-
 def _views(X: Any, parts: list[Any]) -> Iterator[Any]:
     yield X
     entered: set[int] = set()
@@ -419,16 +427,3 @@ def _try_transform(step: Any, view: Any) -> list[Any]:
             raise
         return []
     return [after] if hasattr(after, "shape") else []
-
-
-def as_table(view: Any) -> Any:
-    """Return records as a two-dimensional array or CSR matrix; None if they are neither."""
-    if sparse.issparse(view):
-        return sparse.csr_matrix(view)
-    if isinstance(view, pd.DataFrame):
-        return view.to_numpy(dtype=float if all_numbers(view) else object, na_value=np.nan)
-    values = np.asarray(view)
-    if values.ndim < 2 or not values.size or values.dtype.kind not in "biufOUS":
-        return None
-    flat = values.reshape(len(values), -1)
-    return flat if flat.dtype.kind in "biuf" else flat.astype(object)

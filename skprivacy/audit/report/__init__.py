@@ -2,13 +2,11 @@
 
 Files, in reading order:
 
-- ``audit_report``: `AuditReport`: fields, verdict, `facts()`, to_frame/to_dict/to_json/to_html
-- ``findings``: `AttackFinding` (evidence, refutation, origin of its epsilon), `GroupExposure`,
-  exposed records
-- ``facts``: `ReportFacts`: every sentence and figure of a report once; caveats, sample checks
-  (exchanged, copied; room for a blind baseline)
-- ``plain_words``: Four questions of a data officer, answered from the facts
-- ``text_report``: Facts as lines of text
-- ``html_report``: Facts and figures as a page
-- ``document``: `About`: data, author, command, digests, versions
+- ``audit_report``: AuditReport: fields, verdict, tables, JSON and page
+- ``findings``: AttackFinding (evidence against the claim), GroupExposure, exposed records
+- ``facts``: facts and caveats that do not depend on the attacks
+- ``document``: data, author, command, digests and versions of a report
+- ``plain_words``: summary for decision makers
+- ``text_report``: the report as text
+- ``html_report``: the report as a page; figures of all pages
 """

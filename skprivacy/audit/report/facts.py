@@ -1,8 +1,7 @@
-"""Facts of a report that do not depend on the attacks.
+"""Facts and caveats of an audit report that do not depend on the attacks.
 
-Caveats of an audit report: limits of the claim and of the measurement.
-
-Signs that the samples of an audit are copies of each other, or were exchanged.
+The caveats are limits of the claim and of the measurement, and signs that the samples are copies of
+each other or were exchanged. Start reading at :func:`report_facts`.
 """
 
 from __future__ import annotations
@@ -33,20 +32,30 @@ __all__ = [
     "report_facts",
 ]
 
+# Average number of copies of a record in its own sample, above which intervals for independent
+# records are too narrow (up to 1 their slack covers it); and the ratio of copies in the other
+# sample to copies in its own, below which no random split is possible.
+_COPIES, _RARER = 1.0, 0.1
+Accuracy = tuple[float, int]
 
-def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:
-    """Return what the ledgers of the budgets of some models do not show, each sentence once."""
-    found: dict[str, None] = {}
-    for model in models:
-        params = model.get_params() if hasattr(model, "get_params") else {}
-        for budget in params.values():
-            if isinstance(budget, PrivacyBudget):
-                try:
-                    if budget.witness is None:
-                        found[budget.rollback_notice] = None
-                except LedgerError:  # of a model that was loaded without its ledger
-                    found["The ledger of the model's budget cannot be read."] = None
-    return tuple(found)
+
+def report_facts(
+    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
+) -> dict[str, Any]:
+    """Return the fields of a report about the model, its claim and its records."""
+    return {
+        "model": " ".join(repr(model).split()),
+        "guarantee": claim.guarantee,
+        "reason": claim.reason,
+        "uncovered": claim.uncovered,
+        "charged": claim.charged,
+        "n_train": num_samples(X_train),
+        "n_test": num_samples(X_test),
+        "train_accuracy": _accuracy(model, X_train, y_train),
+        "test_accuracy": _accuracy(model, X_test, y_test),
+        "majority_share": _majority_share(model, y_test),
+        "ledger_caveats": ledger_caveats([model]),
+    }
 
 
 def list_caveats(report: Any) -> list[str]:
@@ -91,11 +100,19 @@ def list_caveats(report: Any) -> list[str]:
     return found
 
 
-# Average number of copies of a record in its own sample, above which intervals for independent
-# records are too narrow (up to 1 their slack covers it); and the ratio of copies in the other
-# sample to copies in its own, below which no random split is possible.
-_COPIES, _RARER = 1.0, 0.1
-Accuracy = tuple[float, int]
+def ledger_caveats(models: Iterable[Any]) -> tuple[str, ...]:
+    """Return what the ledgers of the budgets of some models do not show, each sentence once."""
+    found: dict[str, None] = {}
+    for model in models:
+        params = model.get_params() if hasattr(model, "get_params") else {}
+        for budget in params.values():
+            if isinstance(budget, PrivacyBudget):
+                try:
+                    if budget.witness is None:
+                        found[budget.rollback_notice] = None
+                except LedgerError:  # of a model that was loaded without its ledger
+                    found["The ledger of the model's budget cannot be read."] = None
+    return tuple(found)
 
 
 def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> str:
@@ -118,14 +135,6 @@ def explain_copies(members: NDArray[np.uint64], others: NDArray[np.uint64]) -> s
                 "groups that the records belong to."
             )
     return ""
-
-
-def _mean_copies(
-    alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]
-) -> float:
-    """Return the average number of copies, in one sample, of a record of the other sample."""
-    place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
-    return float(np.where(alike[place] == other, counts[place], 0).mean())
 
 
 def explain_exchange(
@@ -165,30 +174,19 @@ def explain_exchange(
     )
 
 
-def report_facts(
-    model: Any, claim: Claim, X_train: Any, y_train: Any, X_test: Any, y_test: Any
-) -> dict[str, Any]:
-    """Return the fields of a report about the model, its claim and its records."""
-    return {
-        "model": " ".join(repr(model).split()),
-        "guarantee": claim.guarantee,
-        "reason": claim.reason,
-        "uncovered": claim.uncovered,
-        "charged": claim.charged,
-        "n_train": num_samples(X_train),
-        "n_test": num_samples(X_test),
-        "train_accuracy": _accuracy(model, X_train, y_train),
-        "test_accuracy": _accuracy(model, X_test, y_test),
-        "majority_share": _majority_share(model, y_test),
-        "ledger_caveats": ledger_caveats([model]),
-    }
-
-
 def group_facts(people: MemberGroups | None) -> dict[str, Any]:
     """Return the fields of a report about groups, if groups were attacked; else none."""
     if people is None:
         return {}
     return {"n_train": people.inside.n, "n_test": people.outside.n, "attacked": people.unit}
+
+
+def _mean_copies(
+    alike: NDArray[np.uint64], counts: NDArray[np.int64], other: NDArray[np.uint64]
+) -> float:
+    """Return the average number of copies, in one sample, of a record of the other sample."""
+    place = np.minimum(np.searchsorted(alike, other), len(alike) - 1)
+    return float(np.where(alike[place] == other, counts[place], 0).mean())
 
 
 def _accuracy(model: Any, X: Any, y: Any) -> float:

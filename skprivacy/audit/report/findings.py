@@ -1,10 +1,7 @@
-"""Exposure of classes, subgroups and single records, corrected for multiple comparisons.
+"""Findings of an audit: each attack's evidence against the claim, and exposed groups and records.
 
-The test that shows an attack's epsilon, in words and as a point of its ROC curve.
-
-Test of the whole claimed trade-off curve against an attack's evidence.
-
-Result of one attack, compared with the claimed guarantee.
+:class:`AttackFinding` compares an attack with the whole claimed trade-off curve.
+:class:`GroupExposure` ranks classes and subgroups, corrected for multiple comparisons.
 """
 
 from __future__ import annotations
@@ -45,6 +42,103 @@ __all__ = [
 
 MOST_SUBGROUPS = 100
 Partition = tuple[NDArray[Any], NDArray[Any]]
+UPSIDE_DOWN = ", with its scores reversed"
+Float64Array = NDArray[np.float64]
+FPRS = (0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class AttackFinding:
+    """Result of one attack, compared with the claimed guarantee.
+
+    Attributes
+    ----------
+    result : AttackResult
+        The scores, and all figures derived from them.
+    epsilon_lower_bound : float
+        The largest epsilon that this attack refutes at the delta of the claim, corrected for the
+        number of attacks.
+    refutation : str
+        How the attack contradicts the claimed trade-off curve, in words; empty if it does not.
+    points : tuple of dict
+        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
+        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
+        without a claim).
+    shown_by : str
+        The test that shows the epsilon, in words. It may lie far from the reported points.
+    shown_at : tuple of (float, float) or None
+        Bounds on the false and the true positive rate of this test; None if there is none.
+    """
+
+    result: AttackResult
+    epsilon_lower_bound: float
+    points: tuple[dict[str, Any], ...]
+    refutation: str = ""
+    shown_by: str = ""
+    shown_at: tuple[float, float] | None = None
+
+    @classmethod
+    def of(
+        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
+    ) -> AttackFinding:
+        """Compare a result with a guarantee.
+
+        Parameters
+        ----------
+        result : AttackResult
+            The scores of members and non-members.
+        guarantee : PrivacyGuarantee or None
+            The claim; None if there is none.
+        alpha : float
+            Error probability of the reported intervals.
+        corrected : float
+            Error probability of the epsilon lower bound and of the refutation together.
+        """
+        result = replace(result, alpha=alpha)
+        delta = claimed_delta(guarantee)
+        points = []
+        for fpr in FPRS:
+            point = result.tpr_at_fpr(fpr)
+            points.append(
+                {
+                    "fpr": fpr,
+                    "tpr": point.tpr,
+                    "low": point.interval[0],
+                    "high": point.interval[1],
+                    "realised_fpr": point.realised_fpr,
+                    "refused": point.refused,
+                    "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
+                }
+            )
+        found = evidence_against(result.scores_in, result.scores_out, guarantee, corrected)
+        refuted = refutation(found, guarantee)
+        return cls(
+            result,
+            found.epsilon(delta),
+            tuple(points),
+            refuted,
+            origin_in_words(found, delta),
+            origin_point(found, delta),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values, without the scores of records.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
+        return {
+            "attack": self.result.attack,
+            "auc": self.result.auc,
+            "auc_interval": list(self.result.auc_interval),
+            "points": list(self.points),
+            "epsilon_lower_bound": self.epsilon_lower_bound,
+            "refutation": self.refutation,
+            "shown_by": self.shown_by,
+            "shown_at": None if self.shown_at is None else list(self.shown_at),
+        }
 
 
 @dataclass(frozen=True)
@@ -168,37 +262,6 @@ def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFra
     return ranked.drop_duplicates("row").reset_index(drop=True)
 
 
-def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
-    pair = tuple(subgroups) if isinstance(subgroups, (list, tuple)) else ()
-    wanted = (num_samples(X_train), num_samples(X_test))
-    if len(pair) != 2 or any(np.ndim(part) != 1 for part in pair):
-        raise ValueError(
-            f"subgroups={type(subgroups).__name__} must be a column of X_train and X_test, or a "
-            "pair of arrays (groups_train, groups_test)."
-        )
-    if (given := tuple(map(len, pair))) != wanted:
-        raise ValueError(
-            f"subgroups has {given[0]:,} and {given[1]:,} values; expected one for each record, "
-            f"{wanted[0]:,} in X_train and {wanted[1]:,} in X_test."
-        )
-    return pair
-
-
-def _as_text(values: Any) -> NDArray[Any]:
-    """Return the values as text, in which missing values form a group too."""
-    flat = values.toarray().ravel() if hasattr(values, "toarray") else np.asarray(values).ravel()
-    return np.array([_text(value) for value in flat.tolist()], dtype=str)
-
-
-def _text(value: Any) -> str:
-    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
-        return "missing"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-UPSIDE_DOWN = ", with its scores reversed"
-
-
 def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None:
     """Return the false and the true positive rate to mark in a plot; None if there are none.
 
@@ -236,19 +299,6 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
     return f"{text}{UPSIDE_DOWN}" if reverse else text
 
 
-def _percent(share: float) -> str:
-    """Return a share in per cent with three digits."""
-    return f"{100 * share:.3g} %"
-
-
-Float64Array = NDArray[np.float64]
-
-
-def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
-    """Return whether a guarantee has a finite epsilon."""
-    return guarantee is not None and math.isfinite(guarantee.epsilon())
-
-
 def claimed_curve(
     guarantee: PrivacyGuarantee | None,
 ) -> Callable[[Float64Array], Float64Array] | None:
@@ -284,103 +334,6 @@ def refutation(evidence: Evidence, guarantee: PrivacyGuarantee | None) -> str:
     return ""
 
 
-FPRS = (0.01, 0.001)
-
-
-@dataclass(frozen=True)
-class AttackFinding:
-    """Result of one attack, compared with the claimed guarantee.
-
-    Attributes
-    ----------
-    result : AttackResult
-        The scores, and all figures derived from them.
-    epsilon_lower_bound : float
-        The largest epsilon that this attack refutes at the delta of the claim, corrected for the
-        number of attacks.
-    refutation : str
-        How the attack contradicts the claimed trade-off curve, in words; empty if it does not.
-    points : tuple of dict
-        For each reported false positive rate: ``fpr``, ``tpr``, ``low``, ``high``,
-        ``realised_fpr``, ``refused`` and ``bound``, the highest ``tpr`` that the claim allows (None
-        without a claim).
-    shown_by : str
-        The test that shows the epsilon, in words. It may lie far from the reported points.
-    shown_at : tuple of (float, float) or None
-        Bounds on the false and the true positive rate of this test; None if there is none.
-    """
-
-    result: AttackResult
-    epsilon_lower_bound: float
-    points: tuple[dict[str, Any], ...]
-    refutation: str = ""
-    shown_by: str = ""
-    shown_at: tuple[float, float] | None = None
-
-    @classmethod
-    def of(
-        cls, result: AttackResult, guarantee: Any, alpha: float, corrected: float
-    ) -> AttackFinding:
-        """Compare a result with a guarantee.
-
-        Parameters
-        ----------
-        result : AttackResult
-            The scores of members and non-members.
-        guarantee : PrivacyGuarantee or None
-            The claim; None if there is none.
-        alpha : float
-            Error probability of the reported intervals.
-        corrected : float
-            Error probability of the epsilon lower bound and of the refutation together.
-        """
-        result = replace(result, alpha=alpha)
-        delta = claimed_delta(guarantee)
-        points = []
-        for fpr in FPRS:
-            point = result.tpr_at_fpr(fpr)
-            points.append(
-                {
-                    "fpr": fpr,
-                    "tpr": point.tpr,
-                    "low": point.interval[0],
-                    "high": point.interval[1],
-                    "realised_fpr": point.realised_fpr,
-                    "refused": point.refused,
-                    "bound": None if guarantee is None else float(guarantee.tpr_bound(fpr)),
-                }
-            )
-        found = evidence_against(result.scores_in, result.scores_out, guarantee, corrected)
-        refuted = refutation(found, guarantee)
-        return cls(
-            result,
-            found.epsilon(delta),
-            tuple(points),
-            refuted,
-            origin_in_words(found, delta),
-            origin_point(found, delta),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain values, without the scores of records.
-
-        Returns
-        -------
-        dict
-            For JSON.
-        """
-        return {
-            "attack": self.result.attack,
-            "auc": self.result.auc,
-            "auc_interval": list(self.result.auc_interval),
-            "points": list(self.points),
-            "epsilon_lower_bound": self.epsilon_lower_bound,
-            "refutation": self.refutation,
-            "shown_by": self.shown_by,
-            "shown_at": None if self.shown_at is None else list(self.shown_at),
-        }
-
-
 def claimed_delta(guarantee: Any) -> float:
     """Return the delta of the claimed epsilon; 0 for pure differential privacy."""
     return 0.0 if guarantee is None else float(guarantee.at_delta or 0.0)
@@ -392,3 +345,41 @@ def evidence_against(scores_in: Any, scores_out: Any, guarantee: Any, alpha: flo
     return gather_evidence(
         scores_in, scores_out, delta=claimed_delta(guarantee), alpha=alpha, curve=curve
     )
+
+
+def _checked_pair(subgroups: Any, X_train: Any, X_test: Any) -> tuple[Any, Any]:
+    pair = tuple(subgroups) if isinstance(subgroups, (list, tuple)) else ()
+    wanted = (num_samples(X_train), num_samples(X_test))
+    if len(pair) != 2 or any(np.ndim(part) != 1 for part in pair):
+        raise ValueError(
+            f"subgroups={type(subgroups).__name__} must be a column of X_train and X_test, or a "
+            "pair of arrays (groups_train, groups_test)."
+        )
+    if (given := tuple(map(len, pair))) != wanted:
+        raise ValueError(
+            f"subgroups has {given[0]:,} and {given[1]:,} values; expected one for each record, "
+            f"{wanted[0]:,} in X_train and {wanted[1]:,} in X_test."
+        )
+    return pair
+
+
+def _as_text(values: Any) -> NDArray[Any]:
+    """Return the values as text, in which missing values form a group too."""
+    flat = values.toarray().ravel() if hasattr(values, "toarray") else np.asarray(values).ravel()
+    return np.array([_text(value) for value in flat.tolist()], dtype=str)
+
+
+def _text(value: Any) -> str:
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return "missing"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _percent(share: float) -> str:
+    """Return a share in per cent with three digits."""
+    return f"{100 * share:.3g} %"
+
+
+def _bounds_anything(guarantee: PrivacyGuarantee | None) -> bool:
+    """Return whether a guarantee has a finite epsilon."""
+    return guarantee is not None and math.isfinite(guarantee.epsilon())

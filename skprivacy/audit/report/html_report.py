@@ -1,6 +1,6 @@
-"""Figures and rendering shared by the HTML reports.
+"""HTML page of an audit, with the figures that other HTML reports share.
 
-HTML page of an audit.
+Start reading at :func:`render`.
 """
 
 from __future__ import annotations
@@ -74,14 +74,6 @@ def roc_figure(report: Any) -> Markup:
     return embed(figure, "ROC curves of the attacks on logarithmic axes")
 
 
-def _mark(ax: Any, place: tuple[float, float], color: Any) -> None:
-    """Mark a test in the axes, or on their edge if its rates lie outside."""
-    (low_x, high_x), (low_y, high_y) = ax.get_xlim(), ax.get_ylim()
-    x, y = min(max(place[0], low_x), high_x), min(max(place[1], low_y), high_y)
-    style = {"markersize": 9, "markerfacecolor": "none", "markeredgewidth": 1.8}
-    ax.plot(x, y, "D", color=color, label="shows its epsilon", clip_on=False, zorder=5, **style)
-
-
 def groups_figure(exposures: Sequence[Any]) -> Markup:
     """Draw the AUC of each group with its interval; empty for fewer than two groups."""
     from matplotlib.figure import Figure
@@ -107,6 +99,34 @@ def groups_figure(exposures: Sequence[Any]) -> Markup:
     return embed(figure, "How well attacks find the members of each group")
 
 
+def render_page(report: Any, about: About, *, records: bool) -> str:
+    """Return the page of an audit; with ``records``, it lists the rows of exposed records."""
+    exposed = report.exposed_records()
+    return render(
+        "audit.html",
+        report=report,
+        about=about,
+        briefing=briefing(report, about),
+        unit=unit_in_words(report.unit, about, of_labels=report.of_labels),
+        meaning=[relation_in_words(report, about), kind_in_words(report), noise_in_words(report)]
+        if report.claims
+        else [],
+        figure=roc_figure(report),
+        signs=SIGNS,
+        exposed=exposed,
+        rows=exposed.to_dict("records") if records else [],
+        groups_figure=groups_figure(report.most_exposed),
+    )
+
+
+def _mark(ax: Any, place: tuple[float, float], color: Any) -> None:
+    """Mark a test in the axes, or on their edge if its rates lie outside."""
+    (low_x, high_x), (low_y, high_y) = ax.get_xlim(), ax.get_ylim()
+    x, y = min(max(place[0], low_x), high_x), min(max(place[1], low_y), high_y)
+    style = {"markersize": 9, "markerfacecolor": "none", "markeredgewidth": 1.8}
+    ax.plot(x, y, "D", color=color, label="shows its epsilon", clip_on=False, zorder=5, **style)
+
+
 def _short(name: str, longest: int = 26) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
@@ -126,24 +146,4 @@ def _one_label_each(ax: Any) -> None:
     figure.set_figheight(NARROW[1] + _ENTRY * len(unique))
     figure.legend(
         list(unique.values()), list(unique), loc="outside lower left", fontsize=8, edgecolor="none"
-    )
-
-
-def render_page(report: Any, about: About, *, records: bool) -> str:
-    """Return the page of an audit; with ``records``, it lists the rows of exposed records."""
-    exposed = report.exposed_records()
-    return render(
-        "audit.html",
-        report=report,
-        about=about,
-        briefing=briefing(report, about),
-        unit=unit_in_words(report.unit, about, of_labels=report.of_labels),
-        meaning=[relation_in_words(report, about), kind_in_words(report), noise_in_words(report)]
-        if report.claims
-        else [],
-        figure=roc_figure(report),
-        signs=SIGNS,
-        exposed=exposed,
-        rows=exposed.to_dict("records") if records else [],
-        groups_figure=groups_figure(report.most_exposed),
     )

@@ -1,11 +1,9 @@
-"""Verification of a claim by fits to neighbouring data sets.
+"""Verification of a claim by many fits to neighbouring data sets.
 
 Files, in reading order:
 
-- ``verify_privacy``: `verify_privacy`, `verify_release`, `PrivacyVerification`
-- ``neighbors``: Worst-case neighbouring data sets
-- ``releases``: A fit as a release of numbers: independent clones, at the epsilon where mistakes
-  show; all numbers a model holds
-- ``threshold_tests``: Scores that separate runs; thresholds settled on pilot runs, counted in
-  fresh ones
+- ``verify_privacy``: verify_privacy, verify_release and their result
+- ``neighbors``: worst-case neighbouring data sets
+- ``releases``: a fit as a release of numbers: independent clones, all numbers that a model holds
+- ``threshold_tests``: tests chosen on pilot runs and counted in fresh ones
 """

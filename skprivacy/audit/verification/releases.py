@@ -1,8 +1,8 @@
 """Independent fits of an estimator as releases of numbers, and the claim of these fits.
 
-All numbers that a fitted model releases, learned attributes and answers, as one vector.
-
-Choice of the epsilon at which a wrong size of the noise shows in the fewest runs.
+:func:`released_numbers` collects learned attributes and answers into one vector.
+:func:`choose_epsilon` finds the epsilon at which a wrong size of the noise shows in the fewest
+runs. Start reading at :class:`IndependentFits`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,31 @@ __all__ = [
 _SEEDS = ("seed", "random_seed")
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 _FOREIGN = "epsilon and delta are the estimator's parameters, taken for replaced records"
+
+# Values of each parameter before the fit, as bytes, by class and parameter name.
+GivenParameters = Mapping[tuple[type, str], frozenset[bytes]]
+# Events of mechanisms whose cost covers everything that the mechanism answers.
+_COVERING_ALL = (
+    DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
+    MatrixFactorization, RandomizedResponseEvent,
+)  # fmt: skip
+# Attributes that are public, or are costly to read and repeat an event and its epsilon.
+_PUBLIC = {"privacy_", "n_features_in_", "accountant", "random_state", "seed", "random_seed"}
+_ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
+_MOST = 20_000  # numbers of a model
+_DEPTH = 8
+_BITS = 1000  # of whole numbers that a float can hold
+# Code, and generators: their states reveal no more than the numbers drawn from them.
+_SKIPPED = (
+    type, ModuleType, BuiltinFunctionType, np.random.RandomState, np.random.Generator,
+    random.Random,
+)  # fmt: skip
+
+# Candidate epsilons, and the target error rate of the best attack that the claim allows. At this
+# rate a wrong size of the noise shows in the fewest runs, for any noise.
+_EPSILONS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 14.0, 18.0, 24.0, 32.0, 48.0, 64.0)
+_TELLING = 0.1
+_FLAT = 1.05  # error rates within this factor of the least count as equal
 
 
 @dataclass(frozen=True)
@@ -275,45 +300,6 @@ class IndependentFits:
             yield
 
 
-def _owner(name: str) -> str:
-    """Return the path of the estimator that has a parameter: the name without its last part."""
-    return name.rpartition("__")[0]
-
-
-def _inside(inner: str, outer: str) -> bool:
-    return not outer or f"{inner}__".startswith(f"{outer}__")
-
-
-def _fresh(value: Any) -> Any:
-    """Return a fresh generator of the given kind, or a fresh seed for any other value."""
-    seed = secrets.randbelow(2**31)
-    if isinstance(value, np.random.Generator):
-        return np.random.default_rng(seed)
-    if isinstance(value, np.random.RandomState):
-        return np.random.RandomState(seed)
-    return random.Random(seed) if isinstance(value, random.Random) else seed
-
-
-# Values of each parameter before the fit, as bytes, by class and parameter name.
-GivenParameters = Mapping[tuple[type, str], frozenset[bytes]]
-# Events of mechanisms whose cost covers everything that the mechanism answers.
-_COVERING_ALL = (
-    DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent, LaplaceEvent, LogisticEvent,
-    MatrixFactorization, RandomizedResponseEvent,
-)  # fmt: skip
-# Attributes that are public, or are costly to read and repeat an event and its epsilon.
-_PUBLIC = {"privacy_", "n_features_in_", "accountant", "random_state", "seed", "random_seed"}
-_ANSWERS = ("predict_proba", "decision_function", "predict", "transform")
-_MOST = 20_000  # numbers of a model
-_DEPTH = 8
-_BITS = 1000  # of whole numbers that a float can hold
-# Code, and generators: their states reveal no more than the numbers drawn from them.
-_SKIPPED = (
-    type, ModuleType, BuiltinFunctionType, np.random.RandomState, np.random.Generator,
-    random.Random,
-)  # fmt: skip
-
-
 def covers_all_answers(guarantee: PrivacyGuarantee, mechanisms: Sequence[Mechanism]) -> bool:
     """Return whether a claim covers all answers of mechanisms, released together.
 
@@ -340,15 +326,6 @@ def parameters_before_fit(model: Any) -> GivenParameters:
     return {place: frozenset(contents) for place, contents in given.items()}
 
 
-def _params(value: Any) -> dict[str, Any]:
-    plain = not hasattr(value, "get_params") or isinstance(value, type)
-    return {} if plain else value.get_params(deep=False)
-
-
-def _as_bytes(value: Any, given: GivenParameters, depth: int) -> bytes:
-    return b"".join(part.tobytes() for part in _walk(value, {}, depth, given))
-
-
 def released_numbers(
     model: Any, probes: Any, given: GivenParameters | None = None
 ) -> NDArray[np.float64]:
@@ -364,6 +341,64 @@ def released_numbers(
     """
     learned = list(_walk(model, {}, _DEPTH, given or {}))
     return np.concatenate([np.zeros(0), *learned, _answers(model, probes)])[:_MOST]
+
+
+def choose_epsilon(
+    fits: IndependentFits, data: tuple[Any, Any], epsilon: float | None
+) -> tuple[IndependentFits, PrivacyGuarantee]:
+    """Return the fits at the requested epsilon, or at the most sensitive one, with their claim.
+
+    Fits without a single parameter ``epsilon``, or with a stated claim, are returned unchanged. If
+    no epsilon reaches the target error rate, the smallest of those with the least error is chosen.
+    Raises ValueError if the requested epsilon cannot be set.
+    """
+    if epsilon is not None:
+        changed = fits.at(epsilon)
+        if changed is None:
+            raise ValueError(
+                f"epsilon={epsilon!r} cannot be set, because the estimator does not have exactly "
+                "one parameter of this name, or claim was given. Leave epsilon=None."
+            )
+        return changed, changed.claim(data)
+    options = [(fits, fits.claim(data))]
+    for value in _EPSILONS if fits.at(1.0) is not None else ():
+        changed = fits.at(value)
+        assert changed is not None
+        options.append((changed, changed.claim(data)))
+    errors = [_error(guarantee) for _, guarantee in options]
+    least = min(errors)
+    if least > _TELLING:  # no epsilon reaches the target
+        enough = [i for i, error in enumerate(errors) if error <= _FLAT * least]
+        return options[min(enough, key=lambda i: options[i][1].epsilon())]
+    return options[int(np.argmin(np.abs(np.log(np.maximum(errors, 1e-9) / _TELLING))))]
+
+
+def _owner(name: str) -> str:
+    """Return the path of the estimator that has a parameter: the name without its last part."""
+    return name.rpartition("__")[0]
+
+
+def _inside(inner: str, outer: str) -> bool:
+    return not outer or f"{inner}__".startswith(f"{outer}__")
+
+
+def _fresh(value: Any) -> Any:
+    """Return a fresh generator of the given kind, or a fresh seed for any other value."""
+    seed = secrets.randbelow(2**31)
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(seed)
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(seed)
+    return random.Random(seed) if isinstance(value, random.Random) else seed
+
+
+def _params(value: Any) -> dict[str, Any]:
+    plain = not hasattr(value, "get_params") or isinstance(value, type)
+    return {} if plain else value.get_params(deep=False)
+
+
+def _as_bytes(value: Any, given: GivenParameters, depth: int) -> bytes:
+    return b"".join(part.tobytes() for part in _walk(value, {}, depth, given))
 
 
 def _answers(model: Any, probes: Any) -> NDArray[np.float64]:
@@ -479,43 +514,6 @@ def _pickle_components(value: Any) -> list[Any]:
 def _shape_may_vary(held: dict[str, Any]) -> Callable[[str], tuple[bool, str]]:
     plain = (bool, int, float, np.number, np.bool_, np.ndarray)
     return lambda name: (not isinstance(held[name], plain), name)
-
-
-# Candidate epsilons, and the target error rate of the best attack that the claim allows. At this
-# rate a wrong size of the noise shows in the fewest runs, for any noise.
-_EPSILONS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 14.0, 18.0, 24.0, 32.0, 48.0, 64.0)
-_TELLING = 0.1
-_FLAT = 1.05  # error rates within this factor of the least count as equal
-
-
-def choose_epsilon(
-    fits: IndependentFits, data: tuple[Any, Any], epsilon: float | None
-) -> tuple[IndependentFits, PrivacyGuarantee]:
-    """Return the fits at the requested epsilon, or at the most sensitive one, with their claim.
-
-    Fits without a single parameter ``epsilon``, or with a stated claim, are returned unchanged. If
-    no epsilon reaches the target error rate, the smallest of those with the least error is chosen.
-    Raises ValueError if the requested epsilon cannot be set.
-    """
-    if epsilon is not None:
-        changed = fits.at(epsilon)
-        if changed is None:
-            raise ValueError(
-                f"epsilon={epsilon!r} cannot be set, because the estimator does not have exactly "
-                "one parameter of this name, or claim was given. Leave epsilon=None."
-            )
-        return changed, changed.claim(data)
-    options = [(fits, fits.claim(data))]
-    for value in _EPSILONS if fits.at(1.0) is not None else ():
-        changed = fits.at(value)
-        assert changed is not None
-        options.append((changed, changed.claim(data)))
-    errors = [_error(guarantee) for _, guarantee in options]
-    least = min(errors)
-    if least > _TELLING:  # no epsilon reaches the target
-        enough = [i for i, error in enumerate(errors) if error <= _FLAT * least]
-        return options[min(enough, key=lambda i: options[i][1].epsilon())]
-    return options[int(np.argmin(np.abs(np.log(np.maximum(errors, 1e-9) / _TELLING))))]
 
 
 def _error(guarantee: PrivacyGuarantee) -> float:

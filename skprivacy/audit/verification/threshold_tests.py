@@ -1,8 +1,7 @@
 """Threshold tests of a release: pilot runs choose neighbours and tests, fresh runs count them.
 
-Likelihood ratio of a record that takes part in an unknown subset of the steps of a release.
-
-Scores that separate runs on two neighbours, and thresholds for them, chosen by pilot runs.
+The scores separate runs on two neighbours. One of them is the likelihood ratio of a record that
+takes part in an unknown subset of the steps. Start reading at :class:`CountedAttack`.
 """
 
 from __future__ import annotations
@@ -55,107 +54,24 @@ _MARGIN = 4
 _CERTAIN = 40.0  # a separation in standard deviations that no noise leaves
 _MAX_RUNS = 200_000
 _COPIED = 64  # runs in which two copies of a release do not agree by chance
+Matrix = NDArray[np.float64]
+Score = Callable[[Matrix], NDArray[np.float64]]
+N_COUNTS = 2  # columns of a matrix before the numbers of a run
+_FAR = 20.0  # clip of standardised numbers
+_TINY = 1e-300  # avoids a division by zero for constant numbers
+_BEYOND = 1e9  # clip of distances from a median, before they are squared
+_MANY = 400  # runs per side from which trees are worth fitting
+_CUTS = 400
+# False positive rates at which a claimed curve is evaluated.
+_FALSE_POSITIVE_RATES = np.r_[np.geomspace(1e-6, 0.5, 120), 1 - np.geomspace(0.49, 1e-6, 120)]
+_TOP = 20  # numbers that trees use
+_ALIKE = 0.7  # rank correlation from which two numbers carry the same noise
 
-
-@dataclass
-class ReleaseRuns:
-    """Runs of a release on two neighbours, made on demand; no two calls return the same run.
-
-    The sides take turns in random order. In a fixed order, a release that depends on a clock, a
-    counter or the load of the processor would separate the sides, or hide a real difference.
-    """
-
-    release: Release
-    pair: NeighbourPair
-    n_jobs: int
-    made: Batch = field(default_factory=lambda: ([], []))
-
-    def pilot_runs(self, n: int) -> Batch:
-        """Return the first ``n`` pilot runs per side, including those of earlier calls."""
-        if n > self.n_made:
-            for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
-                side += more
-        return self.made[0][:n], self.made[1][:n]
-
-    @property
-    def n_made(self) -> int:
-        """Number of pilot runs per side."""
-        return len(self.made[0])
-
-    def fresh(self, n: int) -> Batch:
-        """Return ``n`` new runs per side: with the record, and without it."""
-        turns = np.random.default_rng().permutation(np.repeat([True, False], n))
-        if self.n_jobs == 1 or n < 2 * self.n_jobs:
-            runs = _batch(self.release, self.pair, turns)
-        else:
-            parts = Parallel(n_jobs=self.n_jobs)(
-                delayed(_run_in_worker)(self.release, self.pair, part, os.getpid())
-                for part in np.array_split(turns, 4 * self.n_jobs)
-            )
-            runs = [run for part in parts for run in part]
-        sides: Batch = ([], [])
-        for run, inside in zip(runs, turns, strict=True):
-            sides[0 if inside else 1].append(run)
-        return sides
-
-
-def _batch(
-    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_]
-) -> list[NDArray[np.float64]]:
-    data = (pair.other, pair.data)
-    return [np.asarray(release(data[inside]), dtype=float).ravel() for inside in turns.astype(int)]
-
-
-def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
-    """Return whether a release draws the same noise in every process that gets a copy of it.
-
-    It does if it holds a generator, such as a numpy generator in its closure. False without noise.
-    """
-    turns = np.zeros(_COPIED, bool)
-    first, second = Parallel(n_jobs=n_jobs)(
-        delayed(_run_in_worker)(release, NeighbourPair("", data, data), turns, os.getpid())
-        for _ in range(2)
-    )
-    drawn = {run.tobytes() for run in first}
-    return len(drawn) > 1 and all(map(np.array_equal, first, second))
-
-
-def _run_in_worker(
-    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_], parent: int
-) -> list[NDArray[np.float64]]:
-    """Run a batch; reseed global generators, which a forked process shares with its parent."""
-    with nullcontext() if os.getpid() == parent else seeded_globally(secrets.randbelow(2**32)):
-        return _batch(release, pair, turns)
-
-
-@dataclass(frozen=True)
-class Effort:
-    """Limit of the effort: ``n_runs`` fresh runs per side, or about ``seconds`` of runs."""
-
-    n_runs: int | None
-    seconds: float
-    n_jobs: int
-
-    def fresh(self, a_run: float) -> int:
-        """Return the largest number of fresh runs per side, if one run takes ``a_run`` seconds."""
-        if self.n_runs is not None:
-            return self.n_runs
-        return int(np.clip(0.45 * self._runs(a_run), _FEWEST, _MAX_RUNS))
-
-    def pilot(self, a_run: float) -> int:
-        """Return the largest number of pilot runs per side."""
-        if self.n_runs is not None:
-            return max(self.n_runs, _PILOT)
-        return int(np.clip(0.35 * self._runs(a_run), _PILOT, _MAX_RUNS))
-
-    def trial(self, a_run: float, n_pairs: int) -> int:
-        """Return the number of first runs per side for each pair."""
-        if self.n_runs is not None:
-            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
-        return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
-
-    def _runs(self, a_run: float) -> float:
-        return self.seconds * self.n_jobs / a_run / 2
+# Candidate probabilities of taking part, and shifts of a step in deviations of its noise.
+_PARTICIPATION_RATES = np.r_[0.02, 0.05, np.linspace(0.1, 1.0, 19)]
+_SHIFTS = np.geomspace(0.2, 12.0, 42)
+_ENOUGH = 2_000  # runs from which both are estimated
+_LARGEST_EXPONENT = 30.0  # clip of exponents
 
 
 @dataclass(frozen=True)
@@ -219,63 +135,90 @@ class CountedAttack:
         )
 
 
-def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
-    """Return the neighbours that runs separate best, by successive halving.
+@dataclass
+class ReleaseRuns:
+    """Runs of a release on two neighbours, made on demand; no two calls return the same run.
 
-    A pair that is separated beyond all noise is returned at once: none can be better.
+    The sides take turns in random order. In a fixed order, a release that depends on a clock, a
+    counter or the load of the processor would separate the sides, or hide a real difference.
     """
-    while len(works) > 1:
-        found = []
-        for runs in works:
-            found.append(_separation(runs.pilot_runs(n)))
-            if found[-1] > _CERTAIN:
-                return runs
-        works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
-        n *= 2
-    return works[0]
+
+    release: Release
+    pair: NeighbourPair
+    n_jobs: int
+    made: Batch = field(default_factory=lambda: ([], []))
+
+    def pilot_runs(self, n: int) -> Batch:
+        """Return the first ``n`` pilot runs per side, including those of earlier calls."""
+        if n > self.n_made:
+            for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
+                side += more
+        return self.made[0][:n], self.made[1][:n]
+
+    @property
+    def n_made(self) -> int:
+        """Number of pilot runs per side."""
+        return len(self.made[0])
+
+    def fresh(self, n: int) -> Batch:
+        """Return ``n`` new runs per side: with the record, and without it."""
+        turns = np.random.default_rng().permutation(np.repeat([True, False], n))
+        if self.n_jobs == 1 or n < 2 * self.n_jobs:
+            runs = _batch(self.release, self.pair, turns)
+        else:
+            parts = Parallel(n_jobs=self.n_jobs)(
+                delayed(_run_in_worker)(self.release, self.pair, part, os.getpid())
+                for part in np.array_split(turns, 4 * self.n_jobs)
+            )
+            runs = [run for part in parts for run in part]
+        sides: Batch = ([], [])
+        for run, inside in zip(runs, turns, strict=True):
+            sides[0 if inside else 1].append(run)
+        return sides
 
 
-def _separation(both: Batch) -> float:
-    width = max(len(run) for side in both for run in side)
-    runs, others = (runs_to_matrix(side, width) for side in both)
-    return separation(runs, others)
+def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
+    """Return whether a release draws the same noise in every process that gets a copy of it.
+
+    It does if it holds a generator, such as a numpy generator in its closure. False without noise.
+    """
+    turns = np.zeros(_COPIED, bool)
+    first, second = Parallel(n_jobs=n_jobs)(
+        delayed(_run_in_worker)(release, NeighbourPair("", data, data), turns, os.getpid())
+        for _ in range(2)
+    )
+    drawn = {run.tobytes() for run in first}
+    return len(drawn) > 1 and all(map(np.array_equal, first, second))
 
 
-def _choose_tests(
-    runs: ReleaseRuns, curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float,
-    steps: Sequence[slice],
-) -> tuple[tuple[ThresholdTest, ...], int, int]:  # fmt: skip
-    """Return the tests to count, how many numbers of a run they use, and the number of runs."""
-    most, enough = effort.fresh(a_run), effort.pilot(a_run)
-    n = min(_PILOT, enough)
-    columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
-    while True:
-        both = runs.pilot_runs(n)
-        width = max(len(run) for side in both for run in side)
-        learn, check = ([runs_to_matrix(side[i::2], width) for side in both] for i in (0, 1))
-        found = choose_thresholds(
-            (learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns
-        )
-        if found.surprise < _PLAIN or n >= enough:
-            break
-        n = min(2 * n, enough)
-    if found.surprise < _PLAIN:
-        most = min(most, _MARGIN * n)
-    return found.events, width, most
+@dataclass(frozen=True)
+class Effort:
+    """Limit of the effort: ``n_runs`` fresh runs per side, or about ``seconds`` of runs."""
 
+    n_runs: int | None
+    seconds: float
+    n_jobs: int
 
-Matrix = NDArray[np.float64]
-Score = Callable[[Matrix], NDArray[np.float64]]
-N_COUNTS = 2  # columns of a matrix before the numbers of a run
-_FAR = 20.0  # clip of standardised numbers
-_TINY = 1e-300  # avoids a division by zero for constant numbers
-_BEYOND = 1e9  # clip of distances from a median, before they are squared
-_MANY = 400  # runs per side from which trees are worth fitting
-_CUTS = 400
-# False positive rates at which a claimed curve is evaluated.
-_FALSE_POSITIVE_RATES = np.r_[np.geomspace(1e-6, 0.5, 120), 1 - np.geomspace(0.49, 1e-6, 120)]
-_TOP = 20  # numbers that trees use
-_ALIKE = 0.7  # rank correlation from which two numbers carry the same noise
+    def fresh(self, a_run: float) -> int:
+        """Return the largest number of fresh runs per side, if one run takes ``a_run`` seconds."""
+        if self.n_runs is not None:
+            return self.n_runs
+        return int(np.clip(0.45 * self._runs(a_run), _FEWEST, _MAX_RUNS))
+
+    def pilot(self, a_run: float) -> int:
+        """Return the largest number of pilot runs per side."""
+        if self.n_runs is not None:
+            return max(self.n_runs, _PILOT)
+        return int(np.clip(0.35 * self._runs(a_run), _PILOT, _MAX_RUNS))
+
+    def trial(self, a_run: float, n_pairs: int) -> int:
+        """Return the number of first runs per side for each pair."""
+        if self.n_runs is not None:
+            return int(np.clip(self.n_runs // 60, _TRIAL, 4 * _TRIAL))
+        return int(np.clip(0.05 * self._runs(a_run) / n_pairs, _TRIAL, 4 * _TRIAL))
+
+    def _runs(self, a_run: float) -> float:
+        return self.seconds * self.n_jobs / a_run / 2
 
 
 @dataclass(frozen=True)
@@ -324,6 +267,111 @@ def separation(runs: Matrix, others: Matrix) -> float:
         [_distance(s(a), s(c)) for s in _linear(b, d)],
     ]
     return float(np.max(np.mean(found, axis=0)))
+
+
+def choose_thresholds(
+    learn: tuple[Matrix, Matrix],
+    check: tuple[Matrix, Matrix],
+    curve: Curve,
+    delta: float,
+    alpha: float,
+    steps: Sequence[slice] = (),
+) -> ChosenTests:
+    """Choose the test that refutes the curve best, and the one with the largest epsilon.
+
+    Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. ``steps``
+    are the columns that each of several steps released. If no test exceeds the curve, the first one
+    is the test of the largest mu of a Gaussian curve, which tests the middle of the curve.
+    """
+    sums = _linear(*learn)
+    scores = [
+        *sums, *_midpoint_scores(*learn, steps), *_participation_scores(*learn, steps),
+        *_tree_score(*learn, sums),
+    ]  # fmt: skip
+    found = [_best_tests(score, check, curve, delta, alpha) for score in scores]
+    beyond = max(found, key=lambda f: f.beyond[0])
+    middle = max(found, key=lambda f: f.mu[0])
+    steep = max(found, key=lambda f: f.epsilon[0])
+    first = beyond.beyond if beyond.beyond[0] > 0 else middle.mu
+    events = (first[1],) if first[1] == steep.epsilon[1] else (first[1], steep.epsilon[1])
+    return ChosenTests(events, first[1].count(*check).surprise(curve))
+
+
+def participation_ratios(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> Iterator[Score]:
+    """Yield likelihood ratios of records that take part in each step with some probability.
+
+    With sampled batches, the sum over all steps drowns the few steps with the record in the noise
+    of the others. Each step is projected on the direction in which it moves. If all steps have one
+    size, their mean direction, which is known better, is tried first. ``runs`` and ``others``,
+    with and without the record, must be standardised; ``steps`` are the columns of each step.
+    """
+    shift = runs.mean(0) - others.mean(0)
+    spread = (runs.var(0) + others.var(0)) / 2 + 1e-9
+    if len({step.stop - step.start for step in steps}) == 1:
+        same = np.mean([shift[step] for step in steps], axis=0)
+        noise = np.mean([spread[step] for step in steps], axis=0)
+        yield _likelihood(runs, others, steps, [same / noise] * len(steps))
+    yield _likelihood(runs, others, steps, [shift[step] / spread[step] for step in steps])
+
+
+def _batch(
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_]
+) -> list[NDArray[np.float64]]:
+    data = (pair.other, pair.data)
+    return [np.asarray(release(data[inside]), dtype=float).ravel() for inside in turns.astype(int)]
+
+
+def _run_in_worker(
+    release: Release, pair: NeighbourPair, turns: NDArray[np.bool_], parent: int
+) -> list[NDArray[np.float64]]:
+    """Run a batch; reseed global generators, which a forked process shares with its parent."""
+    with nullcontext() if os.getpid() == parent else seeded_globally(secrets.randbelow(2**32)):
+        return _batch(release, pair, turns)
+
+
+def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
+    """Return the neighbours that runs separate best, by successive halving.
+
+    A pair that is separated beyond all noise is returned at once: none can be better.
+    """
+    while len(works) > 1:
+        found = []
+        for runs in works:
+            found.append(_separation(runs.pilot_runs(n)))
+            if found[-1] > _CERTAIN:
+                return runs
+        works = [works[i] for i in np.argsort(found)[::-1][: len(works) // 2]]
+        n *= 2
+    return works[0]
+
+
+def _separation(both: Batch) -> float:
+    width = max(len(run) for side in both for run in side)
+    runs, others = (runs_to_matrix(side, width) for side in both)
+    return separation(runs, others)
+
+
+def _choose_tests(
+    runs: ReleaseRuns, curve: Curve, delta: float, alpha: float, effort: Effort, a_run: float,
+    steps: Sequence[slice],
+) -> tuple[tuple[ThresholdTest, ...], int, int]:  # fmt: skip
+    """Return the tests to count, how many numbers of a run they use, and the number of runs."""
+    most, enough = effort.fresh(a_run), effort.pilot(a_run)
+    n = min(_PILOT, enough)
+    columns = [slice(step.start + N_COUNTS, step.stop + N_COUNTS) for step in steps]
+    while True:
+        both = runs.pilot_runs(n)
+        width = max(len(run) for side in both for run in side)
+        learn, check = ([runs_to_matrix(side[i::2], width) for side in both] for i in (0, 1))
+        found = choose_thresholds(
+            (learn[0], learn[1]), (check[0], check[1]), curve, delta, alpha, columns
+        )
+        if found.surprise < _PLAIN or n >= enough:
+            break
+        n = min(2 * n, enough)
+    if found.surprise < _PLAIN:
+        most = min(most, _MARGIN * n)
+    return found.events, width, most
 
 
 def _distance(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
@@ -475,34 +523,6 @@ def _tree_score(runs: Matrix, others: Matrix, sums: list[Score]) -> Iterator[Sco
     yield lambda values: np.asarray(trees.predict_proba(select_features(values))[:, 1])
 
 
-def choose_thresholds(
-    learn: tuple[Matrix, Matrix],
-    check: tuple[Matrix, Matrix],
-    curve: Curve,
-    delta: float,
-    alpha: float,
-    steps: Sequence[slice] = (),
-) -> ChosenTests:
-    """Choose the test that refutes the curve best, and the one with the largest epsilon.
-
-    Scores are learned on ``learn``; they and their thresholds are chosen on ``check``. ``steps``
-    are the columns that each of several steps released. If no test exceeds the curve, the first one
-    is the test of the largest mu of a Gaussian curve, which tests the middle of the curve.
-    """
-    sums = _linear(*learn)
-    scores = [
-        *sums, *_midpoint_scores(*learn, steps), *_participation_scores(*learn, steps),
-        *_tree_score(*learn, sums),
-    ]  # fmt: skip
-    found = [_best_tests(score, check, curve, delta, alpha) for score in scores]
-    beyond = max(found, key=lambda f: f.beyond[0])
-    middle = max(found, key=lambda f: f.mu[0])
-    steep = max(found, key=lambda f: f.epsilon[0])
-    first = beyond.beyond if beyond.beyond[0] > 0 else middle.mu
-    events = (first[1],) if first[1] == steep.epsilon[1] else (first[1], steep.epsilon[1])
-    return ChosenTests(events, first[1].count(*check).surprise(curve))
-
-
 @dataclass(frozen=True)
 class _BestTests:
     """The best test of a score by three criteria, each with its value."""
@@ -565,30 +585,6 @@ def _p_value_exponents(
 def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Kullback-Leibler divergence of Bernoulli(p) from Bernoulli(q)."""
     return np.asarray(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
-
-
-# Candidate probabilities of taking part, and shifts of a step in deviations of its noise.
-_PARTICIPATION_RATES = np.r_[0.02, 0.05, np.linspace(0.1, 1.0, 19)]
-_SHIFTS = np.geomspace(0.2, 12.0, 42)
-_ENOUGH = 2_000  # runs from which both are estimated
-_LARGEST_EXPONENT = 30.0  # clip of exponents
-
-
-def participation_ratios(runs: Matrix, others: Matrix, steps: Sequence[slice]) -> Iterator[Score]:
-    """Yield likelihood ratios of records that take part in each step with some probability.
-
-    With sampled batches, the sum over all steps drowns the few steps with the record in the noise
-    of the others. Each step is projected on the direction in which it moves. If all steps have one
-    size, their mean direction, which is known better, is tried first. ``runs`` and ``others``,
-    with and without the record, must be standardised; ``steps`` are the columns of each step.
-    """
-    shift = runs.mean(0) - others.mean(0)
-    spread = (runs.var(0) + others.var(0)) / 2 + 1e-9
-    if len({step.stop - step.start for step in steps}) == 1:
-        same = np.mean([shift[step] for step in steps], axis=0)
-        noise = np.mean([spread[step] for step in steps], axis=0)
-        yield _likelihood(runs, others, steps, [same / noise] * len(steps))
-    yield _likelihood(runs, others, steps, [shift[step] / spread[step] for step in steps])
 
 
 def _likelihood(

@@ -2,15 +2,14 @@
 
 Files, in reading order:
 
-- ``audit``: `skprivacy audit`
-- ``audit_predictions``: `skprivacy audit-predictions`
-- ``budget``: `skprivacy budget`
-- ``datasets``: `skprivacy datasets`
-- ``predict``: `skprivacy predict`
-- ``schema``: `skprivacy schema`
-- ``sweep``: `skprivacy sweep`
-- ``train``: `skprivacy train`
+- ``train``: ``skprivacy train``: train a private model, state its guarantee and save it
+- ``predict``: ``skprivacy predict``: apply a saved model to a table
+- ``audit``: ``skprivacy audit``: train a private model and test its claim by attacks
+- ``audit_predictions``: ``skprivacy audit-predictions``: test a claim by tables of predictions
+- ``sweep``: ``skprivacy sweep``: utility and leakage at several privacy levels
+- ``budget``: ``skprivacy budget``: create, charge, plan and inspect a privacy budget
+- ``schema``: ``skprivacy schema``: draft a schema, check and confirm it
+- ``datasets``: ``skprivacy datasets``: list the built-in data sets
 - ``key``: ``skprivacy key``: create a key for signing certificates
-- ``verify``: ``skprivacy verify``: check a certificate, without data and without trust in its
-  issuer
+- ``verify``: ``skprivacy verify``: check a certificate
 """

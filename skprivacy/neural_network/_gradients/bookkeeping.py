@@ -1,13 +1,10 @@
 """Book-keeping (Bu et al. 2023, Algorithm 1): contributions of every layer from one backward pass.
 
-No weight gradient is computed. ``AutogradBackward`` serves any module whose layers have a rule.
-``PerceptronBackward`` is the built-in perceptron's backpropagation by hand, which avoids autograd's
-overhead on small batches.
-
-``RULES`` maps a layer's type to a function that returns the contributions of ``n`` examples, given
-the layer's input and the gradient at its output. Their rows are the examples, or several views of
-each in succession. Contributions of views, and of the positions of a sequence or an image, are
-summed. A new kind of layer needs one more function. Other modules use ``functional.py``.
+No weight gradient is computed. :class:`AutogradBackward` serves any module whose layers have a
+rule. ``RULES`` maps a layer's type to a function that returns the contributions of ``n`` examples,
+given the layer's input and the gradient at its output. Their rows are the examples, or several
+views of each in succession. Contributions of views, and of the positions of a sequence or an image,
+are summed. A new kind of layer needs one more function.
 """
 
 from __future__ import annotations
@@ -107,16 +104,26 @@ class AutogradBackward:
         return seen, output
 
 
-def _trained_parameters(layer: nn.Module) -> list[nn.Parameter]:
-    return [p for p in layer.parameters(recurse=False) if p.requires_grad]
-
-
 def has_rule(layer: nn.Module) -> bool:
     """Return True if a layer has a rule; subclasses have none, since they may do anything."""
     params = dict(layer.named_parameters(recurse=False))
     trained = {p.requires_grad for p in params.values()}
     plain = params.keys() <= {"weight", "bias"} and len(trained) == 1
     return type(layer) in RULES and plain and _ordinary_padding(layer)
+
+
+def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution]:
+    """Return contributions by Gram matrices over the positions, or as gradients: the faster one.
+
+    ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
+    """
+    if _pairs_are_faster(a.shape[1], a.shape[2], d.shape[2]):
+        return [OuterProducts(layer.weight, layer.bias, a, d)]
+    return _weight_and_bias(layer, d.mT @ a, d.sum(1))
+
+
+def _trained_parameters(layer: nn.Module) -> list[nn.Parameter]:
+    return [p for p in layer.parameters(recurse=False) if p.requires_grad]
 
 
 def _ordinary_padding(layer: nn.Module) -> bool:
@@ -129,16 +136,6 @@ def _linear(layer: nn.Linear, a: Tensor, d: Tensor, n: int) -> list[Contribution
     if a.dim() == 2 and len(a) == n:
         return [OuterProduct(layer.weight, layer.bias, a, d)]
     return sum_of_products(layer, _by_position(a, n), _by_position(d, n))
-
-
-def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution]:
-    """Return contributions by Gram matrices over the positions, or as gradients: the faster one.
-
-    ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
-    """
-    if _pairs_are_faster(a.shape[1], a.shape[2], d.shape[2]):
-        return [OuterProducts(layer.weight, layer.bias, a, d)]
-    return _weight_and_bias(layer, d.mT @ a, d.sum(1))
 
 
 def _pairs_are_faster(positions: int, n_in: int, n_out: int) -> bool:

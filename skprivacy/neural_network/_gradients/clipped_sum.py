@@ -2,16 +2,16 @@
 
 The gradient of one example in a linear layer is the outer product of the layer's input ``a`` and of
 the loss gradient ``d`` at its output. Its norm is the product of their norms. The clipped sum over
-a batch is one matrix product of ``a`` with reweighted ``d``.
+a batch is one matrix product of ``a`` with reweighted ``d``. Start reading at
+:class:`ClippedGradientSum`.
+
+:class:`PaddedSum` pads the batch to one of a few public lengths. Poisson samples differ in length,
+and everything that depends on the length makes a GPU wait for the CPU: memory, and the question
+whether all gradients are finite. With blank rows up to a public length, every step is the same
+operations on the same memory.
 
 Bu, Wang, Zha and Karypis, "Differentially private optimization on large model at small cost", ICML
 2023, Algorithm 1.
-
-Clipped sum over a batch that is padded to one of a few public lengths, without synchronisation.
-
-Poisson samples differ in length, and everything that depends on the length makes a GPU wait for the
-CPU: memory, and the question whether all gradients are finite. With blank rows up to a public
-length, every step is the same operations on the same memory.
 """
 
 from __future__ import annotations
@@ -43,6 +43,21 @@ __all__ = [
     "Table",
     "lengths_for",
 ]
+
+# Numbers that one forward pass may hold. This bounds memory and changes no result. The size of the
+# cache is fastest, except with many weights, where adding up the parts takes long.
+_MAX_NUMBERS_PER_PASS = 1 << 23
+_CACHED_NUMBERS = 1 << 22
+# Rows that may be added up in single precision, and in how many parts. With more, the rounding of
+# the sum would be visible next to one record's contribution.
+_SINGLE_ROWS, _SINGLE_PARTS = 2048, 8
+_CHUNK = 1 << 16  # numbers converted to double precision at a time
+
+# Standard deviations above the expected length. Most samples fit the first length, and one in 1e9
+# is longer than the last.
+_SPREADS = 1.0, 3.0, 6.0
+_MULTIPLE = 32
+_MAX_PADDED_NUMBERS = 1 << 26  # numbers that one forward pass may hold
 
 
 class ClippedGradientSum:
@@ -145,28 +160,6 @@ class ClippedGradientSum:
         return torch.from_numpy(factors.astype(values.dtype, copy=False))
 
 
-def _squared_norms(examples: list[Contribution], shares: GroupedExamples | None = None) -> Tensor:
-    """Return squared norms of all layers' examples, or groups: (layers, batch)."""
-    if shares is None:
-        return torch.stack([c.squared_norms() for c in examples])
-    return torch.stack([shares.squared_norms(c.joint_norms(shares)) for c in examples])
-
-
-def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
-    """Return the contributions with zeros for some examples."""
-    return [c.without(bad) for c in examples]
-
-
-# Numbers that one forward pass may hold. This bounds memory and changes no result. The size of the
-# cache is fastest, except with many weights, where adding up the parts takes long.
-_MAX_NUMBERS_PER_PASS = 1 << 23
-_CACHED_NUMBERS = 1 << 22
-# Rows that may be added up in single precision, and in how many parts. With more, the rounding of
-# the sum would be visible next to one record's contribution.
-_SINGLE_ROWS, _SINGLE_PARTS = 2048, 8
-_CHUNK = 1 << 16  # numbers converted to double precision at a time
-
-
 class BatchSum:
     """Sums the clipped gradients of a step's sample, split into parts of bounded memory.
 
@@ -260,13 +253,6 @@ class BatchSum:
         self._clipped(rows, targets, shares, first=overwritten)
 
 
-# Standard deviations above the expected length. Most samples fit the first length, and one in 1e9
-# is longer than the last.
-_SPREADS = 1.0, 3.0, 6.0
-_MULTIPLE = 32
-_MAX_PADDED_NUMBERS = 1 << 26  # numbers that one forward pass may hold
-
-
 def lengths_for(expected: int, sampled: bool) -> tuple[int, ...]:
     """Return the lengths to which batches are padded, from public facts only.
 
@@ -298,14 +284,6 @@ class Table:
     def of_probe(self) -> Tensor:
         """Indices of the probe's rows."""
         return torch.arange(self.n + 1, len(self.X), device=self.X.device)
-
-
-def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
-    n = len(values)
-    longer = values.new_zeros((n + 1 + len(public), *values.shape[1:]), device=device)
-    longer[:n] = values
-    longer[n + 1 :] = public
-    return longer
 
 
 class PaddedSum:
@@ -383,6 +361,26 @@ class PaddedSum:
         factors = factors.masked_fill(bad, 0.0)
         for example, factor in zip(examples, factors.expand(len(examples), -1), strict=True):
             _cleared(example, bad).add_sum(factor)
+
+
+def _squared_norms(examples: list[Contribution], shares: GroupedExamples | None = None) -> Tensor:
+    """Return squared norms of all layers' examples, or groups: (layers, batch)."""
+    if shares is None:
+        return torch.stack([c.squared_norms() for c in examples])
+    return torch.stack([shares.squared_norms(c.joint_norms(shares)) for c in examples])
+
+
+def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
+    """Return the contributions with zeros for some examples."""
+    return [c.without(bad) for c in examples]
+
+
+def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
+    n = len(values)
+    longer = values.new_zeros((n + 1 + len(public), *values.shape[1:]), device=device)
+    longer[:n] = values
+    longer[n + 1 :] = public
+    return longer
 
 
 def _cleared(examples: Contribution, bad: Tensor) -> Contribution:

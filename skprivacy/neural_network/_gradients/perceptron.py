@@ -1,11 +1,8 @@
-"""Arithmetic of a perceptron's pass: numpy for small matrices on the CPU, torch otherwise.
+"""The built-in perceptron: its module, backpropagation and clipped gradient sum.
 
-On a small batch, torch's overhead per operation exceeds the arithmetic; numpy's is smaller. On
-large matrices torch is faster.
-
-Clipped gradient sum of a perceptron in numpy, for small batches.
-
-On a small batch, torch's overhead per operation exceeds the arithmetic.
+On a small batch, torch's overhead per operation exceeds the arithmetic, and numpy's is smaller:
+:class:`PerceptronSum` computes the clipped sum in numpy. On large matrices torch is faster:
+:class:`PerceptronBackward` is backpropagation by hand, which avoids autograd's overhead.
 """
 
 from __future__ import annotations
@@ -45,9 +42,27 @@ __all__ = [
 ]
 
 _SMALL_ARRAY = 1 << 16  # numbers of an elementwise operation below which numpy is faster
-np.finfo(np.float64)  # cached here: computed later, with denormals flushed, it would warn
 _ATEN = torch.ops.aten
 ACTIVATION_TYPES = frozenset({nn.Tanh, nn.ReLU, nn.Sigmoid})
+_TORCH_IN_PLACE = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_, nn.Sigmoid: torch.sigmoid_}
+TIMES_SLOPE = {
+    nn.Tanh: lambda g, value: _ATEN.tanh_backward.grad_input(g, value, grad_input=g),
+    nn.ReLU: lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
+    nn.Sigmoid: lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),
+}
+Array = NDArray[np.float32]
+# Multiplications by weights from which on torch's threads are worth starting.
+_MUCH_WORK = MUCH_WORK // 2
+# Rows that one product adds up: over more, products of few columns round more than torch's.
+_ROWS = 512
+
+# In place, torch takes less than half the time of numpy on many numbers, except for tanh.
+_ARRAY_IN_PLACE: dict[type[nn.Module], Callable[[Array], Any]] = {
+    nn.Tanh: lambda z: np.tanh(z, out=z),
+    nn.ReLU: lambda z: torch.relu_(torch.from_numpy(z)),
+    nn.Sigmoid: lambda z: torch.sigmoid_(torch.from_numpy(z)),
+}
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "logistic": nn.Sigmoid}
 
 
 def affine(bias: Tensor, a: Tensor, weight: Tensor, out: Tensor) -> Tensor:
@@ -100,33 +115,6 @@ def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
         return grad.scatter_add_(1, targets[:, None], grad.new_full((len(grad), 1), -1.0))
     counted = (targets >= 0)[:, None].to(grad.dtype)
     return grad.scatter_add_(1, targets.clamp(min=0)[:, None], -counted).mul_(counted)
-
-
-def _is_few(values: Tensor) -> bool:
-    return values.numel() <= _SMALL_ARRAY and values.dtype == torch.float32 and numpy_sees(values)
-
-
-def _slope_of_tanh(value: NDArray) -> NDArray:
-    slope = value * value
-    return np.subtract(1.0, slope, out=slope)
-
-
-_TORCH_IN_PLACE = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_, nn.Sigmoid: torch.sigmoid_}
-_SLOPES = {
-    nn.Tanh: _slope_of_tanh,
-    nn.ReLU: lambda value: value > 0,
-    nn.Sigmoid: lambda value: value - value * value,
-}
-TIMES_SLOPE = {
-    nn.Tanh: lambda g, value: _ATEN.tanh_backward.grad_input(g, value, grad_input=g),
-    nn.ReLU: lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
-    nn.Sigmoid: lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),
-}
-Array = NDArray[np.float32]
-# Multiplications by weights from which on torch's threads are worth starting.
-_MUCH_WORK = MUCH_WORK // 2
-# Rows that one product adds up: over more, products of few columns round more than torch's.
-_ROWS = 512
 
 
 class PerceptronSum:
@@ -205,65 +193,6 @@ class PerceptronSum:
         return kept[:rows]
 
 
-def _softmax(logits: Array) -> Array:
-    """Turn logits into probabilities in place, row by row.
-
-    On rows of few numbers torch's softmax takes several times as long.
-    """
-    logits -= torch.amax(torch.from_numpy(logits), 1, keepdim=True).numpy()
-    np.exp(logits, out=logits)
-    logits /= logits @ np.ones((logits.shape[1], 1), np.float32)
-    return logits
-
-
-def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
-    """Subtract 1 at each row's target; rows with a negative target become zero.
-
-    A target without a column raises, and affects no other row.
-    """
-    probabilities[np.arange(len(probabilities)), np.maximum(targets, 0)] -= np.float32(1.0)
-    if targets.min(initial=0) < 0:
-        probabilities[targets < 0] = 0.0
-
-
-def _squared_norms(a: Array, d: Array) -> Array:
-    """Return squared norms of outer products with a bias, plus the possible loss in squares."""
-    inputs, errors = _row_products(a, a), _row_products(d, d)
-    inputs += 1.0
-    errors += np.float32(LOST * d.shape[1])
-    inputs *= errors
-    return inputs
-
-
-def _row_products(a: Array, b: Array) -> Array:
-    """Return the product of each row of one array with the same row of another."""
-    found: Array = np.vecdot(a, b) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", a, b)
-    return found
-
-
-def _zero_rows(values: Array, bad: NDArray[np.bool_]) -> Array:
-    return np.where(bad[:, None], np.float32(0.0), values)
-
-
-def _add_product(parameter: Tensor, left: Array, rows: Array, first: bool) -> None:
-    assert parameter.grad is not None
-    total = parameter.grad.numpy()
-    for start in range(0, len(rows), _ROWS):
-        part = slice(start, start + _ROWS)
-        if first and start == 0:
-            np.matmul(left[..., part], rows[part], out=total)
-        else:
-            total += left[..., part] @ rows[part]
-
-
-# In place, torch takes less than half the time of numpy on many numbers, except for tanh.
-_ARRAY_IN_PLACE: dict[type[nn.Module], Callable[[Array], Any]] = {
-    nn.Tanh: lambda z: np.tanh(z, out=z),
-    nn.ReLU: lambda z: torch.relu_(torch.from_numpy(z)),
-    nn.Sigmoid: lambda z: torch.sigmoid_(torch.from_numpy(z)),
-}
-
-
 class PerceptronBackward:
     """Backpropagation of the cross-entropy through alternating linear layers and activations."""
 
@@ -312,31 +241,6 @@ class PerceptronBackward:
         return affine(bias, inputs, weight, buffer)
 
 
-def _is_perceptron(module: nn.Module) -> bool:
-    """Return True for linear, activation, ..., linear layers with biases and without hooks."""
-    if type(module) is not nn.Sequential or len(module) % 2 == 0:
-        return False
-    layers = list(module)
-    linear, activations = layers[::2], layers[1::2]
-    return (
-        all(has_rule(m) and m.weight.requires_grad and m.bias is not None for m in linear)
-        and all(type(m) is nn.Linear for m in linear)
-        and all(type(m) in ACTIVATION_TYPES for m in activations)
-        and len({id(m.weight) for m in linear} | {id(m.bias) for m in linear}) == 2 * len(linear)
-        and not any(m._forward_hooks or m._forward_pre_hooks for m in [module, *layers])
-    )
-
-
-def _is_plain_cross_entropy(loss: Loss) -> bool:
-    return (
-        type(loss) is nn.CrossEntropyLoss
-        and loss.reduction == "none"
-        and loss.weight is None
-        and loss.label_smoothing == 0
-        and loss.ignore_index < 0
-    )
-
-
 class Workspace:
     """Reusable buffers by name, each as large as the largest request so far.
 
@@ -346,7 +250,7 @@ class Workspace:
     Examples
     --------
     >>> import torch
-    >>> from skprivacy.neural_network._gradients.contributions import Workspace
+    >>> from skprivacy.neural_network._gradients.perceptron import Workspace
     >>> workspace = Workspace()
     >>> workspace("hidden", (100, 8), torch.zeros(1)).shape
     torch.Size([100, 8])
@@ -367,9 +271,6 @@ class Workspace:
         if kept is None or kept.shape[0] < rows:
             kept = self._kept[name] = like.new_empty((rows + rows // 8, *shape[1:]))
         return kept.narrow(0, 0, rows)
-
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "logistic": nn.Sigmoid}
 
 
 def layer_sizes(sizes: Any) -> tuple[int, ...]:
@@ -432,3 +333,96 @@ def mlp_from_arrays(saved: dict[str, Any]) -> nn.Sequential:
     made = make_mlp(sizes[0], sizes[1:-1], sizes[-1], saved["activation"], np.random.RandomState(0))
     made.load_state_dict(weights)
     return made.eval()
+
+
+def _is_few(values: Tensor) -> bool:
+    return values.numel() <= _SMALL_ARRAY and values.dtype == torch.float32 and numpy_sees(values)
+
+
+def _slope_of_tanh(value: NDArray) -> NDArray:
+    slope = value * value
+    return np.subtract(1.0, slope, out=slope)
+
+
+def _softmax(logits: Array) -> Array:
+    """Turn logits into probabilities in place, row by row.
+
+    On rows of few numbers torch's softmax takes several times as long.
+    """
+    logits -= torch.amax(torch.from_numpy(logits), 1, keepdim=True).numpy()
+    np.exp(logits, out=logits)
+    logits /= logits @ np.ones((logits.shape[1], 1), np.float32)
+    return logits
+
+
+def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
+    """Subtract 1 at each row's target; rows with a negative target become zero.
+
+    A target without a column raises, and affects no other row.
+    """
+    probabilities[np.arange(len(probabilities)), np.maximum(targets, 0)] -= np.float32(1.0)
+    if targets.min(initial=0) < 0:
+        probabilities[targets < 0] = 0.0
+
+
+def _squared_norms(a: Array, d: Array) -> Array:
+    """Return squared norms of outer products with a bias, plus the possible loss in squares."""
+    inputs, errors = _row_products(a, a), _row_products(d, d)
+    inputs += 1.0
+    errors += np.float32(LOST * d.shape[1])
+    inputs *= errors
+    return inputs
+
+
+def _row_products(a: Array, b: Array) -> Array:
+    """Return the product of each row of one array with the same row of another."""
+    found: Array = np.vecdot(a, b) if hasattr(np, "vecdot") else np.einsum("ij,ij->i", a, b)
+    return found
+
+
+def _zero_rows(values: Array, bad: NDArray[np.bool_]) -> Array:
+    return np.where(bad[:, None], np.float32(0.0), values)
+
+
+def _add_product(parameter: Tensor, left: Array, rows: Array, first: bool) -> None:
+    assert parameter.grad is not None
+    total = parameter.grad.numpy()
+    for start in range(0, len(rows), _ROWS):
+        part = slice(start, start + _ROWS)
+        if first and start == 0:
+            np.matmul(left[..., part], rows[part], out=total)
+        else:
+            total += left[..., part] @ rows[part]
+
+
+def _is_perceptron(module: nn.Module) -> bool:
+    """Return True for linear, activation, ..., linear layers with biases and without hooks."""
+    if type(module) is not nn.Sequential or len(module) % 2 == 0:
+        return False
+    layers = list(module)
+    linear, activations = layers[::2], layers[1::2]
+    return (
+        all(has_rule(m) and m.weight.requires_grad and m.bias is not None for m in linear)
+        and all(type(m) is nn.Linear for m in linear)
+        and all(type(m) in ACTIVATION_TYPES for m in activations)
+        and len({id(m.weight) for m in linear} | {id(m.bias) for m in linear}) == 2 * len(linear)
+        and not any(m._forward_hooks or m._forward_pre_hooks for m in [module, *layers])
+    )
+
+
+def _is_plain_cross_entropy(loss: Loss) -> bool:
+    return (
+        type(loss) is nn.CrossEntropyLoss
+        and loss.reduction == "none"
+        and loss.weight is None
+        and loss.label_smoothing == 0
+        and loss.ignore_index < 0
+    )
+
+
+np.finfo(np.float64)  # cached here: computed later, with denormals flushed, it would warn
+_SLOPES = {
+    nn.Tanh: _slope_of_tanh,
+    nn.ReLU: lambda value: value > 0,
+    nn.Sigmoid: lambda value: value - value * value,
+}

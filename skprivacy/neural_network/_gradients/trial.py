@@ -1,9 +1,9 @@
 """Choice of the per-example gradient method, by a trial on random numbers against a loop.
 
-Per-example gradients of any module, by ``torch.func`` or one example at a time.
-
-Slower than book-keeping, and every example's gradient is in memory. In return, each example is
-alone in its forward pass, so no module can mix examples.
+Book-keeping is the fastest method, for modules whose layers have a rule. ``torch.func`` and the
+loop over examples serve any module, with every example's gradient in memory. In return, each
+example is alone in its forward pass, so no module can mix examples. Start reading at
+:func:`select_gradient_method`.
 """
 
 from __future__ import annotations
@@ -120,6 +120,104 @@ def select_gradient_method(
     return _fastest_method(module, trial, loss, probe), probe
 
 
+def refuse_mixing_layers(module: nn.Module) -> None:
+    """Refuse layers that mix the examples of a batch, or store statistics of them."""
+    for name, layer in module.named_modules():
+        kind = type(layer).__name__
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise ValueError(
+                f"Layer {name!r} is a {kind}: it mixes the examples of a batch, so one record "
+                "affects every other record's gradient. Use LayerNorm or GroupNorm, or "
+                "freeze_batch_norm(module) if it was trained on public records."
+            )
+        if getattr(layer, "track_running_stats", False):
+            raise ValueError(
+                f"Layer {name!r} is a {kind} that stores running statistics of private data. "
+                "Use track_running_stats=False, or GroupNorm."
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (
+            layer.max_norm is not None or layer.scale_grad_by_freq
+        ):
+            raise ValueError(
+                f"Layer {name!r} is an {kind} with max_norm or scale_grad_by_freq: both let one "
+                "record affect the gradients of others. Leave them at None and False."
+            )
+
+
+def flatten_parameters(
+    module: nn.Module, sums: torch.dtype | None = None
+) -> tuple[nn.Parameter, Tensor]:
+    """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
+
+    The parameters and their ``grad`` become views of the two. With one vector, noise, momentum and
+    averaging are one operation each. ``grad`` has dtype ``sums``; if that is the parameters' dtype,
+    it is also the ``grad`` of the vector.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    grad = torch.zeros_like(flat, dtype=sums)
+    start = 0
+    for p in parameters:
+        stop = start + p.numel()
+        p.data = flat.data[start:stop].view_as(p)
+        p.grad_dtype = grad.dtype
+        p.grad = grad[start:stop].view_as(p)
+        start = stop
+    if grad.dtype == flat.dtype:
+        flat.grad = grad
+    return flat, grad
+
+
+class Vectorised:
+    """Gradients of all examples at once, by ``torch.func.vmap``; the views of one are a batch."""
+
+    name = "torch.func"
+
+    def __init__(self, module: nn.Module, per_example_loss: Loss, views: int = 1) -> None:
+        self.views = views
+        self.trained = _named_trained_parameters(module)
+        constant: dict[str, Tensor] = dict(module.named_buffers())
+        constant |= {k: p for k, p in module.named_parameters() if not p.requires_grad}
+
+        def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            output = functional_call(module, (weights, constant), (x,))
+            return per_example_loss(output, y.expand(views, *y.shape)).mean()
+
+        self._gradients = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
+        weights = {k: p.detach() for k, p in self.trained.items()}
+        found = self._gradients(weights, _split_by_example(inputs, self.views), targets)
+        return [DenseGradients(p, found[k].detach()) for k, p in self.trained.items()]
+
+
+class OneByOne:
+    """Gradients by a loop over examples: the fallback, and the reference for all other methods."""
+
+    name = "one by one"
+
+    def __init__(self, module: nn.Module, per_example_loss: Loss, views: int = 1) -> None:
+        self.module = module
+        self.views = views
+        self.per_example_loss = per_example_loss
+        self.trained = _named_trained_parameters(module)
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
+        parameters = list(self.trained.values())
+        rows: list[tuple[Tensor, ...]] = []
+        with torch.enable_grad():
+            for x, y in zip(_split_by_example(inputs, self.views), targets, strict=True):
+                labels = y.expand(self.views, *y.shape)
+                loss = self.per_example_loss(self.module(x), labels).mean()
+                rows.append(
+                    torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+                )
+        return [
+            DenseGradients(p, torch.stack([g.to_dense() for g in column]))
+            for p, column in zip(parameters, zip(*rows, strict=True), strict=True)
+        ]
+
+
 def _copy_to_cpu(module: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
     here, its_loss = copy.deepcopy((module, loss))
     for p in here.parameters():
@@ -144,30 +242,6 @@ def _fastest_method(
         if way is Vectorised or _results_agree(found, expected):
             return way(module, loss, views)
     return OneByOne(module, loss, views)
-
-
-def refuse_mixing_layers(module: nn.Module) -> None:
-    """Refuse layers that mix the examples of a batch, or store statistics of them."""
-    for name, layer in module.named_modules():
-        kind = type(layer).__name__
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            raise ValueError(
-                f"Layer {name!r} is a {kind}: it mixes the examples of a batch, so one record "
-                "affects every other record's gradient. Use LayerNorm or GroupNorm, or "
-                "freeze_batch_norm(module) if it was trained on public records."
-            )
-        if getattr(layer, "track_running_stats", False):
-            raise ValueError(
-                f"Layer {name!r} is a {kind} that stores running statistics of private data. "
-                "Use track_running_stats=False, or GroupNorm."
-            )
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (
-            layer.max_norm is not None or layer.scale_grad_by_freq
-        ):
-            raise ValueError(
-                f"Layer {name!r} is an {kind} with max_norm or scale_grad_by_freq: both let one "
-                "record affect the gradients of others. Leave them at None and False."
-            )
 
 
 def _trial_copy(module: nn.Module) -> nn.Module:
@@ -307,80 +381,6 @@ def _norms_and_sum(
 def _results_agree(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
     norms = torch.allclose(found[0], expected[0], rtol=2 * _TRIAL_TOLERANCE, atol=1e-12)
     return norms and bool((found[1] - expected[1]).norm() <= _TRIAL_TOLERANCE * expected[1].norm())
-
-
-def flatten_parameters(
-    module: nn.Module, sums: torch.dtype | None = None
-) -> tuple[nn.Parameter, Tensor]:
-    """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
-
-    The parameters and their ``grad`` become views of the two. With one vector, noise, momentum and
-    averaging are one operation each. ``grad`` has dtype ``sums``; if that is the parameters' dtype,
-    it is also the ``grad`` of the vector.
-    """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-    grad = torch.zeros_like(flat, dtype=sums)
-    start = 0
-    for p in parameters:
-        stop = start + p.numel()
-        p.data = flat.data[start:stop].view_as(p)
-        p.grad_dtype = grad.dtype
-        p.grad = grad[start:stop].view_as(p)
-        start = stop
-    if grad.dtype == flat.dtype:
-        flat.grad = grad
-    return flat, grad
-
-
-class Vectorised:
-    """Gradients of all examples at once, by ``torch.func.vmap``; the views of one are a batch."""
-
-    name = "torch.func"
-
-    def __init__(self, module: nn.Module, per_example_loss: Loss, views: int = 1) -> None:
-        self.views = views
-        self.trained = _named_trained_parameters(module)
-        constant: dict[str, Tensor] = dict(module.named_buffers())
-        constant |= {k: p for k, p in module.named_parameters() if not p.requires_grad}
-
-        def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-            output = functional_call(module, (weights, constant), (x,))
-            return per_example_loss(output, y.expand(views, *y.shape)).mean()
-
-        self._gradients = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
-
-    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        weights = {k: p.detach() for k, p in self.trained.items()}
-        found = self._gradients(weights, _split_by_example(inputs, self.views), targets)
-        return [DenseGradients(p, found[k].detach()) for k, p in self.trained.items()]
-
-
-class OneByOne:
-    """Gradients by a loop over examples: the fallback, and the reference for all other methods."""
-
-    name = "one by one"
-
-    def __init__(self, module: nn.Module, per_example_loss: Loss, views: int = 1) -> None:
-        self.module = module
-        self.views = views
-        self.per_example_loss = per_example_loss
-        self.trained = _named_trained_parameters(module)
-
-    def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
-        parameters = list(self.trained.values())
-        rows: list[tuple[Tensor, ...]] = []
-        with torch.enable_grad():
-            for x, y in zip(_split_by_example(inputs, self.views), targets, strict=True):
-                labels = y.expand(self.views, *y.shape)
-                loss = self.per_example_loss(self.module(x), labels).mean()
-                rows.append(
-                    torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-                )
-        return [
-            DenseGradients(p, torch.stack([g.to_dense() for g in column]))
-            for p, column in zip(parameters, zip(*rows, strict=True), strict=True)
-        ]
 
 
 def _split_by_example(inputs: Tensor, views: int) -> Tensor:

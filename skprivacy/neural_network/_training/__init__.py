@@ -1,23 +1,16 @@
-"""Private training runs.
-
-Read ``config.py`` (the plan), ``noise.py`` (sampling, noise, events) and ``engine.py`` (DP-SGD,
-Abadi et al. 2016, Algorithm 1) first; the other files serve the engine.
+"""Private training runs: DP-SGD (Abadi et al. 2016, Algorithm 1) and DP-FTRL.
 
 Files, in reading order:
 
-- ``training_config``: TrainingConfig: one frozen plan of sampler, noise, event
-- ``engine``: Training: DP-SGD (Abadi et al., Algorithm 1), one page; momentum, averaging,
-  SingleProcess
+- ``training_config``: TrainingConfig: the plan of sampler, noise, event and updates
+- ``engine``: Training: DP-SGD, step by step
+- ``update_rules``: momentum SGD, and Adam with noise correction (DP-AdamBC)
+- ``private_net``: modules to train, and the skorch net that trains with the engine
+- ``mapped_rows``: records in single precision, in memory or on disk
 - ``graph_step``: a step as CUDA graphs on fixed memory
 - ``process_group``: training in several processes (torch.distributed)
-- ``mapped_rows``: rows of memory-mapped matrices
-- ``adversarial``: generator beside a private discriminator
+- ``torch_modes``: torch's global modes during private training
+- ``adversarial``: a generator beside a private discriminator
 - ``gradient_canaries``: canaries in gradient space, for audits
-- ``stacked_fit``: a run as arrays, for the stacked trainer
-- ``private_net``: Modules to train, built in or the user's, and the skorch net that trains with
-  the engine
-- ``torch_modes``: Torch's global modes during private training: precision, autocast, generators
-  and devices
-- ``update_rules``: Optimizers of flat weight vectors: momentum SGD, and Adam with noise correction
-  (DP-AdamBC)
+- ``stacked_fit``: a run as arrays, for training many networks at once
 """

@@ -2,10 +2,8 @@
 
 The row numbers go to the device, the clipped sum is computed there, the mechanism releases it, and
 the released sum moves the weights. No step synchronises with the GPU. The sum and the update are
-captured once and replayed. The release between them is not captured: a graph would repeat its
-noise.
-
-CUDA graphs: operations on the same memory, captured once and launched as one.
+captured once and replayed as one launch. The release between them is not captured: a graph would
+repeat its noise. Start reading at :class:`GraphStep`.
 """
 
 from __future__ import annotations
@@ -51,37 +49,9 @@ _CAPTURABLE = {
     nn.Flatten, nn.Unflatten, nn.AvgPool1d, nn.AvgPool2d, nn.MaxPool1d, nn.MaxPool2d,
     nn.CrossEntropyLoss, nn.MSELoss, nn.BCEWithLogitsLoss, LabelEntropy, PerExample, SquaredError,
 }  # fmt: skip
-
-
-class Run(Protocol):
-    """What fixed steps take of a run and change in it: see :class:`~.engine.Training`."""
-
-    config: TrainingConfig
-    module: nn.Module
-    device: str
-    gradients: str
-    rate: float
-    random: SecureRandom
-    _average: Any
-    _clip: Clip
-    _clipped: ClippedGradientSum
-    _grad: Tensor
-    _loss: nn.Module
-    _mechanism: Mechanism
-    _optimizer: torch.optim.Optimizer
-    _sampler: Sampler
-    _step: int
-    _sum: BatchSum
-    _weights: nn.Parameter
-
-    def update(self, noisy: Tensor) -> None:
-        """Move the weights by a sum that was released."""
-
-    def _joined(self, total: Any) -> Any:
-        """Return all that is released of a step."""
-
-    def _parted(self, noisy: Any) -> Any:
-        """Return the noisy sum out of what was released."""
+WARM_UPS = 3  # calls before a capture, so that one-time initialisation is not captured
+_AGREE = 1e-4  # relative tolerance: rounding is far below, errors are far above
+Body = Callable[[], None]
 
 
 class GraphStep:
@@ -169,6 +139,37 @@ class GraphStep:
         return lambda: training.update(training._parted(total))
 
 
+class Run(Protocol):
+    """What fixed steps take of a run and change in it: see :class:`~.engine.Training`."""
+
+    config: TrainingConfig
+    module: nn.Module
+    device: str
+    gradients: str
+    rate: float
+    random: SecureRandom
+    _average: Any
+    _clip: Clip
+    _clipped: ClippedGradientSum
+    _grad: Tensor
+    _loss: nn.Module
+    _mechanism: Mechanism
+    _optimizer: torch.optim.Optimizer
+    _sampler: Sampler
+    _step: int
+    _sum: BatchSum
+    _weights: nn.Parameter
+
+    def update(self, noisy: Tensor) -> None:
+        """Move the weights by a sum that was released."""
+
+    def _joined(self, total: Any) -> Any:
+        """Return all that is released of a step."""
+
+    def _parted(self, noisy: Any) -> Any:
+        """Return the noisy sum out of what was released."""
+
+
 class Momentum:
     """Momentum SGD with its schedule and its average, as one graph.
 
@@ -219,6 +220,45 @@ class Momentum:
             self._training._weights.data.copy_(self._mean)
 
 
+def capture_graph(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
+    """Return a function that does the same as ``body`` in one launch, or ``body`` itself.
+
+    ``body`` consists of operations on tensors that stay in place. It must read no number from the
+    CPU that changes between calls, and draw no noise. ``changes`` are all tensors that it changes,
+    on one device; they are restored. ``room`` is the memory of :func:`graph_memory_pool`, shared
+    by graphs
+    that never run at once. RuntimeError is raised if the graph does not reproduce the results of
+    ``body`` on the numbers in memory, which must be public.
+    """
+    record = RECORD.get(changes[0].device.type)
+    if record is None:
+        return body
+    with _restore_tensors(changes):
+        for _ in range(WARM_UPS):
+            body()
+    with _restore_tensors(changes):
+        again = record(body, room)
+    with _restore_tensors(changes):
+        body()
+        expected = [value.to("cpu", copy=True) for value in changes]
+    with _restore_tensors(changes):
+        again()
+        if not all(map(are_close, [value.cpu() for value in changes], expected)):
+            raise RuntimeError("the captured operations give other numbers")
+    return again
+
+
+def are_close(found: Tensor, expected: Tensor) -> bool:
+    """Return True if two vectors are equal up to rounding."""
+    difference, size = (found - expected).double().norm(), expected.double().norm()
+    return bool(difference <= _AGREE * size)
+
+
+def graph_memory_pool(device: torch.device) -> Any:
+    """Return a memory pool that captured graphs may share for intermediate results."""
+    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+
 @contextmanager
 def _move_off_zero(weights: Tensor) -> Iterator[None]:
     """Move weights by public numbers inside, since zeros would hide errors."""
@@ -251,39 +291,6 @@ def _is_capturable(module: nn.Module) -> bool:
     return all(type(part) in _CAPTURABLE for part in module.modules())
 
 
-WARM_UPS = 3  # calls before a capture, so that one-time initialisation is not captured
-_AGREE = 1e-4  # relative tolerance: rounding is far below, errors are far above
-Body = Callable[[], None]
-
-
-def capture_graph(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
-    """Return a function that does the same as ``body`` in one launch, or ``body`` itself.
-
-    ``body`` consists of operations on tensors that stay in place. It must read no number from the
-    CPU that changes between calls, and draw no noise. ``changes`` are all tensors that it changes,
-    on one device; they are restored. ``room`` is the memory of :func:`graph_memory_pool`, shared
-    by graphs
-    that never run at once. RuntimeError is raised if the graph does not reproduce the results of
-    ``body`` on the numbers in memory, which must be public.
-    """
-    record = RECORD.get(changes[0].device.type)
-    if record is None:
-        return body
-    with _restore_tensors(changes):
-        for _ in range(WARM_UPS):
-            body()
-    with _restore_tensors(changes):
-        again = record(body, room)
-    with _restore_tensors(changes):
-        body()
-        expected = [value.to("cpu", copy=True) for value in changes]
-    with _restore_tensors(changes):
-        again()
-        if not all(map(are_close, [value.cpu() for value in changes], expected)):
-            raise RuntimeError("the captured operations give other numbers")
-    return again
-
-
 @contextmanager
 def _restore_tensors(changes: Sequence[Tensor]) -> Iterator[None]:
     """Restore tensors after; the copies are on the CPU and take no device memory."""
@@ -293,17 +300,6 @@ def _restore_tensors(changes: Sequence[Tensor]) -> Iterator[None]:
     finally:
         for value, was in zip(changes, before, strict=True):
             value.copy_(was)
-
-
-def are_close(found: Tensor, expected: Tensor) -> bool:
-    """Return True if two vectors are equal up to rounding."""
-    difference, size = (found - expected).double().norm(), expected.double().norm()
-    return bool(difference <= _AGREE * size)
-
-
-def graph_memory_pool(device: torch.device) -> Any:
-    """Return a memory pool that captured graphs may share for intermediate results."""
-    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
 
 def _cuda_graph(body: Body, room: Any) -> Body:

@@ -1,7 +1,7 @@
 """StackedFit: a private run written out as arrays, for training many networks at once.
 
 It serves the shadow models of an attacker, who pays no privacy. The stacked trainer knows some of
-the options of :class:`~.config.TrainingConfig`, and needs no torch.
+the options of :class:`~.training_config.TrainingConfig`, and needs no torch.
 """
 
 from __future__ import annotations

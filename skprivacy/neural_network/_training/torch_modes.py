@@ -191,8 +191,8 @@ def flush_denormals() -> Iterator[None]:
     """Flush numbers below 1e-38 to zero in this thread, because CPUs are slow with them.
 
     Squared gradients of confidently learned records are such numbers, and took a fifth of a run's
-    time. Norms allow for the loss in squares (``contributions.py``); a loss in a contribution
-    shortens it.
+    time. Norms allow for the loss in squares (``_gradients.contributions``); a loss in a
+    contribution shortens it.
     """
     with np.errstate(all="ignore"):  # gradients that overflow add nothing, and torch does not warn
         before = bool(_SMALLEST * np.float32(0.5) == 0)

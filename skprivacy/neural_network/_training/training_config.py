@@ -1,9 +1,8 @@
 """TrainingConfig: one frozen plan of sampling, clipping, noise and updates of a private run.
 
-Kinds of training noise: the sampler, the mechanism and the event of each.
-
-"gaussian", "exact" and "logistic" are DP-SGD on Poisson samples. "banded" and "tree" are DP-FTRL:
-banded matrix factorisation (Denisov et al. 2022) and tree aggregation (Kairouz et al. 2021).
+Each kind of noise gives the sampler, the mechanism and the event. "gaussian", "exact" and
+"logistic" are DP-SGD on Poisson samples. "banded" and "tree" are DP-FTRL: banded matrix
+factorisation (Denisov et al. 2022) and tree aggregation (Kairouz et al. 2021).
 """
 
 from __future__ import annotations
@@ -54,39 +53,6 @@ __all__ = [
     "SequentialBatches",
     "TrainingConfig",
 ]
-
-
-def _constant(done: float) -> float:
-    return 1.0
-
-
-def _linear(done: float) -> float:
-    return 1.0 - done
-
-
-def _cosine(done: float) -> float:
-    return 0.5 * (1.0 + math.cos(math.pi * done))
-
-
-# Factor of the step size as a function of the share of steps done; it never depends on the data.
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": _constant,
-    "linear": _linear,
-    "cosine": _cosine,
-}
-
-
-@dataclass(frozen=True)
-class PerGroup:
-    """Terms of a run that protects groups.
-
-    ``unit`` names a group. At most ``most`` of its records are used. ``contribution`` is "mean" or
-    "sum", applied to their gradients before clipping.
-    """
-
-    unit: str
-    most: int | None
-    contribution: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +232,19 @@ class TrainingConfig:
         return int(self.n_steps * (1.0 - float(self.averaging)))
 
 
+@dataclass(frozen=True)
+class PerGroup:
+    """Terms of a run that protects groups.
+
+    ``unit`` names a group. At most ``most`` of its records are used. ``contribution`` is "mean" or
+    "sum", applied to their gradients before clipping.
+    """
+
+    unit: str
+    most: int | None
+    contribution: str
+
+
 class Sampler(Protocol):
     """Draws the indices, among ``n`` records, of the next step's batch."""
 
@@ -309,6 +288,33 @@ class Noise(ABC):
     def spread_in_sums(self, run: TrainingConfig) -> float:
         """Return the spread of independent noise with equal mean variance in running sums."""
         return self.spread(run)
+
+
+class SequentialBatches:
+    """Sampler of consecutive batches in the order of the records, cyclically."""
+
+    def __init__(self, batch_size: int, steps_per_epoch: int) -> None:
+        self.batch_size = batch_size
+        self.steps_per_epoch = steps_per_epoch
+        self._step = 0
+
+    def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the indices, out of 0 to ``n - 1``, of the next batch."""
+        start = self._step % self.steps_per_epoch * self.batch_size
+        self._step += 1
+        return np.arange(start, min(start + self.batch_size, n))
+
+
+def _constant(done: float) -> float:
+    return 1.0
+
+
+def _linear(done: float) -> float:
+    return 1.0 - done
+
+
+def _cosine(done: float) -> float:
+    return 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 @dataclass(frozen=True)
@@ -409,6 +415,12 @@ def _independent_error(run: TrainingConfig) -> float:
     return math.sqrt((run.n_steps + 1) / 2)
 
 
+# Factor of the step size as a function of the share of steps done; it never depends on the data.
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": _constant,
+    "linear": _linear,
+    "cosine": _cosine,
+}
 NOISE: dict[str, Noise] = {
     "gaussian": _Sampled(GaussianEvent, FloatGaussian, 1.0),
     "exact": _Exact(GaussianEvent, RoundedGaussian, 1.0),
@@ -418,18 +430,3 @@ NOISE: dict[str, Noise] = {
     "banded": _Banded(),
     "tree": _Tree(),
 }
-
-
-class SequentialBatches:
-    """Sampler of consecutive batches in the order of the records, cyclically."""
-
-    def __init__(self, batch_size: int, steps_per_epoch: int) -> None:
-        self.batch_size = batch_size
-        self.steps_per_epoch = steps_per_epoch
-        self._step = 0
-
-    def draw(self, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the indices, out of 0 to ``n - 1``, of the next batch."""
-        start = self._step % self.steps_per_epoch * self.batch_size
-        self._step += 1
-        return np.arange(start, min(start + self.batch_size, n))

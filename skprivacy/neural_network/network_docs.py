@@ -1,0 +1,136 @@
+"""Paragraphs that the docstrings of private networks share, for `skprivacy._docs.fill_docs`."""
+
+NETWORK_DOCS = {
+    "network_shape": """\
+hidden_layer_sizes : tuple of int or "auto", default="auto"
+    Units of each hidden layer. An empty tuple gives a private linear model, which does best with
+    few records or a small ``epsilon``. "auto" follows from public facts: see the notes.
+activation : {"auto", "tanh", "relu", "logistic"}, default="auto"
+    Activation of the hidden layers. Bounded activations keep gradients small, so clipping loses
+    less: "auto" is "tanh", and "relu" without privacy.
+module : type or torch.nn.Module, default=None
+    A network to train instead of the perceptron. A class takes its arguments from ``module__x``
+    parameters. A ready-made module is copied, and its weights must be public. The module maps rows
+    of shape (n, n_features) to one logit per class, or to one number for regression. It must not
+    mix examples: batch normalisation is refused. Reshape images inside it.""",
+    "augment": """\
+augment : callable or list of callables, default=None
+    Random changes of the rows in training, such as :class:`RandomShift` for images. Each maps a
+    tensor of rows to one of the same shape and treats each row by itself. It draws its random
+    numbers from torch, independently of the values. A trial on random numbers refuses others.
+augmentations : int, default=1
+    Random views of each record in a step. The gradient is averaged over the views and then
+    clipped: more views cost time, but no privacy.""",
+    "epsilon_or_noise": """\
+epsilon : float or None, default=1.0
+    Privacy loss that training may cost, in nats. Smaller is more private. ``numpy.inf`` trains
+    without noise and **without any guarantee**, for comparison. ``None`` if ``noise_multiplier``
+    is given.
+delta : float, default=1e-5
+    Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records.
+noise_multiplier : float, default=None
+    Standard deviation of the noise in units of ``max_grad_norm``, instead of a target ``epsilon``:
+    to repeat published runs or compare accountants. Requires ``epsilon=None``; ``epsilon_`` then
+    reports the cost.""",
+    "training_noise": """\
+noise : {"gaussian", "exact", "logistic", "banded", "tree"}, default="gaussian"
+    "gaussian" and "logistic" draw new noise in every step, on a Poisson sample of the records.
+    "exact" is Gaussian noise on a grid: the guarantee then holds to the last bit of the weights.
+    It is slower, and is drawn on the CPU even if training runs on a GPU. "banded" and "tree"
+    (DP-FTRL) are for streams: batches follow the order of ``X``, and the noise of successive steps
+    partly cancels. See the guarantees below.""",
+    "clipping": """\
+clipping : {"flat", "per-layer", "automatic", "adaptive"}, default="flat"
+    "flat" shortens gradients longer than the norm. "automatic" also lengthens short ones.
+    "per-layer" clips the gradient of each layer by itself. "adaptive" starts at ``max_grad_norm``
+    and follows ``target_quantile``; the size of a step still follows from ``max_grad_norm``.
+target_quantile : float, default=0.5
+    For "adaptive" clipping: the share of gradients that should be below the norm. The norm is
+    learned privately within each step, from a small part of ``epsilon``.""",
+    "network_optimization": """\
+batch_size : int or "auto", default="auto"
+    Expected number of records in a step. "auto" follows from public facts: see the notes.
+epochs : int or "auto", default="auto"
+    Expected number of times that each record takes part. "auto" follows from public facts.
+optimizer : {"auto", "sgd", "adam"}, default="auto"
+    "adam" subtracts the known variance of the noise from its second moment. "auto" is "sgd", but
+    "adam" where the notes say so.
+learning_rate : float or "auto", default="auto"
+    Step size. "auto" is 0.01 for "adam"; for "sgd" it follows from public facts.
+schedule : {"auto", "constant", "linear", "cosine"}, default="auto"
+    Decay of the step size, to zero unless "constant". "auto" is "linear", but "constant" where the
+    notes say so.
+momentum : float, default=0.9
+    Momentum of the updates, in [0, 1); the first of Adam's two.
+averaging : float, "ema" or "auto", default="auto"
+    Share of the last steps whose weights are averaged into the final model, in [0, 1], or "ema"
+    for an exponential moving average. Averaging costs no privacy and reduces the noise, as does a
+    step size that falls to zero. "auto" is 0 with a falling step size, and 0.5 with a constant one.
+averaging_decay : float, default=0.95
+    For "ema": weight of a step relative to the step after it, in (0, 1).""",
+    "group_limits": """\
+max_group_rows : int or None, default=2
+    With ``groups`` in ``fit``: number of records used per group, at most. They are drawn once,
+    before training. The noise does not depend on this number: 5 is better where the records of a
+    group differ much, see :doc:`/people`. ``None`` uses all.
+group_contribution : {"mean", "sum"}, default="mean"
+    With ``groups``: whether the mean or the sum of a group's gradients is clipped, once, to
+    ``max_grad_norm``.""",
+    "network_device": """\
+device : str, default="auto"
+    Where to train: "cpu", "cuda", "cuda:1"... "auto" takes a GPU if there is one.
+random_state : int, RandomState instance or None, default=None
+    Seeds the initial weights only. It never makes sampling or noise reproducible.""",
+    "distributed": """\
+distributed : {"replicated", "sharded"}, default=None
+    Train one model in all processes of ``torch.distributed``, which must be initialised. One
+    process draws the noise and charges the budget. With "replicated" each process holds all
+    records and works on a part of every batch; with "sharded" each holds records of its own.
+    The processes, and the network between them, must be trusted with the records.
+verbose : int, default=0
+    Whether to show a progress bar.""",
+    "network_attributes": """\
+noise_multiplier_ : float
+    Standard deviation of the noise divided by ``max_grad_norm``. For "logistic" noise it is the
+    scale; for "banded" and "tree" noise, that of the independent numbers that are mixed.
+max_grad_norm_ : float
+    The clipping norm of the last step. With "adaptive" clipping it differs from ``max_grad_norm``.
+n_steps_ : int
+    Number of training steps.""",
+    "settings_attributes": """\
+settings_ : dict
+    Value of each parameter that can be "auto", in the last training.
+gradients_ : {"book-keeping", "torch.func", "one by one"}
+    How per-example gradients were computed, from fast to slow.""",
+    "network_guarantees": """\
+**Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
+``delta``)-differentially private, and ``epsilon_`` never exceeds ``epsilon``. The unit is one
+record or, with ``groups``, all records of a group. The relation is zero-out: one record is
+replaced by one that contributes nothing, and the number of records is public. With ``n_records``
+it is add-remove.
+
+With ``groups``, a step draws whole groups, joins the gradients of a group's records and clips
+them once. ``n_records``, ``batch_size``, ``epochs``, ``delta`` and the "auto" settings then count
+groups.
+
+Each step is a Poisson-sampled Gaussian mechanism. The steps are composed by their privacy loss
+distribution; for logistic noise, by their Renyi divergences where these are tighter. A run of
+"banded" or "tree" noise is one Gaussian mechanism without sampling. It holds under zero-out only,
+and only if the batch and the step of each record depend on nobody's data.
+
+Preprocessing that is fitted on the same data, such as a ``StandardScaler``, is **not** covered: use
+:class:`skprivacy.preprocessing.SchemaTransformer`. The duration of training is not protected.
+
+Gradients and noise are floating-point numbers. They are not hardened against an adversary who
+reads the lowest bits of the weights (Mironov 2012). "exact" noise is hardened: gradients are summed
+in double precision, clipping leaves room for the errors of the sum, and the sum is rounded once to
+the grid of the noise, see :class:`~skprivacy.mechanisms.RoundedGaussian`. This needs that no record
+changes the last bit of another record's gradient. Under zero-out that holds, because a record
+without contribution keeps its row of the batch. Under add-remove and with ``groups`` it is an
+assumption of the guarantee.""",
+    "network_edge_cases": """\
+**Edge cases.** A record with NaN, infinite or huge values has no finite gradient and is ignored.
+There is no warning, because whether such records exist must not show. The other records of its
+group still count, and the mean is over all records in use. A batch may be empty: it still adds
+noise and counts as a step. ``predict`` refuses NaN and infinity.""",
+}
