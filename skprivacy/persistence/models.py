@@ -14,13 +14,12 @@ from .._version import __version__
 from ..accounting import PrivacyGuarantee
 from ..audit.inspection.claims import claim_of
 from . import file_format as files
-from .state import Given, restored, told
+from .state import Given, from_state, to_state
 
 __all__ = ["load_model", "save_model"]
 
 _FORMAT = 2
 _SECTIONS = {"format", "versions", "privacy", "model"}
-_OF_ONE_NETWORK = 1  # the format of files that hold a network and nothing else
 
 
 def save_model(model: Any, path: str | PathLike[str]) -> None:
@@ -87,7 +86,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         raise ValueError(f"model={model!r} cannot be saved: it must be a fitted estimator.")
     arrays: dict[str, NDArray] = {}
     try:
-        node = told(model, "", arrays)
+        node = to_state(model, "", arrays)
     except NotFittedError as error:
         raise ValueError(f"model must be a fitted estimator. Call fit first. ({error})") from error
     guarantee = claim_of(model).guarantee
@@ -145,7 +144,7 @@ def load_model(path: str | PathLike[str], module: Any = None, criterion: Any = N
         name = repr(str(path))
         node = _node(header, name)
         try:
-            model = restored(node, arrays, Given(module, criterion))
+            model = from_state(node, arrays, Given(module, criterion))
             _check_whole(model, header, arrays)
         except ValueError as error:
             raise ValueError(f"path={name}: {error}") from error
@@ -166,8 +165,6 @@ def _node(header: dict[str, Any], name: str) -> Any:
         if set(header) != _SECTIONS:
             raise ValueError(f"path={name} is damaged: its header has {sorted(header)}.")
         return header["model"]
-    if found == _OF_ONE_NETWORK:
-        return {"output": None, **{name: header[name] for name in header if name != "format"}}
     newer = isinstance(found, int) and found > _FORMAT
     raise ValueError(
         f"path={name} was written by a newer version of skprivacy, in format {found}. Upgrade."

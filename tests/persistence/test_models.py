@@ -39,7 +39,6 @@ from skprivacy.audit import claim_of
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import PolynomialObjective
 from skprivacy.neural_network import ScatteringTransformer
-from skprivacy.persistence.linear_state import PARAMS
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
 from skprivacy.synthesis import SyntheticDataClassifier, SyntheticDataRegressor
 
@@ -386,16 +385,6 @@ def test_a_ledger_is_not_overwritten(tmp_path):
     assert (tmp_path / "ledger").read_bytes() == before
 
 
-def test_a_network_of_the_first_format_is_still_read():
-    told = json.loads((HERE / "network_v1.json").read_text())
-    model = load_model(HERE / "network_v1.safetensors")
-    rows = np.linspace(-1, 1, 30).reshape(10, 3)
-    np.testing.assert_allclose(model.predict_proba(rows), told["predictions"], atol=1e-6)
-    # the first format did not state the arithmetic of the noise
-    assert model.privacy_.to_dict() == told["privacy"] | {"arithmetic": "unspecified"}
-    assert model.classes_.tolist() == ["no", "yes"]
-
-
 def test_modules_of_ones_own_go_to_the_networks_that_have_none(tmp_path):
     from torch import nn
 
@@ -411,15 +400,6 @@ def test_modules_of_ones_own_go_to_the_networks_that_have_none(tmp_path):
         load_model(tmp_path / "m")
     with pytest.raises(ValueError, match="leave module"):
         again(scaled().fit(X, Y), tmp_path, module=nn.Linear(3, 2))
-
-
-# Written as they were used, or secrets, or code.
-LEFT_OUT = {"bounds", "budget", "classes", "noise_seed", "objective", "target_bounds"}
-
-
-@pytest.mark.parametrize("kind", PARAMS, ids=lambda kind: kind.__name__)
-def test_every_parameter_is_saved_or_left_out_on_purpose(kind):
-    assert set(kind().get_params()) - set(PARAMS[kind]) <= LEFT_OUT
 
 
 @pytest.mark.parametrize("name", ["PATEClassifier", "RandomizedResponseClassifier"])
