@@ -14,6 +14,7 @@ from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_d
 from .._sklearn import num_samples
 from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
+from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from .delegation import BestModelMixin
@@ -287,8 +288,12 @@ default=None
     def _finish_loading(self) -> None:
         """Take a search from a file as one among its candidates, and compare its parts."""
         self.candidates_ = list(self.candidates_)
-        if self.best_params_ not in self.candidates_:
+        of_names = all(isinstance(setting, dict) for setting in self.candidates_)
+        if not of_names or self.best_params_ not in self.candidates_:
             raise ValueError("its best parameters are no candidates")
+        part = claim_of(self.best_estimator_).guarantee
+        if part is None or part.event != self.privacy_.event:
+            raise ValueError("its best model states another guarantee than the search")
         width = getattr(self.best_estimator_, "n_features_in_", self.n_features_in_)
         if not hasattr(self.best_estimator_, "predict") or width != self.n_features_in_:
             raise ValueError("its best model does not predict from its features")

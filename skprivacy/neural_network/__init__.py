@@ -15,8 +15,6 @@ Files, in reading order:
 - ``scattering``: ScatteringTransformer
 - ``batch_norm``: freeze_batch_norm
 - ``each_record``: map_each_record: torch functions whose rounding is independent of other records
-- ``network_state``: Saving and loading of trained networks: their weights, and the facts that
-  describe them
 - ``_gradients/``: Clipped sums of per-example gradients
 - ``_training/``: Private training runs
 """

@@ -34,8 +34,8 @@ __all__ = [
     "state_of",
 ]
 
-# Parameters that no file holds. Who takes part, and what pays or seeds:
-_SECRETS = {"budget", "noise_seed", "party_names", "random_state"}
+# Parameters that no file holds. Who takes part, what pays or seeds, and what is of the machine:
+_SECRETS = {"budget", "device", "noise_seed", "party_names", "random_state"}
 # ... models, and objects that a new fit takes by their defaults:
 _OBJECTS = {
     "aggregator", "class_weight", "encoder", "estimator", "schema", "student", "synthesizer",
@@ -176,6 +176,16 @@ class _Typed(_Array):
         if not isinstance(found, str) or found not in _NUMBER_TYPES:
             raise ValueError(f"the numbers of {name!r} are of the type {found!r}")
         return super().read(into, name).astype(found)
+
+
+class _Variances(_Typed):
+    """An array of numbers of at least 0."""
+
+    def read(self, into: StateReader, name: str) -> Any:
+        found = super().read(into, name)
+        if not (found >= 0).all():
+            raise ValueError(f"{name} is below 0")
+        return found
 
 
 class _Public(_State):
@@ -383,7 +393,7 @@ class _Head(_State):
         told = into.fact(name)
         if isinstance(told, str):
             return told
-        kinds = {kind.__name__: kind for kind in HEADS.values()}
+        kinds: dict[str, Any] = {kind.__name__: kind for kind in HEADS.values()}
         kind = kinds[told["kind"]]
         own = check_names(told, ["kind", *(each.name for each in fields(kind))])
         return kind(**{k: _restored_value(own[k]) for k in own if k != "kind"})
@@ -402,9 +412,11 @@ class _Weights(_State):
         if into.fact("network") is None:
             return into.take(name, ("columns", "classes"))
         found = into.nest(into.facts["network"], "network", False)
-        if np.array_equal(found.classes_, np.arange(into.sizes["classes"])):
-            return found
-        raise ValueError(f"its network has the classes {found.classes_!r}")
+        if type(found).__name__ != "DPSGDClassifier":
+            raise ValueError(f"its head is {found!r}, which is no network")
+        if not np.array_equal(found.classes_, np.arange(into.sizes["classes"])):
+            raise ValueError(f"its network has the classes {found.classes_!r}")
+        return found
 
 
 class _Ball(_State):
@@ -466,7 +478,7 @@ _KINDS: dict[str, type[_State]] = {
     "interval": _Interval, "labels": _Labels, "learner": _Learner, "model": _Model,
     "number": _Number, "plan": _Plan, "polynomial": _Polynomial, "positive": _Positive,
     "schema": _Schema, "settings": _Settings, "typed": _Typed, "values": _Values,
-    "weights": _Weights,
+    "variances": _Variances, "weights": _Weights,
 }  # fmt: skip
 
 

@@ -28,12 +28,11 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     Parameters
     ----------
     model : estimator or Pipeline
-        Fitted: a private linear model or network, an encoder of ``skprivacy.neural_network``, a
-        PrivateStandardScaler, SchemaTransformer, LocalPerturbation or ScatteringTransformer, a
-        PrivateSynthesizer or DPGANSynthesizer, a model taught by noisy votes, noisy labels (PATE,
-        nearest neighbours, those of ``skprivacy.label_privacy``) or synthetic records whose learner
-        is linear, a GaussianNB or the default, or a Pipeline of these, of scikit-learn's Binarizer
-        and Normalizer, and of such steps in a FrozenEstimator.
+        Fitted: any private estimator, an encoder of ``skprivacy.neural_network``, a
+        SchemaTransformer or ScatteringTransformer, or a Pipeline of these, of scikit-learn's
+        Binarizer and Normalizer, and of such steps in a FrozenEstimator. What a model teaches must
+        be linear, a GaussianNB or the default; the encoder of an ALMFineTuner a PCA, a scaler, an
+        encoder of this library or None.
     path : str or Path
         The file to write; what is there is replaced.
 
@@ -53,8 +52,8 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     **Edge cases.** Bounds and labels that were read off the private data are written, as they are
     part of the model; the guarantee lists the assumption that they are public. Once loaded, such a
     model warns again when it is fitted anew. Callables are not written: a module of one's own, a
-    loss and ``augment``; ``class_weight`` is not either. Of a model that teaches another, its
-    teacher, aggregator and schema are not: a new fit takes the default ones.
+    loss, ``augment`` and ``scoring``; ``class_weight`` is not either. Of a model that teaches
+    another, its teacher, aggregator and schema are not: a new fit takes the default ones.
 
     See Also
     --------
@@ -194,7 +193,10 @@ def _terms(guarantee: PrivacyGuarantee | None) -> Any:
     )  # fmt: skip
 
 
-def _has_own_module(node: dict[str, Any]) -> bool:
-    inner = [step for _, step in node.get("steps", [])]
-    inner += [node["estimator"]] if "estimator" in node else []
-    return node.get("own_module") is True or any(map(_has_own_module, inner))
+def _has_own_module(node: Any) -> bool:
+    """Return whether a network with a module of its own is in what a file says, however deep."""
+    if isinstance(node, list):
+        return any(map(_has_own_module, node))
+    if not isinstance(node, dict):
+        return False
+    return node.get("own_module") is True or any(map(_has_own_module, node.values()))

@@ -125,7 +125,7 @@ def to_state(
     """
     kind = type(model).__name__
     if type(model) is Pipeline:
-        steps = [_step_to_state(*step, prefix, arrays, learner) for step in model.steps]
+        steps = [_step_to_state(n, step, prefix, arrays, learner) for n, step in model.steps]
         return {"kind": kind, "steps": steps}
     if type(model) is FrozenEstimator:
         return {"kind": kind, "estimator": to_state(model.estimator, prefix, arrays, learner)}

@@ -53,7 +53,7 @@ _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
         {
             "classes_": "indices",
             "theta_": "typed classes features",
-            "var_": "typed classes features",
+            "var_": "variances classes features",
             "class_prior_": "typed classes",
         },
     ),
@@ -77,7 +77,7 @@ _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
         {
             "mean_": "typed features",
             "components_": "typed components features",
-            "explained_variance_": "typed components",
+            "explained_variance_": "variances components",
         },
     ),
     PropagationStudent: (
