@@ -74,6 +74,12 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
     """Classifier that predicts by a student, fitted to noisy labels of public records."""
 
     _REMEDY = "pass real public records"
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {
+        "classes_": "labels",
+        "privacy_": "guarantee",
+        "student_": "learner learner",
+    }
 
     student: Any
     schema: Schema | None

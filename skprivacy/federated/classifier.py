@@ -170,6 +170,18 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     True
     """
 
+    # what save_model writes of it, not who the parties are; the words are those of
+    # persistence.attribute_states
+    _saved_state = {
+        "classes_": "labels",
+        "privacy_": "guarantee",
+        "n_parties_": "count",
+        "n_rounds_": "count",
+        "noise_multiplier_": "number",
+        "settings_": "settings n_rounds# batch_size# max_norm learning_rate",
+        "coef_": "array outputs features",
+        "intercept_": "array outputs",
+    }
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],

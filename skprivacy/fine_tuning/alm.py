@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
@@ -34,13 +35,16 @@ from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmeti
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..mechanisms import SecureRandom
 from .encoding import check_public, fit_to_public, shared_encoders
-from .features import head_rows
+from .features import encode_together, head_rows
 from .head import Head, HeadInput, OneRelease, Task
 from .heads import HEADS, choose_head
+from .network_head import NetworkHead
 from .sampled_sensitivity import SampledSensitivity, resolve_sensitivity, to_sampled
 from .sensitivity import MECHANISMS, Sensitivity
 
 __all__ = ["ALMFineTuner"]
+
+_MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
 
 
 @fill_docs
@@ -138,6 +142,17 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     >>> model.score(X[1400:], y[1400:]) > 0.6
     True
     """
+
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {
+        "head": "head",
+        "classes_": "labels",
+        "privacy_": "guarantee",
+        "encoder_": "encoder encoder",
+        "whitening_": "encoder whitening",
+        "head_": "head",
+        "weights_": "weights",
+    }
 
     _parameter_constraints: dict = {
         "encoder": [HasMethods(["fit", "transform", "__sklearn_tags__"]), None],
@@ -414,6 +429,28 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         # Yang et al. 2022, Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
         return self.head_.scores(rows, self.weights_)
+
+    def _finish_loading(self) -> None:
+        """Compare the sizes of the parts of a model from a file; keep the encoder for a new fit."""
+        d = self.n_features_in_
+        own = getattr(self.encoder_, "n_features_in_", d)
+        if own != d or d > _MOST_LOADED_FEATURES:
+            raise ValueError(f"its encoder takes {own} features, and it {d}")
+        width = (
+            d
+            if self.encoder_ is None
+            else encode_together(self.encoder_, np.zeros((1, d))).shape[1]
+        )
+        if self.whitening_ is not None and self.whitening_.n_features_in_ != width:
+            raise ValueError("its whitening takes other features than its encoder gives")
+        numbers = isinstance(self.weights_, np.ndarray)
+        size = self.weights_.shape[0] if numbers else self.weights_.n_features_in_
+        if size != width + 1 or numbers == isinstance(self.head_, NetworkHead):
+            raise ValueError("its weights are not those of its head and its encoder")
+        if self.encoder_ is not None and not isinstance(self.encoder_, FrozenEstimator):
+            self.encoder = FrozenEstimator(self.encoder_)
+        else:
+            self.encoder = self.encoder_
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class.

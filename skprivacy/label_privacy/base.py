@@ -61,6 +61,12 @@ class NoisyLabelClassifier(
 ):
     """Classifier that releases each label once, with noise, and learns from the noisy labels."""
 
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {
+        "classes_": "labels",
+        "privacy_": "guarantee",
+        "estimator_": "learner learner",
+    }
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "epsilon": [Interval(Real, 0, None, closed="right")],

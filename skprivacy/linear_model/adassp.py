@@ -91,6 +91,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     True
     """
 
+    _saved_state = {**PrivateLinearRegressor._saved_state, "ridge_": "number"}
     _parameter_constraints: dict = {
         **PrivateLinearRegressor._parameter_constraints,
         "delta": [Interval(Real, 0, 1, closed="neither")],

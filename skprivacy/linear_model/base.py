@@ -128,6 +128,14 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     """Private linear regression with public bounds of the target."""
 
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {
+        "bounds_": "bounds",
+        "target_bounds_": "interval",
+        "coef_": "array features",
+        "intercept_": "number",
+        "privacy_": "guarantee",
+    }
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
         "target_bounds": ["array-like", None],
@@ -246,6 +254,13 @@ class LinearScores(ClassifierMixin):
 class PrivateLinearClassifier(LinearScores, PrivateLinearModel):
     """Private linear classifier with a public set of labels."""
 
+    _saved_state = {
+        "bounds_": "bounds",
+        "classes_": "labels",
+        "coef_": "array outputs features",
+        "intercept_": "array outputs",
+        "privacy_": "guarantee",
+    }
     _parameter_constraints: dict = {
         **PrivateLinearModel._parameter_constraints,
         "classes": ["array-like", None],

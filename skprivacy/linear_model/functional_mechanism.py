@@ -157,6 +157,11 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
     # is worth more than any feature.
     _constant_share = 0.7
 
+    _saved_state = {
+        **PrivateLinearRegressor._saved_state,
+        "_ball_": "ball",
+        "polynomial_": "polynomial",
+    }
     _parameter_constraints: dict = {
         **PrivateLinearRegressor._parameter_constraints,
         **FunctionalMechanism._parameter_constraints,
@@ -338,6 +343,11 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     True
     """
 
+    _saved_state = {
+        **PrivateLinearClassifier._saved_state,
+        "_ball_": "ball",
+        "polynomial_": "polynomial",
+    }
     _parameter_constraints: dict = {
         **PrivateLinearClassifier._parameter_constraints,
         **FunctionalMechanism._parameter_constraints,

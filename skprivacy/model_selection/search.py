@@ -14,6 +14,7 @@ from .._input_data import as_frame, check_y, column_or_1d, indexable, validate_d
 from .._sklearn import num_samples
 from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
+from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from .delegation import BestModelMixin
@@ -159,6 +160,16 @@ default=None
     ['outputperturbationclassifier__alpha']
     """
 
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {
+        "privacy_": "guarantee",
+        "plan_": "plan",
+        "candidates_": "values",
+        "best_params_": "values",
+        "best_score_": "number",
+        "best_estimator_": "model best_estimator",
+    }
+
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "delta": [Interval(Real, 0, 1, closed="left")],
@@ -273,6 +284,24 @@ default=None
         copy = clone(self)
         trials, candidates = copy._checked(), copy._candidates()
         return copy._prepared(trials, candidates, X, y, fit_params, SecureRandom(), groups).plan
+
+    def _finish_loading(self) -> None:
+        """Take a search from a file as one among its candidates, and compare its parts."""
+        self.candidates_ = list(self.candidates_)
+        of_names = all(isinstance(setting, dict) for setting in self.candidates_)
+        if not of_names or self.best_params_ not in self.candidates_:
+            raise ValueError("its best parameters are no candidates")
+        part = claim_of(self.best_estimator_).guarantee
+        if part is None or part.event != self.privacy_.event:
+            raise ValueError("its best model states another guarantee than the search")
+        width = getattr(self.best_estimator_, "n_features_in_", self.n_features_in_)
+        if not hasattr(self.best_estimator_, "predict") or width != self.n_features_in_:
+            raise ValueError("its best model does not predict from its features")
+        self.estimator = clone(self.best_estimator_)
+        if self.param_distributions is None:  # they were code, of which these were drawn
+            self.param_distributions = [
+                {name: [value] for name, value in setting.items()} for setting in self.candidates_
+            ]
 
     def _random(self) -> SecureRandom:
         """Return the source of all chance: of the trials, of who is held out, and of noise."""

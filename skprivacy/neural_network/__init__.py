@@ -10,7 +10,6 @@ Files, in reading order:
 - ``_gradients/``: clipped sums of per-example gradients
 - ``auto_settings``: values for "auto", from public facts
 - ``skorch_net``: DPNeuralNet
-- ``network_state``: trained networks as arrays and facts, for saving
 - ``semi_supervised``: ConsistencyStudent (FixMatch) and VATStudent
 - ``augmentation``: random views of images
 - ``contrastive``: loss and training loop of contrastive encoders

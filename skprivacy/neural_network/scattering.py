@@ -72,6 +72,9 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
 
     _computes_records_apart = True
 
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {"image_shape_": "image_shape"}
+
     def __init__(self, image_shape: tuple[int, int] | None = None) -> None:
         self.image_shape = image_shape
 
@@ -81,6 +84,9 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.three_d_array = True
         return tags
+
+    def _finish_loading(self) -> None:
+        self.data_independent_ = True
 
     def fit(self, X: ArrayLike, y: Any = None) -> ScatteringTransformer:
         """Check that rows are images of the right shape.

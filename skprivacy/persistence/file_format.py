@@ -65,6 +65,11 @@ class Arrays:
             raise ValueError(f"the array {whole!r} holds {array.dtype}, not float64")
         return array
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array, which is not read; it is empty if there is none."""
+        whole = self._prefix + name
+        return tuple(self._file.get_slice(whole).get_shape()) if whole in self._names else ()
+
     def all(self) -> dict[str, NDArray]:
         """Return every array below the prefix, under the rest of its name."""
         cut = len(self._prefix)

@@ -14,13 +14,12 @@ from .._version import __version__
 from ..accounting import PrivacyGuarantee
 from ..audit.inspection.claims import claim_of
 from . import file_format as files
-from .state import Given, restored, told
+from .state import Given, from_state, to_state
 
 __all__ = ["load_model", "save_model"]
 
 _FORMAT = 2
 _SECTIONS = {"format", "versions", "privacy", "model"}
-_OF_ONE_NETWORK = 1  # the format of files that hold a network and nothing else
 
 
 def save_model(model: Any, path: str | PathLike[str]) -> None:
@@ -29,12 +28,11 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     Parameters
     ----------
     model : estimator or Pipeline
-        Fitted: a private linear model or network, an encoder of ``skprivacy.neural_network``, a
-        PrivateStandardScaler, SchemaTransformer, LocalPerturbation or ScatteringTransformer, a
-        PrivateSynthesizer or DPGANSynthesizer, a model taught by noisy votes, noisy labels (PATE,
-        nearest neighbours, those of ``skprivacy.label_privacy``) or synthetic records whose learner
-        is linear, a GaussianNB or the default, or a Pipeline of these, of scikit-learn's Binarizer
-        and Normalizer, and of such steps in a FrozenEstimator.
+        Fitted: any private estimator, an encoder of ``skprivacy.neural_network``, a
+        SchemaTransformer or ScatteringTransformer, or a Pipeline of these, of scikit-learn's
+        Binarizer and Normalizer, and of such steps in a FrozenEstimator. What a model teaches must
+        be linear, a GaussianNB or the default; the encoder of an ALMFineTuner a PCA, a scaler, an
+        encoder of this library or None.
     path : str or Path
         The file to write; what is there is replaced.
 
@@ -54,8 +52,8 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     **Edge cases.** Bounds and labels that were read off the private data are written, as they are
     part of the model; the guarantee lists the assumption that they are public. Once loaded, such a
     model warns again when it is fitted anew. Callables are not written: a module of one's own, a
-    loss and ``augment``; ``class_weight`` is not either. Of a model that teaches another, its
-    teacher, aggregator and schema are not: a new fit takes the default ones.
+    loss, ``augment`` and ``scoring``; ``class_weight`` is not either. Of a model that teaches
+    another, its teacher, aggregator and schema are not: a new fit takes the default ones.
 
     See Also
     --------
@@ -87,7 +85,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
         raise ValueError(f"model={model!r} cannot be saved: it must be a fitted estimator.")
     arrays: dict[str, NDArray] = {}
     try:
-        node = told(model, "", arrays)
+        node = to_state(model, "", arrays)
     except NotFittedError as error:
         raise ValueError(f"model must be a fitted estimator. Call fit first. ({error})") from error
     guarantee = claim_of(model).guarantee
@@ -145,7 +143,7 @@ def load_model(path: str | PathLike[str], module: Any = None, criterion: Any = N
         name = repr(str(path))
         node = _node(header, name)
         try:
-            model = restored(node, arrays, Given(module, criterion))
+            model = from_state(node, arrays, Given(module, criterion))
             _check_whole(model, header, arrays)
         except ValueError as error:
             raise ValueError(f"path={name}: {error}") from error
@@ -166,8 +164,6 @@ def _node(header: dict[str, Any], name: str) -> Any:
         if set(header) != _SECTIONS:
             raise ValueError(f"path={name} is damaged: its header has {sorted(header)}.")
         return header["model"]
-    if found == _OF_ONE_NETWORK:
-        return {"output": None, **{name: header[name] for name in header if name != "format"}}
     newer = isinstance(found, int) and found > _FORMAT
     raise ValueError(
         f"path={name} was written by a newer version of skprivacy, in format {found}. Upgrade."
@@ -197,7 +193,10 @@ def _terms(guarantee: PrivacyGuarantee | None) -> Any:
     )  # fmt: skip
 
 
-def _has_own_module(node: dict[str, Any]) -> bool:
-    inner = [step for _, step in node.get("steps", [])]
-    inner += [node["estimator"]] if "estimator" in node else []
-    return node.get("own_module") is True or any(map(_has_own_module, inner))
+def _has_own_module(node: Any) -> bool:
+    """Return whether a network with a module of its own is in what a file says, however deep."""
+    if isinstance(node, list):
+        return any(map(_has_own_module, node))
+    if not isinstance(node, dict):
+        return False
+    return node.get("own_module") is True or any(map(_has_own_module, node.values()))

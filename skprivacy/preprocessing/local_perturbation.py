@@ -99,6 +99,8 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
     number of records is public
     """
 
+    _saved_state = {**SchemaTransformer._saved_state, "privacy_": "guarantee"}
+
     def __init__(
         self,
         schema: Schema | None = None,
@@ -221,6 +223,14 @@ class LocalPerturbation(PrivateEstimatorMixin, SchemaTransformer):
         self.schema_.check_kinds(type(self).__name__, missing=False)
         self._numeric = sum(isinstance(fact, Bounded) for fact in self.schema_.values())
         self._stated = self._settings()
+
+    def _finish_loading(self) -> None:
+        """Refuse a file whose parameters release something else than its guarantee says."""
+        super()._finish_loading()
+        self._restate()
+        if self.privacy_.event != self._event():
+            raise ValueError("the parameters release something else than the guarantee says")
+        self.epsilon_ = float(self.epsilon)
 
     def _event(self) -> Event:
         """Return the release of a record in each call."""

@@ -75,6 +75,14 @@ class PrivateStandardScaler(
     True
     """
 
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {
+        "bounds_": "bounds",
+        "mean_": "array features",
+        "var_": "array features",
+        "scale_": "positive features",
+        "privacy_": "guarantee",
+    }
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 1e-6, None, closed="both")],
         "delta": [Interval(Real, 0, 1, closed="left")],

@@ -208,6 +208,8 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
     """
 
     _computes_records_apart = True
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {"schema_": "schema"}
 
     def __init__(
         self,
@@ -325,6 +327,16 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = []
         tags.requires_fit = True
         return tags
+
+    def _finish_loading(self) -> None:
+        """Compare the schema of a transformer from a file with its columns."""
+        if self.n_features_in_ != len(self.schema_):
+            raise ValueError(
+                f"the schema has {len(self.schema_)} columns, and the model another number"
+            )
+        if set(getattr(self, "feature_names_in_", self.schema_)) != set(self.schema_):
+            raise ValueError("the schema has other columns than the model was fitted to")
+        self.data_independent_ = not self.schema_.unconfirmed
 
     def _check_parameters(self) -> None:
         if self.schema is not None and not isinstance(self.schema, Schema):

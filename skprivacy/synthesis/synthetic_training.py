@@ -67,6 +67,12 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
     random_state: Any
     synthesizer_: Synthesizer
 
+    # what save_model writes of it; the words are those of persistence.attribute_states
+    _saved_state = {
+        "estimator_": "learner estimator",
+        "synthesizer_": "model synthesizer",
+    }
+
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict"])],
         "synthesizer": [PrivateSynthesizer, DPGANSynthesizer],
@@ -106,6 +112,14 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
                 self.estimator_ = self._train_estimator(*self._match_container(X, *records))
             self._state_guarantee()
         return self
+
+    def _finish_loading(self) -> None:
+        """State the guarantee of a model from a file, and keep its parts for a new fit."""
+        d = self.n_features_in_
+        if not hasattr(self.synthesizer_, "sample") or self.synthesizer_.n_features_in_ != d:
+            raise ValueError(f"it has no synthesizer of {d} features")
+        self.estimator, self.synthesizer = clone(self.estimator_), clone(self.synthesizer_)
+        self._state_guarantee()
 
     def _state_guarantee(self) -> None:
         """State the synthesizer's guarantee, with the assumptions of frozen parts."""
@@ -278,6 +292,8 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
     >>> model.score(X, y) > 0.9
     True
     """
+
+    _saved_state = {"classes_": "labels", **SyntheticDataEstimator._saved_state}
 
     def __init__(
         self,

@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from skprivacy import (
     DPSGDRegressor,
@@ -27,6 +28,8 @@ from skprivacy import (
     load_model,
     save_model,
 )
+from skprivacy.fine_tuning import ALMFineTuner, NetworkHead
+from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.neural_network import ScatteringTransformer
 from skprivacy.preprocessing import Bounded, Categories, PrivateStandardScaler
 from skprivacy.synthesis import DPGANSynthesizer, Grid, SyntheticDataClassifier
@@ -96,6 +99,33 @@ MODELS = {
             ),
         ).fit(X[:, :2], np.where(Y, "yes", "no")),
         X[:, :2],
+    ),
+    "fine-tuned": (
+        lambda: ALMFineTuner(
+            PCA(2, whiten=True), "prototypes", classes=[0, 1], relation="zero_out"
+        ).fit(X, Y, X_public=X + 0.1),
+        X,
+    ),
+    "fine-tuned network": (
+        lambda: ALMFineTuner(
+            head=NetworkHead((2,), epochs=1), delta=1e-3, classes=[0, 1], relation="zero_out"
+        ).fit(X, Y),
+        X,
+    ),
+    "search": (
+        lambda: PrivateSearchCV(
+            make_pipeline(
+                Normalizer(),
+                ObjectivePerturbationClassifier(
+                    bounds=(-1, 1), classes=[0, 1], relation="zero_out"
+                ),
+            ),
+            {"objectiveperturbationclassifier__alpha": [0.1, 1.0]},
+            epsilon=20.0,
+            delta=1e-3,
+            n_trials=2,
+        ).fit(X, Y),
+        X,
     ),
     "network": (
         lambda: DPSGDRegressor(

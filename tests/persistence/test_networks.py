@@ -22,7 +22,7 @@ from skprivacy.neural_network import (
     DPSGDClassifier,
     DPSGDRegressor,
 )
-from skprivacy.neural_network.network_state import _NET_PARAMS, _PARAMS
+from skprivacy.persistence.networks import _NET_PARAMS, _PARAMS
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ from skprivacy.label_privacy import (
     LP2STClassifier,
     RandomizedResponseClassifier,
 )
-from skprivacy.persistence.student_state import MODELS
 from skprivacy.preprocessing import Bounded, Categories
 
 pytestmark = pytest.mark.heavy
@@ -87,7 +86,7 @@ MAKERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(MAKERS))
 def test_every_model_that_teaches_comes_back_with_its_claim(name, tmp_path):
     model = MAKERS[name](classes=CLASSES)
     found = _same(model, X, tmp_path)

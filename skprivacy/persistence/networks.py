@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from ..accounting import PrivacyGuarantee
-from .auto_settings import Recipe
-from .contrastive import ContrastiveEncoder
-from .dpsgd_classifier import DPSGDClassifier
-from .dpsgd_regressor import DPSGDRegressor
-from .network import make_module
-from .scarf import SCARFEncoder
-from .simclr import SimCLREncoder
-from .skorch_net import DPNeuralNet
+from ..neural_network.auto_settings import Recipe
+from ..neural_network.contrastive import ContrastiveEncoder
+from ..neural_network.dpsgd_classifier import DPSGDClassifier
+from ..neural_network.dpsgd_regressor import DPSGDRegressor
+from ..neural_network.network import make_module
+from ..neural_network.scarf import SCARFEncoder
+from ..neural_network.simclr import SimCLREncoder
+from ..neural_network.skorch_net import DPNeuralNet
+from .value_checks import restore_guarantee
 
-__all__ = ["restored", "told"]
+__all__ = ["from_state", "to_state"]
 
 _KINDS: dict[str, type] = {
     "DPNeuralNet": DPNeuralNet,
@@ -54,7 +54,7 @@ _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max
 Model = DPNeuralNet | DPSGDClassifier | DPSGDRegressor | SCARFEncoder | SimCLREncoder
 
 
-def told(model: Model) -> tuple[dict[str, Any], dict[str, NDArray]]:
+def to_state(model: Model) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return the facts and the weights of a fitted model."""
     encodes = isinstance(model, ContrastiveEncoder)
     if not hasattr(model, "module_") or not (encodes or hasattr(model, "privacy_")):
@@ -100,10 +100,10 @@ def _encoder_facts(model: ContrastiveEncoder) -> dict[str, Any]:
     }
 
 
-def restored(
+def from_state(
     facts: dict[str, Any], arrays: dict[str, NDArray], module: nn.Module | None, criterion: Any
 ) -> Model:
-    """Return the model that :func:`told` described, from facts and arrays."""
+    """Return the model that :func:`to_state` described, from facts and arrays."""
     weights = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if facts["own_module"] != (module is not None):
         raise ValueError(
@@ -127,10 +127,7 @@ def restored(
     vars(model).update(facts["fitted"])
     if isinstance(model, ContrastiveEncoder):
         return model
-    model.privacy_ = PrivacyGuarantee.from_dict(facts["privacy"])
-    model.privacy_event_ = model.privacy_.event
-    model.delta_ = model.privacy_.at_delta
-    model.epsilon_ = model.privacy_.epsilon()
+    restore_guarantee(model, facts)
     return model
 
 
@@ -221,9 +218,9 @@ def _load_estimator(
 
 
 def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of the training; older files hold them among the parameters."""
+    """Return the settings of the training."""
     params, names = facts["params"], [field.name for field in fields(Recipe)]
-    settings = facts.get("settings", {name: params[name] for name in names})
+    settings = facts["settings"]
     if sorted(settings) != sorted(names):
         raise KeyError("settings")
     sizes = np.atleast_1d(settings["hidden_layer_sizes"])
