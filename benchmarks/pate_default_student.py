@@ -1,6 +1,6 @@
 """Which student tells few noisy labels best on tables: the graph, logistic regression, the choice.
 
-``python benchmarks/pate_default_student.py`` prints the table of doc/ensemble.rst: accuracy on
+``python benchmarks/pate_default_student.py`` prints the table of doc/pate.rst: accuracy on
 records that are not public, means of four draws, with 1,000 public records.
 """
 

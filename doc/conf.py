@@ -24,7 +24,7 @@ autosummary_generate = True
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-exclude_patterns = ["_build", "*.inc.rst"]
+exclude_patterns = ["_build"]
 # Methods inherited from scikit-learn refer to labels of its own user guide.
 suppress_warnings = ["ref.ref"]
 
@@ -109,7 +109,7 @@ CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package
 
 def reference() -> str:
     """Return the page that lists every public class and function."""
-    lines = ["Reference", "=========", "", ".. currentmodule:: skprivacy", ""]
+    lines = ["Classes and functions", "=====================", "", ".. currentmodule:: skprivacy", ""]
     listed = {}
     for title, part in REFERENCE.items():
         module = import_module(f"skprivacy.{part}")
