@@ -89,8 +89,8 @@ REFERENCE = {
     "Defences without proof": "defences",
     "Attacks": "attacks",
     "Scores of records": "attacks.scores",
-    "Records for an attacker who has none": "attacks.synthesis",
-    "Model inversion": "attacks.inversion",
+    "Records for an attacker who has none": "attacks.candidate_records",
+    "Model inversion": "attacks.reconstruction.model_inversion",
     "Audits": "audit",
     "Certificates": "certificates",
     "Saved models": "persistence",
@@ -102,7 +102,6 @@ REFERENCE = {
     "Metrics": "metrics",
     "Errors and warnings": "exceptions",
     "For estimators of your own": "base",
-    "Public facts of a private fit": "public_facts",
 }
 CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package itself
 
