@@ -21,6 +21,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 autosummary_generate = True
+templates_path = ["_templates"]  # a page for each class, with all its methods
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
