@@ -109,7 +109,8 @@ CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package
 
 def reference() -> str:
     """Return the page that lists every public class and function."""
-    lines = ["Classes and functions", "=====================", "", ".. currentmodule:: skprivacy", ""]
+    title = "Classes and functions"
+    lines = [title, "=" * len(title), "", ".. currentmodule:: skprivacy", ""]
     listed = {}
     for title, part in REFERENCE.items():
         module = import_module(f"skprivacy.{part}")

@@ -14,7 +14,6 @@ import random
 import re
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 # Tests run in as many processes as there are cores. Threads on top of that would wait for one
 # another; a test that is about threads sets their number itself. Before numpy and torch ask.
@@ -40,34 +39,26 @@ settings.load_profile("everyday")
 WITHOUT_NETWORKS = not all(map(find_spec, ("torch", "skorch", "opacus")))
 NEEDS_NETWORKS = re.compile(r"No module named '(torch|skorch|opacus)\b|skprivacy\[torch\]")
 
-HEAVY = frozenset(
-    line.split(maxsplit=1)[1]
-    for line in Path(__file__).with_name("heavy.txt").read_text().splitlines()
-    if not line.startswith("#")
-)
+HEAVY_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.heavy\b", flags=re.MULTILINE)
 
 
 def leaves_out_heavy(config):
-    """Return whether this is the inner loop, which need not even collect what it leaves out."""
+    """Return whether this is the inner loop, which does not collect what it leaves out."""
     return "not heavy" in config.option.markexpr
 
 
 def pytest_ignore_collect(collection_path, config):
-    path = collection_path.relative_to(config.rootpath).as_posix()
-    return True if leaves_out_heavy(config) and path in HEAVY else None
+    if leaves_out_heavy(config) and collection_path.suffix == ".py":
+        return True if HEAVY_FILE.search(collection_path.read_text()) else None
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pycollect_makeitem(collector, name):
-    heavy = leaves_out_heavy(collector.config) and f"{collector.nodeid}::{name}" in HEAVY
+def pytest_pycollect_makeitem(collector, obj):
+    marks = getattr(obj, "pytestmark", [])
+    marks = marks if isinstance(marks, list) else []  # an imported module may have a single one
+    heavy = leaves_out_heavy(collector.config) and any(mark.name == "heavy" for mark in marks)
     return [] if heavy else None
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        file, test = item.nodeid.partition("::")[0], item.nodeid.partition("[")[0]
-        if not HEAVY.isdisjoint((file, test, item.nodeid)):
-            item.add_marker("heavy")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,6 +26,7 @@ def test_none_leaves_the_setting():
         assert get_config()["strict"]
 
 
+@pytest.mark.heavy
 def test_worker_processes_inherit_strictness():
     code = "import skprivacy; assert skprivacy.get_config()['strict']"
     with config_context(strict=True):

@@ -75,6 +75,7 @@ def tuned(encoder, **fit_params):
     return model.fit(X, Y, **fit_params)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("fitted", "assumed"),
     [
@@ -111,6 +112,7 @@ def test_what_is_frozen_is_assumed_to_know_nothing_private(fitted, assumed):
     assert claim_of(model).guarantee.assumptions.count(told) == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "fitted",
     [
@@ -127,6 +129,7 @@ def test_a_file_keeps_the_assumption(fitted, tmp_path):
     assert any("depends on no private" in told for told in again.privacy_.assumptions)
 
 
+@pytest.mark.heavy
 def test_what_learns_nothing_is_assumed_nothing_of():
     steps = SchemaTransformer(SCHEMA).fit(X)
     for step in (FrozenEstimator(Normalizer()), FrozenEstimator(steps), StandardScaler()):
@@ -178,6 +181,7 @@ class Copied(StandardScaler):
         return copy.deepcopy(self)
 
 
+@pytest.mark.heavy
 def test_frozen_parts_of_others_are_found():
     own, copied = OwnClone().fit(X), Copied().fit(X)
     for teacher in (

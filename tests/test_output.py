@@ -34,6 +34,8 @@ from skprivacy.model_selection import sweep_store as _kept
 from skprivacy.persistence import load_model
 from skprivacy.preprocessing import Bounded, Schema
 
+pytestmark = pytest.mark.heavy
+
 X = np.random.RandomState(0).uniform(size=(40, 2))
 y = np.arange(40) % 2
 MODEL = AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, X[:, 0])

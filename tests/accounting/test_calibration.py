@@ -25,6 +25,7 @@ RUNS = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("accountant", BLUNTEST_FIRST)
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])

@@ -76,6 +76,7 @@ def test_one_step_is_the_mixture_of_gaussians(k, q, z, relation):
         assert claimed == pytest.approx(exact, rel=2e-5, abs=1e-13)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_three_steps_against_a_numerical_convolution(relation):
     """The loss of each direction is spread over a fine grid and added up thrice."""
@@ -132,6 +133,7 @@ def test_no_directions_of_a_groups_contributions_cost_more(relation):
                 assert worst == pytest.approx(bound.delta(epsilon), rel=1e-3)
 
 
+@pytest.mark.heavy
 def test_dp_accounting_agrees():
     theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     k, q, z, steps = 4, 0.02, 1.2, 50
@@ -142,6 +144,7 @@ def test_dp_accounting_agrees():
     assert ours == pytest.approx(loss.get_epsilon_for_delta(1e-5), rel=2e-3)
 
 
+@pytest.mark.heavy
 def test_the_figures_of_an_epsilon_1_model():
     """Steps as DP-SGD takes for Adult's records: 14.4 for ten rows, 6.17 for five."""
 
@@ -242,6 +245,7 @@ def test_steps_along_a_gaussian_curve_are_exact():
         assert exact <= group_epsilon(GaussianEvent(10.0), k, 1e-6, "add_remove") < 1.001 * exact
 
 
+@pytest.mark.heavy
 def test_steps_are_never_below_a_chain_of_discrete_mechanisms():
     """Walk k = 3 steps between random distributions, and take the curve of every step."""
     rng = np.random.default_rng(1)

@@ -168,6 +168,7 @@ def test_bad_questions():
         check_delta(1e-3, n_records=1000)
 
 
+@pytest.mark.heavy
 def test_falls_back_on_renyi_where_no_loss_distribution_exists():
     both = Composed((LogisticEvent(3.0, norm=2), sgd(0.01, 1.0, 100)))
     guarantee = PrivacyGuarantee(both, 1e-5)
@@ -208,6 +209,7 @@ def test_extreme_curves():
     )
 
 
+@pytest.mark.heavy
 def test_group_privacy():
     single = PrivacyGuarantee(GaussianEvent(10.0), 1e-6)
     assert single.group(1).epsilon() == pytest.approx(single.epsilon(), rel=0.02)
@@ -220,6 +222,7 @@ def test_group_privacy():
     assert single.group(50_000).epsilon() > 1000
 
 
+@pytest.mark.heavy
 def test_replace_one_conversion_is_explicit_and_one_way():
     single = PrivacyGuarantee(sgd(0.02, 1.5, 200), 1e-6, "zero_out")
     double = single.as_replace_one()
@@ -233,6 +236,7 @@ def test_replace_one_conversion_is_explicit_and_one_way():
     assert PrivacyGuarantee(LaplaceEvent(2.0)).as_replace_one().epsilon() == pytest.approx(1.0)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("epsilon", [0.05, 0.1, 1.0, 8.0, 50.0])
 @pytest.mark.parametrize(("q", "steps"), [(0.03, 60), (0.01, 10_000), (0.5, 30), (1.0, 100)])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
@@ -302,6 +306,7 @@ def test_calibration_says_what_is_impossible():
         calibrate_noise_multiplier(GaussianEvent, 1.0, 1e-5, "swap")
 
 
+@pytest.mark.heavy
 def test_calibration_to_attacks():
     z = calibrate_to_advantage(GaussianEvent, 0.1)
     assert 2 * norm.cdf(1 / (2 * z)) - 1 == pytest.approx(0.1, rel=2e-3)

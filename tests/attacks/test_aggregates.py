@@ -54,6 +54,7 @@ def genotypes(d, seed):
     return X[:N], X[N:], p
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_genotypes_vary_half_as_much_as_single_copies(noise):
     """With noise, a variance of p(1 - p) would promise an area .05 larger than there is."""
@@ -78,6 +79,7 @@ def pairs_of(values):
     return np.hstack([np.eye(16)[cell] for cell in cells])
 
 
+@pytest.mark.heavy
 def test_a_set_of_marginals_tells_and_noise_keeps_it_to_its_guarantee():
     """10 sets of 15 tables, each refuted by chance in at most 1e-8."""
     plain, aware = [], []
@@ -122,6 +124,7 @@ def test_unknown_noise_is_estimated():
     assert attack.evaluate(X_in, X_out).auc == pytest.approx(known.auc, abs=0.01)
 
 
+@pytest.mark.heavy
 def test_copied_columns_count_once_where_correlations_are_known():
     """Twenty columns that stand ten times each drown the others, unless that is taken away."""
     rng = np.random.default_rng(0)
@@ -160,6 +163,7 @@ def above_the_bound(result, guarantee, alpha):
     return bool((tpr - width > guarantee.tpr_bound(np.minimum(fpr + width, 1.0))).any())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("d", [20, 2000])
 def test_what_a_private_mean_tells_stays_within_its_guarantee(d):
     """20 runs, each refuted by chance in at most 1e-9; a release without noise is refuted."""

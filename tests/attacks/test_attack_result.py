@@ -90,6 +90,7 @@ def test_groups_of_the_wrong_length(result):
         result.by_group(np.zeros(3), np.zeros(150))
 
 
+@pytest.mark.heavy
 def test_null_groups_are_rarely_singled_out():
     # 20 groups of noise, 40 runs: any group excluding 0.5 is a false alarm of the whole run
     missed = marked = 0
@@ -101,6 +102,7 @@ def test_null_groups_are_rarely_singled_out():
     assert max(missed, marked) <= 6  # P[Bin(40, 0.05) > 6] < 0.004
 
 
+@pytest.mark.heavy
 def test_planted_groups_without_correction_are_caught(monkeypatch):
     monkeypatch.setattr(result_module, "holm", np.asarray)
     with pytest.raises(AssertionError):
@@ -153,6 +155,7 @@ def test_display(result):
     MembershipRocDisplay.from_result(result, ax=display.ax_, bound=guarantee)
 
 
+@pytest.mark.heavy
 def test_names_with_dollars_are_drawn_as_they_are(result):
     """matplotlib takes what is between two of them for a formula, and \\x for an error in it."""
     odd = replace(result, attack="A$\\x$")

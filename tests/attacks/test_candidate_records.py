@@ -23,6 +23,7 @@ def shopping():
     return X, y, target
 
 
+@pytest.mark.heavy
 def test_climbing_finds_records_of_each_class(shopping):
     X, y = synthesis.from_model(shopping[2], [[0, 1]] * 20, 20, random_state=0)
     assert set(np.unique(X)) <= {0.0, 1.0}
@@ -114,6 +115,7 @@ def test_bad_share():
         synthesis.noisy(np.eye(3), 2)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["noisy", "marginals", "model"])
 def test_synthetic_records_carry_an_attack(kind, shopping):
     X, y, target = shopping

@@ -7,6 +7,8 @@ from sklearn.datasets import make_classification
 from skprivacy.attacks import LiRA, LossThreshold, ShadowPool
 from skprivacy.audit import audit
 
+pytestmark = pytest.mark.heavy
+
 torch = pytest.importorskip("torch", reason="the extra for networks is not installed")
 
 N = 200

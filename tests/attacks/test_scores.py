@@ -93,6 +93,7 @@ def test_rounding_decides_no_comparison_of_rmia():
         assert (scores.rmia(population * (1 + rounding), population) == [1 / 3, 2 / 3, 1]).all()
 
 
+@pytest.mark.heavy
 def test_a_score_depends_on_no_other_record_to_the_last_bit():
     """Sums of numpy round by the number of columns and by how these are kept."""
     rng = np.random.default_rng(0)

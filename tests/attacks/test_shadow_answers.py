@@ -45,6 +45,8 @@ from skprivacy.attacks import (
 from skprivacy.attacks.shadow_training import trains_in_threads
 from skprivacy.audit import runner
 
+pytestmark = pytest.mark.heavy
+
 X, Y = make_classification(160, flip_y=0.2, random_state=0)
 MANY = make_multilabel_classification(160, random_state=0)
 FOREST = RandomForestClassifier(3, max_depth=3, random_state=0)

@@ -30,6 +30,8 @@ from skprivacy.attacks.model_answers import predict_aligned
 from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.attacks.shadow_training import _safe_backend
 
+pytestmark = pytest.mark.heavy
+
 
 class Remembering(ClassifierMixin, BaseEstimator):
     """Remembers its training rows; sure of them and of nothing else. Takes no random_state."""

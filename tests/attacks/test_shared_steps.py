@@ -35,6 +35,7 @@ MODELS = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("own", [[], [StandardScaler()]], ids=["shared alone", "scaled"])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

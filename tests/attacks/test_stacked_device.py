@@ -35,6 +35,8 @@ from skprivacy.neural_network import DPSGDClassifier
 
 from .test_stacked_dpsgd import EstimatorsDraws
 
+pytestmark = pytest.mark.heavy
+
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
 

@@ -28,6 +28,8 @@ from skprivacy.neural_network._training import stacked_fit as stacking
 from skprivacy.neural_network._training.training_config import TrainingConfig
 from skprivacy.preprocessing import PrivateStandardScaler
 
+pytestmark = pytest.mark.heavy
+
 
 def problem(n=300, n_classes=3):
     X, y = make_classification(

@@ -63,6 +63,7 @@ def test_members_do_not_mix():
         assert np.abs(difference).max() < 1e-4
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
 def test_jobs_change_nothing(backend, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "_MIN_PROCESS_WORK", 0)
@@ -93,6 +94,7 @@ def test_little_work_starts_no_processes(monkeypatch):
     assert asked == [(2, "threads"), (2, "processes"), (3, "processes")]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_error_on_the_way_is_raised(n_jobs, monkeypatch):
     monkeypatch.setattr(training, "_MIN_PROCESS_WORK", 0)
@@ -129,6 +131,7 @@ def test_stops_as_scikit_learn_does():
     assert one.predict_proba(X) == pytest.approx(other.predict_proba(X))
 
 
+@pytest.mark.heavy
 def test_equal_accuracy_to_separate_training():
     X, y = problem(3, 800)
     net = make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=40))
@@ -140,6 +143,7 @@ def test_equal_accuracy_to_separate_training():
     assert accuracy[True] == pytest.approx(accuracy[False], abs=0.02)
 
 
+@pytest.mark.heavy
 def test_attacks_on_stacked_pools():
     X, y = make_classification(600, flip_y=0.4, random_state=0)
     labels = np.array(["no", "yes"])[y]
@@ -202,6 +206,7 @@ def test_members_may_know_different_categories():
     assert np.isfinite(pool.logits(X, y)).all()
 
 
+@pytest.mark.heavy
 def test_importing_attacks_takes_no_torch():
     import subprocess
     import sys

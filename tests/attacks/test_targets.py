@@ -45,6 +45,8 @@ from skprivacy.audit import audit
 from skprivacy.linear_model import FunctionalMechanismRegressor
 from skprivacy.metrics import auc_interval
 
+pytestmark = pytest.mark.heavy
+
 N = 200
 X, y = make_classification(2 * N, n_features=40, n_informative=5, flip_y=0.3, random_state=0)
 THREE = np.array(["ash", "elm", "oak"])[(X[:, 0] > 0).astype(int) + (y == 1)]

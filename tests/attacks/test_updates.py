@@ -104,6 +104,7 @@ def modules():
     return torch, {"layers": layers, "reverse": reverse, "bare": Bare(layers), "conv": convolution}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["layers", "reverse", "bare", "conv"])
 def test_gradients_of_modules_are_those_of_autograd(name):
     torch, known = modules()
@@ -122,6 +123,7 @@ def test_gradients_of_modules_are_those_of_autograd(name):
     assert found.mean(rows.shape[1]) == pytest.approx(rows.mean(axis=0))
 
 
+@pytest.mark.heavy
 def test_modules_are_attacked_and_left_as_they_were():
     _, known = modules()
     X, y = people()
@@ -163,6 +165,7 @@ def test_the_ratio_by_hand():
     assert attack._rounds(X, y)[0][mine, 0] == pytest.approx(expected[mine])
 
 
+@pytest.mark.heavy
 def test_members_of_a_party_are_found_and_those_of_another_are_not():
     X, y = people()
     result = attacked(trained(X[:N], y[:N]), X, y)
@@ -173,6 +176,7 @@ def test_members_of_a_party_are_found_and_those_of_another_are_not():
     assert nothing.auc_interval[0] < 0.5 < nothing.auc_interval[1]
 
 
+@pytest.mark.heavy
 def test_rounds_out_of_order_do_not_go_unnoticed():
     """An update belongs to the weights that its round began with."""
     X, y = people()
@@ -186,6 +190,7 @@ def test_rounds_out_of_order_do_not_go_unnoticed():
     assert attacked(wrong, X, y).auc < 0.7
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("supervised", [False, True])
 def test_nothing_is_found_where_nothing_is(supervised):
     """Updates of others, whichever records are called members: planted labels do not leak."""
@@ -201,6 +206,7 @@ def test_nothing_is_found_where_nothing_is(supervised):
     assert np.mean(aucs) == pytest.approx(0.5, abs=0.06)  # 5 standard errors
 
 
+@pytest.mark.heavy
 def test_known_members_teach_the_attack():
     X, y = people()
     seen = trained(X[:N], y[:N])
@@ -213,6 +219,7 @@ def test_known_members_teach_the_attack():
                                 np.arange(31) == 0)  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_false_positives_are_as_many_as_asked():
     X, y = people(n=1200)
     attack = UpdatesAttack(trained(X[:N], y[:N]), fpr=0.1).fit(X[700:], y[700:])
@@ -229,6 +236,7 @@ def test_a_score_does_not_depend_on_the_others_in_the_call():
     assert clone(attack).target is attack.target
 
 
+@pytest.mark.heavy
 def test_clipping_alone_defends_nothing_and_noise_keeps_to_its_guarantee():
     """One run of each; by chance it leaves the bound in at most one run of a million."""
     X, y = people(n=800)
@@ -310,6 +318,7 @@ def test_ascent_raises_the_loss_before_each_round():
     assert (idle.before[1] == idle.after[0]).all()
 
 
+@pytest.mark.heavy
 def test_ascent_on_few_records_tells_more_of_them():
     """Mean scores of three members above others, in standard deviations of the others."""
     X, y = people()
@@ -385,6 +394,7 @@ def test_a_property_attack_rehearses_what_parties_do():
     assert attack._size(400) == 20
 
 
+@pytest.mark.heavy
 def test_an_attribute_is_inferred_of_members_without_reading_it():
     X, y = people(n=900)
     X[:, 3] = X[:, 3] > 0

@@ -14,6 +14,8 @@ from skprivacy.attacks.record_tables import fingerprints
 from skprivacy.audit import audit
 from skprivacy.audit.report.facts import explain_copies
 
+pytestmark = pytest.mark.heavy
+
 
 class Public(ClassifierMixin, BaseEstimator):
     """It learns nothing, so that its claim of epsilon = 0 is true; every record gets its own."""

@@ -67,6 +67,7 @@ def test_who_memorises_labels_is_caught():
     assert [f.result.attack for f in report.findings] == ["LabelInferenceAttack"]
 
 
+@pytest.mark.heavy
 def test_who_protects_them_is_not_and_membership_stays_open():
     # Reports are fresh, so this alpha is how often the claim is refuted.
     report = audit(HONEST.fit(*PARTS[:2]), *PARTS, alpha=1e-8, random_state=0)
@@ -81,6 +82,7 @@ def test_who_protects_them_is_not_and_membership_stays_open():
     assert report.to_frame()["violated"].tolist() == [False]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("attacks", [[LossThreshold()], [LiRA(n_shadows=4)], []])
 @pytest.mark.parametrize("model", [HONEST, LabelPATEClassifier(n_teachers=5, classes=[0, 1])])
 def test_attacks_on_membership_are_refused(attacks, model):
@@ -141,6 +143,7 @@ def test_labels_and_records_are_never_added_up():
     assert len(budget.entries()) == 1
 
 
+@pytest.mark.heavy
 def test_a_sweep_guesses_labels():
     sweep = PrivacySweepCV(HONEST, epsilons=[1.0, 8.0], cv=2).fit(X, y)
     assert sweep.attack_name_ == "LabelInferenceAttack"
@@ -164,6 +167,7 @@ def test_a_sweep_refuses_attacks_on_membership_before_it_trains(attack):
     assert budget.spent() == 0
 
 
+@pytest.mark.heavy
 def test_a_sweep_refuses_them_for_foreign_models_too():
     with pytest.raises(ValueError, match="nothing about membership"):
         PrivacySweepCV(Liar(), epsilons=[1.0], cv=2).fit(X, y)
@@ -174,6 +178,7 @@ def test_a_sweep_refuses_them_for_foreign_models_too():
         PrivacySweepCV(records, epsilons=[1.0], cv=2, attack=LabelInferenceAttack()).fit(X, y)
 
 
+@pytest.mark.heavy
 def test_a_search_over_models_of_labels_is_asked_about_labels():
     search = GridSearchCV(HONEST, {"epsilon": [0.5, 1.0]}, cv=2).fit(*PARTS[:2])
     report = audit(search, *PARTS, random_state=0)

@@ -78,6 +78,7 @@ def test_true_claims_are_called_violated_in_at_most_alpha_of_2000_audits(leak):
         assert wrong[kind] <= binom.isf(1e-6, each, ALPHA), kind
 
 
+@pytest.mark.heavy
 def test_planted_area_without_its_interval_is_caught(monkeypatch):
     monkeypatch.setattr(
         _evidence, "bound_area", lambda members, others, alpha: auc(members, others)

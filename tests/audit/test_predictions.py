@@ -24,6 +24,8 @@ from skprivacy.audit import audit, audit_predictions, predictions
 from skprivacy.audit import runner as _attacking
 from skprivacy.audit.runner import concat_records
 
+pytestmark = pytest.mark.heavy
+
 N = 300
 X, y = make_classification(4 * N, n_informative=6, n_classes=3, flip_y=0.3, random_state=0)
 X_other, y_other, X, y = X[2 * N :], y[2 * N :], X[: 2 * N], y[: 2 * N]

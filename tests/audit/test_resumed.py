@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .killed_audit import LAST, N_SHADOWS, audited
+
+pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[2]
 

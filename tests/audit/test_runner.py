@@ -89,11 +89,13 @@ def test_a_memorising_model_that_claims_privacy_is_caught(liar):
     assert liar.to_frame()["violated"].any()
 
 
+@pytest.mark.heavy
 def test_an_honest_model_is_not_accused(honest):
     assert honest.verdict == "consistent"
     assert not honest.to_frame()["violated"].any()
 
 
+@pytest.mark.heavy
 def test_null_models_are_accused_no_more_often_than_alpha():
     """Scores that know nothing, an empty claim: over many audits at most alpha are called liars."""
 
@@ -135,6 +137,7 @@ def test_a_constant_model_is_never_accused(n):
     assert report.epsilon_lower_bound == 0
 
 
+@pytest.mark.heavy
 def test_the_target_is_never_trained_and_shadows_once():
     model = Claiming().fit(*PARTS[:2])
     tree = model.tree_
@@ -164,6 +167,7 @@ def test_figures_are_those_of_the_attack(liar):
     assert liar.test_accuracy == pytest.approx(np.mean(target.predict(X[1000:]) == y[1000:]))
 
 
+@pytest.mark.heavy
 def test_without_a_claim_there_is_nothing_to_violate():
     tree = DecisionTreeClassifier(random_state=0).fit(*PARTS[:2])
     report = audit(tree, *PARTS, attacks=[LossThreshold()])
@@ -174,6 +178,7 @@ def test_without_a_claim_there_is_nothing_to_violate():
     assert not report.to_frame()["violated"].any()
 
 
+@pytest.mark.heavy
 def test_a_pure_claim_has_delta_zero():
     pure = PrivacyGuarantee(LaplaceEvent(10.0))
     liar = audit(Claiming(None, pure).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
@@ -184,6 +189,7 @@ def test_a_pure_claim_has_delta_zero():
     assert "at delta 0" in liar.to_html()
 
 
+@pytest.mark.heavy
 def test_too_few_records_are_told_and_not_guessed():
     parts = X[:50], y[:50], X[50:100], y[50:100]
     report = audit(Claiming().fit(*parts[:2]), *parts, attacks=[LossThreshold()])
@@ -195,6 +201,7 @@ def test_too_few_records_are_told_and_not_guessed():
 SCHEMA = Schema({f"x{i}": Bounded(-5, 5) for i in range(8)})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("step", "covered"),
     [
@@ -237,6 +244,7 @@ def test_an_inferred_schema_is_flagged():
     assert "read off the data" in report.uncovered["schematransformer"]
 
 
+@pytest.mark.heavy
 def test_a_search_claims_nothing():
     """Its choice by unprotected scores has no guarantee, whatever the chosen model claims."""
     search = GridSearchCV(
@@ -253,6 +261,7 @@ def test_a_search_claims_nothing():
         assert "unknown" in text  # a model of somebody else's: what its fits cost cannot be told
 
 
+@pytest.mark.heavy
 def test_whose_data_the_claim_protects_is_shown():
     patients = replace(CLAIM, unit="<i>patient")
     report = audit(Claiming(1, patients).fit(*PARTS[:2]), *PARTS, attacks=[LossThreshold()])
@@ -269,6 +278,7 @@ def test_an_estimate_is_no_proof():
     assert any("'estimate'" in text for text in report.caveats)
 
 
+@pytest.mark.heavy
 def test_the_report_escapes_every_name(tmp_path):
     evil = "<script>alert('x')</script>"
 
@@ -292,6 +302,7 @@ def test_the_report_escapes_every_name(tmp_path):
     assert (tmp_path / "audit.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.heavy
 def test_the_page_stands_alone_and_says_what_it_cannot_know(liar, honest):
     for report in (liar, honest):
         page = re.sub('base64,[^"]*', "base64,", report.to_html())
@@ -312,6 +323,7 @@ def test_plain_values_hold_no_record(liar):
     assert "scores_in" not in json.dumps(state)
 
 
+@pytest.mark.heavy
 def test_auc_ceiling_by_brute_force():
     guarantee = PrivacyGuarantee(ApproxDP(1.0, 0.0))
     area = guarantee.tpr_bound((np.arange(20_000) + 0.5) / 20_000).mean()
@@ -321,6 +333,7 @@ def test_auc_ceiling_by_brute_force():
     assert area == pytest.approx(1 - corner, abs=1e-3)
 
 
+@pytest.mark.heavy
 def test_frames():
     frame = pd.DataFrame(X).add_prefix("x")
     model = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression()).fit(
@@ -393,6 +406,7 @@ def test_labels_in_messages_are_plain():
         audit(model, X[:1000], labels[:1000], X[1000:], np.full(1000, "maybe"))
 
 
+@pytest.mark.heavy
 def test_members_among_the_non_members_are_counted():
     model = Claiming().fit(*PARTS[:2])
     mixed, labels = X[990:1990].copy(), y[990:1990]
@@ -411,6 +425,7 @@ def test_a_table_of_few_categories_may_share_all_rows():
     assert report.n_shared == 200
 
 
+@pytest.mark.heavy
 def test_an_infinite_epsilon_is_no_guarantee():
     nothing = PrivacyGuarantee(NonPrivate(), at_delta=1e-6, assumptions=("n is public",))
     model = Claiming(claim=nothing).fit(*PARTS[:2])
@@ -445,6 +460,7 @@ def test_what_could_not_have_been_found_is_told(n, claimed, words):
     assert report.epsilon_within_reach == pytest.approx(perfect)
 
 
+@pytest.mark.heavy
 def test_accuracy_stands_beside_that_of_a_constant(honest):
     share = max(np.mean(y[1000:]), 1 - np.mean(y[1000:]))
     assert honest.to_dict()["majority_share"] == pytest.approx(share)
@@ -456,6 +472,7 @@ def test_accuracy_stands_beside_that_of_a_constant(honest):
     assert "the most frequent class makes up" in honest.to_html()
 
 
+@pytest.mark.heavy
 def test_no_record_is_kept():
     """A canary in the data is in no form of the report; scores say nothing of features."""
     canary = 0.1234567890123456
@@ -503,6 +520,7 @@ def test_small_shares_keep_two_digits():
     assert shown == ["0 %", "0.01 %", "0.1 %", "1.23 %", "50 %", "100 %", "–"]
 
 
+@pytest.mark.heavy
 def test_forgotten_noise_is_caught():
     """The whole chain: DP-SGD that claims epsilon = 0.1 and adds no noise is found out."""
     pytest.importorskip("torch")

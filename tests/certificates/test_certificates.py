@@ -126,6 +126,7 @@ def test_what_this_computer_lacks_is_no_fault_of_the_certificate(issued, monkeyp
         verify_certificate(issued / "certificate.json")
 
 
+@pytest.mark.heavy
 def test_a_certificate_holds_and_says_what_is_assumed_and_measured(issued):
     found = verify_certificate(
         issued / "certificate.json", issued / "model.safetensors",
@@ -142,6 +143,7 @@ def test_a_certificate_holds_and_says_what_is_assumed_and_measured(issued):
     assert "AUC" in shown
 
 
+@pytest.mark.heavy
 def test_what_was_not_checked_is_said(issued):
     found = verify_certificate(issued / "certificate.json")
     assert found.state == "unknown key"
@@ -181,6 +183,7 @@ def changed_at(original, path, change=altered):
     return changed
 
 
+@pytest.mark.heavy
 def test_every_altered_field_is_noticed_and_its_section_named(issued, tmp_path):
     original = content(issued)
     paths = list(leaves(original))
@@ -194,6 +197,7 @@ def test_every_altered_field_is_noticed_and_its_section_named(issued, tmp_path):
             assert f"altered after signing: {path[0]}" in told, path
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("section", [*SECTIONS, "signature"])
 def test_a_section_that_is_missing_or_added_is_noticed(issued, tmp_path, section):
     original = content(issued)
@@ -284,6 +288,7 @@ def test_an_issuer_who_lies_is_contradicted_by_the_rest(issued, tmp_path, path, 
     assert "the signature" not in failed(found)
 
 
+@pytest.mark.heavy
 def test_a_claim_with_too_little_noise_is_found_by_the_second_accountant(
     issued, tmp_path, monkeypatch
 ):
@@ -311,6 +316,7 @@ def test_a_ledger_that_went_beyond_its_cap_is_refused(issued, tmp_path, monkeypa
     assert "exceed its cap" in failed(found)["the ledger"]
 
 
+@pytest.mark.heavy
 def test_another_model_file_is_refused(issued, tmp_path, parts):
     other = tmp_path / "model.safetensors"
     other.write_bytes((issued / "model.safetensors").read_bytes() + b" ")
@@ -385,6 +391,7 @@ def test_a_pipeline_is_certified_with_the_cost_of_all_its_steps(issued, tmp_path
         )  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_the_file_of_a_pipeline_states_the_cost_of_all_its_steps(issued, tmp_path):
     """From the fit to the check, with a file that a stranger can read."""
     budget = PrivacyBudget(epsilon=3, delta=1e-4, path=tmp_path / "ledger")
@@ -472,6 +479,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_forged_certificate_makes_the_check_fail_with_an_error(issued, tmp_path_factory, data):
@@ -538,6 +546,7 @@ def test_several_releases_without_delta_are_not_contradicted(event, count):
     assert 0.999 < both / epsilon_of(Composed((event, ApproxDP(0.5))), 0.0) <= 1
 
 
+@pytest.mark.heavy
 def test_dp_accounting_knows_groups_of_sampled_records_too():
     steps = Repeated(SampledGroup(0.05, GaussianEvent(12.0), 3), 20)
     low, high = recomputing.epsilon_bracket(steps, 1e-5, "zero_out")
@@ -555,6 +564,7 @@ def test_dp_accounting_knows_groups_of_sampled_records_too():
         assert recomputing.epsilon_bracket(many, 1e-6, "zero_out") is None
 
 
+@pytest.mark.heavy
 def test_a_synthetic_table_is_certified_without_its_synthesizer(tmp_path):
     """Where what is handed out is the table, whose file states no guarantee."""
     places = Schema({name: Bounded(-1, 1) for name in "abc"})
@@ -585,6 +595,7 @@ def test_what_is_no_certificate_is_said_to_be_none(tmp_path, text):
     assert "not a certificate" in repr(found)
 
 
+@pytest.mark.heavy
 def test_the_command_line_verifies(issued, tmp_path, capsys, monkeypatch):
     line = ["verify", str(issued / "certificate.json"), str(issued / "model.safetensors")]
     assert main([*line, "--key", str(issued / "key.pem.pub")]) == 0

@@ -31,6 +31,8 @@ from skprivacy.preprocessing import Bounded, LocalPerturbation, Schema
 
 from ..contracts.cases import CASES, LABELS, PUBLIC, Case, three_classes
 
+pytestmark = pytest.mark.heavy
+
 LOCAL = Case(
     lambda **params: LocalPerturbation(
         Schema({f"x{i}": Bounded(-3, 3) for i in range(4)}), epsilon=2.0, **params

@@ -35,6 +35,7 @@ def tables(tmp_path_factory):
     return folder
 
 
+@pytest.mark.heavy
 def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, capsys):
     page, csv = tmp_path / "audit.html", tmp_path / "audit.csv"
     shadows = [str(tables / f"s{i}.csv") for i in (1, 2, 3, 4)]
@@ -51,6 +52,7 @@ def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, ca
     assert "VIOLATED" in page.read_text()
 
 
+@pytest.mark.heavy
 def test_without_shadow_models_the_report_says_so(tables, capsys):
     assert main(["audit-predictions", str(tables / "target.csv")]) == 0
     shown = capsys.readouterr().out
@@ -59,6 +61,7 @@ def test_without_shadow_models_the_report_says_so(tables, capsys):
     assert "Not measured: StrongestAttack" in shown
 
 
+@pytest.mark.heavy
 def test_exchanged_groups_are_no_success(tables, tmp_path, capsys):
     """Without a claim there is no verdict, and the command ended as if all were well."""
     swapped = changed(tables, tmp_path, lambda f: f.assign(member=1 - f["member"].astype(int)))
@@ -97,6 +100,7 @@ def test_wrong_tables_are_told_in_one_line(change, words, tables, tmp_path, caps
     assert told.count("\n") == 1
 
 
+@pytest.mark.heavy
 def test_tables_are_read_as_r_writes_them(tables, tmp_path, capsys):
     """With names of rows, logical values, semicolons and decimal commas."""
     frame = pd.read_csv(tables / "target.csv")

@@ -22,6 +22,7 @@ def ledger(tmp_path):
     return path
 
 
+@pytest.mark.heavy
 def test_budget_from_first_charge_to_refusal(ledger, tmp_path, capsys):
     assert main(["budget", "what-if", ledger, *STEP]) == 0
     fits = int(capsys.readouterr().out.splitlines()[-1].split()[0])

@@ -70,6 +70,7 @@ def run(text, capsys):
     return code, printed.out, printed.err
 
 
+@pytest.mark.heavy
 def test_sweep_of_a_table(folder, capsys):
     pytest.importorskip("torch")
     code, out, err = run(
@@ -99,6 +100,7 @@ def test_sweep_of_a_table(folder, capsys):
     assert "Looking at results costs privacy too" in page
 
 
+@pytest.mark.heavy
 def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     pytest.importorskip("torch")
     (folder / "<script>.csv").write_text((folder / "data.csv").read_text())
@@ -109,6 +111,7 @@ def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     assert "<script" not in page
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("attack", ["lira", "strongest"])
 def test_sweep_with_shadow_models(attack, folder, capsys):
     pytest.importorskip("torch")
@@ -125,6 +128,7 @@ def test_sweep_with_shadow_models(attack, folder, capsys):
 NEVER = "--alpha 1e-7"
 
 
+@pytest.mark.heavy
 def test_audit_of_an_honest_model(folder, capsys):
     pytest.importorskip("torch")
     code, out, _ = run(
@@ -148,6 +152,7 @@ def test_the_attacks_of_the_command_are_those_of_the_function():
     assert [repr(attack) for attack in offered] == [repr(attack) for attack in by_default]
 
 
+@pytest.mark.heavy
 def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
     pytest.importorskip("torch")
 
@@ -165,6 +170,7 @@ def test_audit_that_refutes_returns_one(folder, capsys, monkeypatch):
     assert "VIOLATED" in out
 
 
+@pytest.mark.heavy
 def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
     """A script that goes by the exit code must not take doubt for consistency."""
     pytest.importorskip("torch")
@@ -175,6 +181,7 @@ def test_audit_of_doubtful_groups_returns_three(folder, capsys, monkeypatch):
     assert "DOUBTFUL" in out
 
 
+@pytest.mark.heavy
 def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
     pytest.importorskip("torch")
     line = f"audit data.csv --target ill --delta 1e-4 --attack loss --quiet {NEVER}"
@@ -188,6 +195,7 @@ def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
     assert "strict" in err
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("schema", ["", "--schema open.json"])
 def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder, capsys):
     pytest.importorskip("torch")
@@ -202,6 +210,7 @@ def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder
         assert words in (folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.heavy
 def test_given_classes_are_no_assumption(folder, capsys):
     pytest.importorskip("torch")
     line = f"audit data.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
@@ -210,6 +219,7 @@ def test_given_classes_are_no_assumption(folder, capsys):
     assert "read from" not in out
 
 
+@pytest.mark.heavy
 def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
     pytest.importorskip("torch")
     line = "data.csv --target ill --delta 1e-4 --quiet"
@@ -222,6 +232,7 @@ def test_a_schema_read_off_the_data_proves_nothing(folder, capsys):
     assert "the schema is public (its bounds and categories were read off the data)" in out
 
 
+@pytest.mark.heavy
 def test_columns_outside_the_schema_are_told(folder, capsys):
     pytest.importorskip("torch")
     line = f"audit extra.csv --schema schema.json --delta 1e-4 --attack loss --quiet {NEVER}"
@@ -237,6 +248,7 @@ def test_categories_that_look_missing_are_categories(folder):
     assert set(records.y) == {"no", "yes"}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -333,6 +345,7 @@ def written_commands():
                 yield pytest.param(found[1], id=f"{file.name}: {found[1]}")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("line", list(written_commands()))
 def test_the_commands_that_are_written_about_exist(line):
     words = re.sub(r"--config \S+", "DATA", line).split()  # the file is the reader's own
@@ -362,6 +375,7 @@ def test_datasets(capsys):
     assert len(json.loads(out)["columns"]) == 64
 
 
+@pytest.mark.heavy
 def test_demo_takes_adult_or_says_that_it_takes_digits(capsys, monkeypatch):
     pytest.importorskip("torch")
 
@@ -379,6 +393,7 @@ def test_demo_takes_adult_or_says_that_it_takes_digits(capsys, monkeypatch):
     assert "no adult here" in err
 
 
+@pytest.mark.heavy
 def test_interrupt_is_quiet():
     """Ctrl-C in the middle of training: exit code 130 and no traceback.
 
@@ -420,6 +435,7 @@ def test_interrupt_is_quiet():
 REPORTED = "data.csv --schema schema.json --epsilon 1 --delta 1e-4 --attack loss --quiet"
 
 
+@pytest.mark.heavy
 def test_the_type_of_a_report_follows_its_name(folder, capsys):
     pytest.importorskip("torch")
     line = f"audit {REPORTED} {NEVER} --author Curator --record person --seed 5"
@@ -439,6 +455,7 @@ def test_the_type_of_a_report_follows_its_name(folder, capsys):
     assert f"skprivacy {line}" in page
 
 
+@pytest.mark.heavy
 def test_a_sweep_as_a_page_json_or_a_table(folder, capsys):
     pytest.importorskip("torch")
     line = "sweep data.csv --schema schema.json --epsilons 5,inf --cv 2 --delta 1e-4 --quiet"

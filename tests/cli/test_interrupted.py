@@ -24,6 +24,8 @@ from skprivacy.accounting.budget.signals import (
 from skprivacy.cli import main
 from skprivacy.cli import release as _release
 
+pytestmark = pytest.mark.heavy
+
 N = 200
 LINE = (
     "{} t.csv --schema schema.json --model ObjectivePerturbationClassifier --epsilon 1 "

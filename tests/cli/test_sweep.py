@@ -14,6 +14,8 @@ from skprivacy.cli import main
 from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.model_selection import sweep_plan as _affordable
 
+pytestmark = pytest.mark.heavy
+
 N = 400
 
 

@@ -19,6 +19,8 @@ from skprivacy.cli import registry as _names
 from skprivacy.linear_model import ObjectivePerturbationClassifier
 from skprivacy.preprocessing import Schema
 
+pytestmark = pytest.mark.heavy
+
 N = 400
 READ_OFF = "the schema is public (its bounds and categories were read off the data)"
 

@@ -29,9 +29,7 @@ from skprivacy.mechanisms import bounds
 from skprivacy.neural_network import network as _network
 from skprivacy.neural_network._gradients import (
     clipped_sum,
-)
-from skprivacy.neural_network._gradients import (
-    perceptron as arithmetic,
+    contributions,
 )
 from skprivacy.neural_network._gradients import (
     perceptron as perceptron_sum,
@@ -109,7 +107,7 @@ PARTS: dict[Any, str] = {
     partition: "_ROWS_PER_SLICE",
     plan: "_MAX_NUMBERS_IN_MEMORY",
     perceptron_sum: "_ROWS",
-    arithmetic: "_SUMMED_ROWS",
+    contributions: "_SUMMED_ROWS",
     clipped_sum: "_CHUNK",
     rows: "_AT_A_TIME",
     _network: "_PREDICT_ROWS",

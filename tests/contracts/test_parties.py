@@ -9,11 +9,13 @@ from . import parties as contracts
 from .tape import Tape, recording
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("params", [{}, {"local_steps": 3, "local_learning_rate": 0.3}])
 def test_a_party_is_hidden(params):
     contracts.check_party_replay(**params)
 
 
+@pytest.mark.heavy
 def test_a_record_is_hidden():
     contracts.check_record_replay()
 
@@ -30,6 +32,7 @@ def test_the_server_sees_the_sum_alone():
     contracts.check_secrecy()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("unit", ["party", "record"])
 def test_a_run_has_the_noise_that_was_accounted_for(unit):
     """Without records a round releases noise alone: of all parties, and of those counted on."""

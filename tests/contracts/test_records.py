@@ -19,18 +19,10 @@ from skprivacy.neural_network._gradients.perceptron import PerceptronSum
 from skprivacy.neural_network._training import engine
 from skprivacy.preprocessing import LocalPerturbation
 
-from . import (
-    labels as contracts_labels,
-)
-from . import (
-    records as contracts,
-)
-from . import (
-    refusals as contracts_refused,
-)
-from . import (
-    single_release as contracts_once,
-)
+from . import labels as contracts_labels
+from . import records as contracts
+from . import refusals as contracts_refused
+from . import single_release as contracts_once
 from .cases import CASES, LABELS, OVERFLOWING, SCIKIT_LEARN, in_forms
 
 PRIVATE = [
@@ -62,26 +54,35 @@ STREAMS = [contracts.check_turns]
 
 
 FIRST, OTHERS = in_forms(CASES)
+LONG_FITS = {
+    "DPGANSynthesizer", "DPNeuralNet", "DPSGDRegressor", "PrivateSearchCV",
+    "SyntheticDataClassifier", "SyntheticDataRegressor",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.heavy] if n in LONG_FITS else []) for n in FIRST]
+)
 def test_contract(name, check):
     check(CASES[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", OTHERS)
 def test_contract_of_another_form(name, check):
     check(CASES[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("check", TRAINED, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.once])
 def test_contract_of_training(name, check):
     check(CASES[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("check", SAMPLERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.samples])
 def test_sampling_contract(name, check):
@@ -93,6 +94,7 @@ def test_sampling_contract(name, check):
 ON_DEVICE = ["DPSGDClassifier", "DPSGDClassifier-logistic-ema", "DPSGDClassifier-banded"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "check",
     [
@@ -141,6 +143,7 @@ def noise_drawn_ahead():
     assert drew.called
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("check", AHEAD, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", ["DPSGDClassifier", "DPSGDClassifier-adaptive"])
 def test_contract_of_noise_drawn_ahead(name, check):
@@ -148,6 +151,7 @@ def test_contract_of_noise_drawn_ahead(name, check):
         check(CASES[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("check", [contracts.check_noise, contracts.check_fresh_noise])
 def test_planted_noise_of_an_earlier_step_or_run_is_caught(check, monkeypatch):
     kept = {}
@@ -162,6 +166,7 @@ def test_planted_noise_of_an_earlier_step_or_run_is_caught(check, monkeypatch):
         check(CASES["DPSGDClassifier"])
 
 
+@pytest.mark.heavy
 def test_a_seeded_run_does_not_depend_on_the_cores(monkeypatch):
     monkeypatch.setattr(engine, "MUCH_NOISE", 1)
     case = CASES["DPSGDClassifier"]
@@ -175,6 +180,7 @@ def test_a_seeded_run_does_not_depend_on_the_cores(monkeypatch):
     np.testing.assert_array_equal(found[1], found[2])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("check", STREAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.samples and not v.once])
 def test_stream_contract(name, check):
@@ -186,10 +192,19 @@ DEAR = {
     "PATEClassifier-marginals", "PATEClassifier-interactive", "PATEClassifier-laplace",
     "PrivateSynthesizer-adaptive", "PrivateSynthesizer-tree",
 }  # fmt: skip
+
+
+def marks_of(name, check):
+    """Return the marks of a case: the law of the noise takes many fits."""
+    if check is not contracts_once.check_noise:
+        return []
+    return [pytest.mark.slow] if name in DEAR else [pytest.mark.heavy]
+
+
 OF_ONE_RELEASE = [
     pytest.param(
         name, check, id=f"{name}-{check.__name__}",
-        marks=[pytest.mark.slow] if check is contracts_once.check_noise and name in DEAR else [],
+        marks=marks_of(name, check),
     )
     for name, case in CASES.items()
     if case.once
@@ -210,12 +225,14 @@ OF_LABELS = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("check", OF_LABELS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", LABELS)
 def test_contract_of_labels(name, check):
     check(LABELS[name])
 
 
+@pytest.mark.heavy
 def test_a_record_does_not_decide_whether_others_overflow():
     """With one record more, sums are taken in another order: others had a gradient or had none."""
     contracts.check_replay(OVERFLOWING)

@@ -25,6 +25,8 @@ from .cases import CASES
 from .neighbors import CHANGES, COVERING, EVERY, PARTS, Choice, of_one_change
 from .replay import compare, replay
 
+pytestmark = pytest.mark.heavy
+
 MANY = 20_000  # records: several parts of all that are worked on a part at a time
 AT_MANY = [
     Choice("typical", "first", "inserted", np.float32, "pandas"),

@@ -58,6 +58,7 @@ def test_shape_and_schema(name):
     assert bunch.DESCR
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", TABLES)
 def test_no_record_is_out_of_bounds(name):
     bunch = load(name, as_frame=True)
@@ -71,6 +72,7 @@ def test_no_record_is_out_of_bounds(name):
     assert np.abs(features).max() <= 1
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", TABLES)
 def test_frames_and_arrays_hold_the_same(name):
     frame, bunch = load(name, as_frame=True), load(name)

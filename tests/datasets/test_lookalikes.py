@@ -19,6 +19,7 @@ from skprivacy.preprocessing import SchemaTransformer
 MAKERS = [make_adult_like, make_location_like, make_purchase_like, make_texas_like]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_seed_means_the_same_rows(make):
     one, two, other = (make(50, random_state=seed) for seed in (0, 0, 1))
@@ -32,6 +33,7 @@ def test_a_seed_means_the_same_rows(make):
     np.testing.assert_array_equal(X, one.data)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("make", "features", "classes"),
     [
@@ -66,6 +68,7 @@ def test_adult_like_is_like_adult():
     assert (np.abs(out).max(axis=0) <= 1).all()
 
 
+@pytest.mark.heavy
 def test_location_like_is_like_location():
     bunch = make_location_like(random_state=0)
     assert 0.10 < bunch.data.mean() < 0.14  # Location-30: 0.120
@@ -81,6 +84,7 @@ def test_wrong_sizes(wrong):
         make_purchase_like(10, n_classes=1)
 
 
+@pytest.mark.heavy
 def test_the_catalogue_names_the_same_rows_each_time():
     one, two = (CATALOGUE["adult-like"].load(return_X_y=True)[0] for _ in range(2))
     np.testing.assert_array_equal(one, two)

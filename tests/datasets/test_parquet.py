@@ -43,6 +43,7 @@ def test_numbers_come_back_from_disk(frame, tmp_path):
     assert not found.data.flags.writeable
 
 
+@pytest.mark.heavy
 def test_several_files_and_labels(frame, tmp_path):
     frame[:30_000].to_parquet(tmp_path / "1")
     frame[30_000:].to_parquet(tmp_path / "2")
@@ -72,6 +73,7 @@ def test_a_schema_makes_numbers_of_words(frame, tmp_path):
     assert found.feature_names == list(transformer.get_feature_names_out())
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform == "win32", reason="files in use have a name on Windows")
 def test_the_temporary_file_has_no_name_and_goes_with_the_array(frame, tmp_path):
     frame.to_parquet(tmp_path / "t")

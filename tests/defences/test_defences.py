@@ -40,6 +40,7 @@ def raw(defended):
     return defended.estimator_.predict_proba(X)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("defence", DEFENCES, ids=lambda d: type(d).__name__)
 def test_probabilities_stay_probabilities_and_nothing_is_claimed(defence):
     model = clone(defence).fit(X, y)
@@ -121,6 +122,7 @@ def leaking():
     return rows[::5], guarded
 
 
+@pytest.mark.heavy
 def test_memguard_makes_the_defenders_attack_guess_and_no_other(leaking):
     rows, guarded = leaking
     true, shown = guarded.estimator_.predict_proba(rows), guarded.predict_proba(rows)
@@ -134,6 +136,7 @@ def test_memguard_makes_the_defenders_attack_guess_and_no_other(leaking):
     np.testing.assert_allclose(shown[:5], guarded.predict_proba(rows[:5]), atol=1e-5)
 
 
+@pytest.mark.heavy
 def test_memguard_keeps_its_distortion_on_average(leaking):
     rows, guarded = leaking
     sizes = []
@@ -166,6 +169,7 @@ def found(attack, target, attacked):
     return attack.evaluate(rows[:300], labels[:300], rows[300:], labels[300:]).auc
 
 
+@pytest.mark.heavy
 def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
     rows, labels = attacked
     target = TemperatureClassifier(NET, temperature=20.0).fit(rows[:300], labels[:300])
@@ -173,6 +177,7 @@ def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
     assert 0.5 < found(LiRA(pool=bare, online=True), target, attacked) < 0.7
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "defence",
     [
@@ -192,6 +197,7 @@ def test_no_defence_survives_an_attacker_who_adapts(attacked, defence):
     assert found(labels_alone, target, attacked) > 0.9
 
 
+@pytest.mark.heavy
 def test_memguard_predicts_without_noise_what_it_would_with_it(leaking, monkeypatch):
     rows, guarded = leaking
     shown = guarded.predict_proba(rows)
@@ -200,6 +206,7 @@ def test_memguard_predicts_without_noise_what_it_would_with_it(leaking, monkeypa
     np.testing.assert_array_equal(guarded.predict(rows), expected)
 
 
+@pytest.mark.heavy
 def test_memguard_predicts_by_what_it_shows_where_rounding_decides():
     class AlmostEven(LogisticRegression):
         """Of two classes the second is ahead by less than rounding leaves."""

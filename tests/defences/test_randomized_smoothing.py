@@ -106,6 +106,7 @@ def test_smoothing_parameters(params):
         SmoothedClassifier(LinearRegression()).fit([[0.0], [1.0]], [0.5, 1.5]).predict([[1.0]])
 
 
+@pytest.mark.heavy
 @parametrize_with_checks(
     [SmoothedClassifier(LogisticRegression(), n_samples=40, n_selection=5, random_state=0)]
 )
@@ -148,6 +149,7 @@ def check_records_apart():
     assert np.array_equal(given(X[::-1]), whole[::-1]), "a place changed a record"
 
 
+@pytest.mark.heavy
 def test_each_record_is_given_to_the_estimator_changed_by_itself_alone():
     check_records_apart()
 
@@ -194,11 +196,13 @@ def test_nan_and_infinity_are_for_the_estimator_to_refuse():
         SmoothedClassifier(LogisticRegression()).fit(X, np.arange(20) % 2)
 
 
+@pytest.mark.heavy
 def test_the_guarantee_of_a_private_estimator_holds_in_the_wrapper():
     """For removed, added and blanked records, by what goes through its mechanisms."""
     contracts.check_replay(SMOOTHED)
 
 
+@pytest.mark.heavy
 def test_planted_noise_by_position_breaks_the_guarantee():
     """One record more, and all others are others too: far beyond the sensitivity."""
     with (

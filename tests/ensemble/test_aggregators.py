@@ -135,6 +135,7 @@ def model(aggregator, **params):
     )
 
 
+@pytest.mark.heavy
 def test_tests_and_answers_are_charged_whatever_happens():
     aggregator = InteractiveGNMax(20.0, max_answers=15)
     fitted = model(aggregator, keep_labels=True).fit(X, Y, X_public=RECORDS)
@@ -147,6 +148,7 @@ def test_tests_and_answers_are_charged_whatever_happens():
     assert fitted.score(X, Y) > 0.6  # 0.94 +- 0.03
 
 
+@pytest.mark.heavy
 def test_a_student_that_knows_better_leaves_answers_for_where_it_does_not():
     """Without noise: fewer are answered than by Confident, and more have a label."""
     common = {"threshold": 35.0, "max_answers": 40, "threshold_noise": 0.0, "noise": 0.0}
@@ -178,6 +180,7 @@ def test_a_student_without_probabilities_is_refused_before_anything_is_charged()
     assert budget.entries().empty
 
 
+@pytest.mark.heavy
 def test_probabilities_that_are_no_numbers_expect_nothing():
     class Lost(LogisticRegression):
         def predict_proba(self, X):
@@ -208,6 +211,7 @@ MIXED = Case(
 REPLAY, ACCOUNTING = contracts.check_replay, contracts_once.check_accounting
 
 
+@pytest.mark.heavy
 def test_no_private_record_reaches_a_student_but_through_a_release():
     passed, own = [], []
 
@@ -291,6 +295,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
     owner, attribute, make, check, case = MUTANTS[name]
@@ -302,6 +307,7 @@ def test_planted_bug_is_caught(name):
         often(check, case)
 
 
+@pytest.mark.heavy
 def test_a_student_of_private_records_is_caught():
     """One that is taught by the private records themselves."""
     original = pate.PATEClassifier._make_vote_predictor

@@ -31,6 +31,8 @@ from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransform
 from ..contracts import single_release as contracts_once
 from ..contracts.cases import CASES
 
+pytestmark = pytest.mark.heavy
+
 SETTLED = lambda: np.random.RandomState(0)  # noqa: E731
 SCHEMA = Schema(
     {

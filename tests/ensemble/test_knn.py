@@ -25,6 +25,7 @@ def model(**params):
     return PrivateKNNClassifier(**{**defaults, **params})
 
 
+@pytest.mark.heavy
 def test_a_record_that_comes_takes_one_place_at_the_most():
     """Over random data with many ties: one vote comes and one goes."""
     rng = np.random.default_rng(0)

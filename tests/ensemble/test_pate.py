@@ -109,6 +109,7 @@ def neighbours(relation):
             yield data, (rows, labels)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("cut", "relation"), MOVED_VOTES)
 def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
     if (cut, relation) == ("hash", "zero_out"):
@@ -118,6 +119,7 @@ def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
     assert most == MOVED_VOTES[cut, relation]
 
 
+@pytest.mark.heavy
 def test_removing_a_record_from_a_cut_by_index_moves_more_than_one_vote():
     """Why ``partition="index"`` makes no claim under add/remove."""
     estimator = model(*OVERFITTED, partition="index", n_teachers=30)
@@ -126,6 +128,7 @@ def test_removing_a_record_from_a_cut_by_index_moves_more_than_one_vote():
         estimator.set_params(relation="add_remove").fit(X, Y, X_public=PUBLIC)
 
 
+@pytest.mark.heavy
 def test_two_moved_votes_take_more_than_twice_the_noise():
     """Winners of two moved votes are charged as if all noisy counts were released."""
     one = model(relation="add_remove").fit(X, Y, X_public=PUBLIC)
@@ -138,6 +141,7 @@ def test_two_moved_votes_take_more_than_twice_the_noise():
     assert one.epsilon_ == pytest.approx(two.epsilon_, rel=2e-3)
 
 
+@pytest.mark.heavy
 def test_a_group_has_one_teacher_and_a_record_does_not_decide_on_others():
     groups = np.arange(len(X)) // 10
     parts = partition_by_hash(groups, None, 50, np.random.RandomState(0))
@@ -186,6 +190,7 @@ def test_parts_by_index_are_equal_and_shuffled():
 # --------------------------------------------------------------------------------- what is charged
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("aggregator", "event"),
     [
@@ -210,6 +215,7 @@ def test_every_declared_query_is_charged(aggregator, event):
     assert fitted.aggregator_ == aggregator
 
 
+@pytest.mark.heavy
 def test_unanswered_queries_cost_as_much():
     """The more are asked, the more it costs, though the answers are as many."""
     confident = ConfidentGNMax(200.0, max_answers=30, threshold_noise=150.0, noise=40.0)
@@ -220,6 +226,7 @@ def test_unanswered_queries_cost_as_much():
     assert 1.1 * costs[0] < costs[1] < costs[2] / 1.5
 
 
+@pytest.mark.heavy
 def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_is_charged():
     budget = PrivacyBudget(100.0, 1e-3)
     with pytest.raises(ValueError, match=r"costs epsilon=.* above epsilon=1\.0"):
@@ -227,6 +234,7 @@ def test_an_aggregator_that_costs_more_than_epsilon_is_refused_before_anything_i
     assert budget.entries().empty
 
 
+@pytest.mark.heavy
 def test_no_teacher_is_trained_for_a_budget_that_cannot_afford_it():
     def trained(*args):
         raise AssertionError("a teacher was trained")
@@ -272,6 +280,7 @@ class Brittle(ClassifierMixin, BaseEstimator):
         return self.inner_.predict(X)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_teachers_that_cannot_be_trained_vote_all_the_same_and_nobody_is_told(capfd, n_jobs):
     rows = X.copy()
@@ -282,12 +291,14 @@ def test_teachers_that_cannot_be_trained_vote_all_the_same_and_nobody_is_told(ca
     assert votes_given(model(Brittle()), rows, Y).sum(axis=1).tolist() == [60] * 30
 
 
+@pytest.mark.heavy
 def test_more_teachers_than_records_and_a_part_of_one_class():
     assert votes_given(model(n_teachers=60), X[:20], Y[:20]).sum(axis=1).tolist() == [60] * 30
     sick = votes_given(model(n_teachers=2), X[:200], np.full(200, "ill"))
     assert sick.tolist() == [[2, 0]] * 30
 
 
+@pytest.mark.heavy
 def test_nothing_but_the_student_is_kept():
     fitted = model().fit(X, Y, X_public=PUBLIC)
     kept = {k for k in vars(fitted) if k.endswith("_")}
@@ -361,6 +372,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
     owner, attribute, make, check, case = MUTANTS[name]
@@ -371,6 +383,7 @@ def test_planted_bug_is_caught(name):
         check(CASES[case])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("cut", [cut_by_the_data, cut_by_position])
 def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
     with mock.patch.object(pate, "partition_by_hash", cut(None)):
@@ -378,6 +391,7 @@ def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
         assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
 
 
+@pytest.mark.heavy
 def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
     with mock.patch.dict(partition.MOVED_VOTES, {("hash", "replace_one"): 1}):
         estimator = model(*OVERFITTED, relation="replace_one")
@@ -385,6 +399,7 @@ def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
         assert most > partition.MOVED_VOTES["hash", "replace_one"]
 
 
+@pytest.mark.heavy
 def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
     def one_moved(kind, noise, n_queries, moved):
         return VoteBlock(kind, noise, n_queries)
@@ -399,6 +414,7 @@ def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
 # ------------------------------------------------------------------------------ scikit-learn's ways
 
 
+@pytest.mark.heavy
 def test_public_records_are_not_cut_by_cross_validation():
     public = RNG.normal(size=(len(X), 3))  # as many as the private ones
     seen = []
@@ -422,6 +438,7 @@ def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice()
         Pipeline(steps).fit(frame, Y, pate__X_public=frame[:100])
 
 
+@pytest.mark.heavy
 def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
     schema = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"])})
     frame = pd.DataFrame({"age": 50 + 20 * X[:, 0], "sex": np.where(X[:, 1] > 0, "F", "M")})
@@ -435,6 +452,7 @@ def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
     assert drawn.score(frame, Y) > 0.7
 
 
+@pytest.mark.heavy
 def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
     with (
         pytest.warns(PrivacyLeakWarning),
@@ -444,6 +462,7 @@ def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
     assert any("were read off the data" in text for text in fitted.privacy_.assumptions)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("who", ["teacher", "student"])
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 def test_a_schema_read_off_data_is_an_assumption_wherever_it_is(who):
@@ -472,6 +491,7 @@ def test_queries_next_to_centres_cover_the_clusters():
     assert sorted(choose_queries(text, 3, np.random.RandomState(0))) == [0, 1, 2]
 
 
+@pytest.mark.heavy
 def test_a_student_without_labels_to_tell_apart_is_constant():
     sick = model().fit(X, np.full(len(X), "ill"), X_public=PUBLIC)
     assert set(sick.predict(PUBLIC)) == {"ill"}
@@ -489,6 +509,7 @@ def some_labels(truth, n_labels, n_wrong):
     return known
 
 
+@pytest.mark.heavy
 def test_the_default_student_is_the_one_that_tells_the_labels_better():
     """Neighbours share a digit, but no class in a table of which most columns tell nothing."""
     digits, digit = load_digits(return_X_y=True)
@@ -515,6 +536,7 @@ def test_the_default_student_of_one_fold_or_of_a_class_that_one_label_has_is_the
     assert isinstance(select_student(rows, known), PropagationStudent)
 
 
+@pytest.mark.heavy
 def test_the_default_student_takes_a_table_of_any_columns():
     random = np.random.default_rng(0)
     table = pd.DataFrame(
@@ -535,6 +557,7 @@ def test_the_default_student_takes_a_table_of_any_columns():
     assert fitted.predict_proba(table[:1]).shape == (1, 2)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "student", [None, PropagationStudent(), make_pipeline(StandardScaler(), GaussianNB())]
 )
@@ -547,6 +570,7 @@ def test_a_student_of_a_table_of_numbers_gets_its_names(student):
     assert bare.score(table, Y) > 0.8
 
 
+@pytest.mark.heavy
 def test_few_labels_spread_to_their_neighbours():
     """With 90 labels for 1,797 digits, one in ten of them wrong."""
     digits, truth = load_digits(return_X_y=True)

@@ -24,6 +24,8 @@ from skprivacy._stacked import train_stacked
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.ensemble import PATEClassifier, pate, teachers
 
+pytestmark = pytest.mark.heavy
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(600, 4))
 CLASSES = np.array(["dead", "ill", "well"])

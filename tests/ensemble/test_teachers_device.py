@@ -39,6 +39,8 @@ from .test_teachers import (
     Y,
 )  # fmt: skip
 
+pytestmark = pytest.mark.heavy
+
 DEVICES = ["cpu:0"] + ["cuda"] * torch.cuda.is_available()
 PLAIN = {name: net for name, net in NETS.items() if isinstance(net, MLPClassifier)}
 PLAIN["in order"] = MLPClassifier((6,), "relu", batch_size=40, max_iter=4, shuffle=False)

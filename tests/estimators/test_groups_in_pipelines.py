@@ -126,6 +126,7 @@ def test_a_private_search_takes_groups_for_all_of_its_parts_or_for_none():
     assert set(budget.entries()["unit"]) == {"patient"}
 
 
+@pytest.mark.heavy
 def test_groups_and_public_records_go_their_own_ways():
     public = PublicRecords(RNG.uniform(-1, 1, (100, 3)))
     tuned = ALMFineTuner(PCA(2), classes=[0, 1], epsilon=4.0)
@@ -172,6 +173,7 @@ def test_a_sensitivity_that_is_sampled_takes_no_groups():
         model.fit(X, Y, groups=PATIENT)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", [RandomizedResponseClassifier, LP2STClassifier, ALIBIClassifier])
 def test_labels_are_of_one_record_of_each_group_and_it_is_said_of_which(kind):
     model = kind(GaussianNB(), classes=[0, 1], epsilon=50.0, keep_labels=True)
@@ -223,6 +225,7 @@ def test_one_ledger_on_disk_holds_one_unit(tmp_path):
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "make",
     [

@@ -43,6 +43,7 @@ def answers(model, rows):
     return getattr(model, "predict_proba", model.predict)(rows)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_private_models_answer_equal_records_alike(model):
     model.fit(X, Y)

@@ -12,6 +12,8 @@ from skprivacy.accounting import PrivacyBudget
 
 from ..contracts.cases import CASES, LABELS
 
+pytestmark = pytest.mark.heavy
+
 ALL = {**CASES, **LABELS}
 # A scaler takes no y; the loss of a DPNeuralNet decides what a target may be, and ignores a record
 # without a finite one; a synthesizer leaves out a record without a value, of whatever column.

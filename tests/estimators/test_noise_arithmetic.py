@@ -54,7 +54,7 @@ NOT_HARDENED = (
 def classes_with_noise():
     """Return all concrete classes of the library that add noise, private ones too."""
     for module in pkgutil.walk_packages(skprivacy.__path__, "skprivacy."):
-        if not module.name.endswith(("__main__", "_chacha_kernel")):
+        if not module.name.endswith(("__main__", "chacha_triton")):
             importlib.import_module(module.name)
     found, left = [], [StatesArithmetic]
     while left:

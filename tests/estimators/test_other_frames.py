@@ -74,6 +74,7 @@ def test_estimators_of_numbers_take_tables(table):
     np.testing.assert_array_equal(labels.predict(rows), labels.predict(FRAME[["pay"]]))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("table", [arrow, polars])
 def test_an_audit_and_a_sweep_take_tables(table):
     fitted = model().fit(FRAME[:60], Y[:60])

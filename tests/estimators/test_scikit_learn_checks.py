@@ -25,6 +25,8 @@ from skprivacy.synthesis import SyntheticDataClassifier
 
 from ..contracts.cases import SCIKIT_LEARN
 
+pytestmark = pytest.mark.heavy
+
 NAN = {
     "check_estimators_nan_inf": "refusing a record with NaN would tell that it is there: fit "
     "leaves it out in silence, predict refuses it",

@@ -34,6 +34,7 @@ def federation(**params):
     )
 
 
+@pytest.mark.heavy
 def test_it_learns():
     assert federation().fit(X, y, PARTIES).score(X, y) > 0.85
     many = federation(unit="party", epsilon=200.0).fit(X, y, np.arange(N) % 30)
@@ -199,6 +200,7 @@ def test_a_budget_is_charged_and_refuses():
         federation(epsilon=0.1, unit="party", budget=budget).fit(X, y, PARTIES)
 
 
+@pytest.mark.heavy
 def test_pipelines_searches_and_sweeps_hand_parties_on():
     made = make_pipeline(FunctionTransformer(), federation())
     fitted = made.fit(X, y, dpfederatedclassifier__parties=PARTIES)
@@ -229,6 +231,7 @@ def test_a_file_brings_back_the_model_and_its_claim(params, tmp_path):
     assert found.get_params() == {**model.get_params(), "classes": found.classes}
 
 
+@pytest.mark.heavy
 def test_a_certificate_states_the_trust(tmp_path):
     model = federation(unit="party").fit(X, y, pd.Series(PARTIES, name="hospital"))
     save_model(model, tmp_path / "m")

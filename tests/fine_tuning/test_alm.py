@@ -97,6 +97,7 @@ def test_every_head_learns(head):
     assert (model.classes_[probabilities.argmax(1)] == model.predict(TEST)).all()
 
 
+@pytest.mark.heavy
 def test_a_network_is_trained_with_noise_and_costs_what_that_costs():
     budget = PrivacyBudget(9.0, 1e-5)
     model = tuner(head=NetworkHead((20,), epochs=20), relation="zero_out", budget=budget).fit(X, Y)
@@ -190,6 +191,7 @@ def test_a_fitted_encoder_is_frozen_or_refused():
         tuner(FrozenEstimator(StandardScaler())).fit(X, Y)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "encoder",
     [None, Normalizer(), ScatteringTransformer(), ScatteringTransformer().fit(np.zeros((1, 144)))],
@@ -466,6 +468,7 @@ def test_public_records_as_long_as_the_private_ones_are_not_cut():
     assert Counting.seen == [len(same)]
 
 
+@pytest.mark.heavy
 def test_a_search_fits_an_unfitted_encoder_once_to_public_records():
     """Not once a fold, nor once a candidate or a refit; only for other parameters of its own."""
     public = PublicRecords(PUBLIC)
@@ -487,6 +490,7 @@ def test_a_search_fits_an_unfitted_encoder_once_to_public_records():
     np.testing.assert_allclose(wider.best_estimator_.encoder_.components_, alone.components_)
 
 
+@pytest.mark.heavy
 def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
     """A sweep and shadow models have private records alone; the error says what to do."""
     budget = PrivacyBudget(10.0, 1e-4)
@@ -503,6 +507,7 @@ def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
     assert budget.spent() == 0
 
 
+@pytest.mark.heavy
 def test_in_a_pipeline_and_a_sweep():
     schema = Schema({f"x{i}": Bounded(0, 16) for i in range(64)})
     frame = pd.DataFrame(X, columns=list(schema))

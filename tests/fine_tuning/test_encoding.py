@@ -76,6 +76,7 @@ def short_parts(monkeypatch):
     monkeypatch.setattr(bounds, "_AT_A_TIME", 16)
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("short_parts")
 @PLACES
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -97,6 +98,7 @@ def test_one_more_record_changes_no_other_row_of_a_table(place):
     np.testing.assert_array_equal(others, rows_of(fitted, table))
 
 
+@pytest.mark.heavy
 @PLACES
 @pytest.mark.parametrize("head", ["prototypes", "least_squares", "gradient"])
 @pytest.mark.parametrize("encoder", ["rounded by place", "blas"])

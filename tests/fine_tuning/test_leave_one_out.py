@@ -25,6 +25,8 @@ from skprivacy.fine_tuning.features import FEATURE_NORM, with_constant
 from skprivacy.fine_tuning.head import HeadInput, Task
 from skprivacy.mechanisms import Mechanism, SecureRandom
 
+pytestmark = pytest.mark.heavy
+
 RELATIONS = ["add_remove", "replace_one"]
 
 

@@ -27,6 +27,7 @@ def test_what_is_released_costs_no_more_than_epsilon_and_hardly_less(name, delta
     assert 0.995 * epsilon < cost <= epsilon * (1 + 1e-9)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("size", [1, 2, 5, 40, HEAD])
 @pytest.mark.parametrize("delta", [0.0, 1e-5, 0.05])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
@@ -113,6 +114,7 @@ def test_many_releases_compose_by_their_moments():
     assert together < 1.25  # a hundred added up are 10
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["gaussian", "k_norm", "laplace", "logistic"])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_measured_noise_has_the_predicted_variance_and_law(name, delta):

@@ -27,6 +27,8 @@ from skprivacy.base import reserve_release
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_values
 
+pytestmark = pytest.mark.heavy
+
 ONE = GaussianEvent(2.0)
 VOTES = GNMaxVote(40.0, votes=(220, 20, 10))
 # What every field of an event may hold, by its name.

@@ -18,6 +18,8 @@ from skprivacy.attacks import AttackResult, LabelCanaries, MembershipAttack
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_arrays, odd_values, records
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 X = np.random.RandomState(0).normal(size=(N, 4))
 y = np.arange(N) % 3

@@ -21,6 +21,8 @@ from skprivacy.synthesis import PrivateSynthesizer
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_values
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 X = np.random.RandomState(0).uniform(size=(N, 3))
 y = np.arange(N) % 2

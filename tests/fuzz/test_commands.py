@@ -20,6 +20,8 @@ from skprivacy.accounting import PrivacyBudget
 from . import oracle
 from .oracle import few
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 LINEAR = "--model OutputPerturbationClassifier"
 # What works, in a folder with all the files that it names.

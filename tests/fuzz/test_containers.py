@@ -12,6 +12,8 @@ from ..contracts.refusals import _state as state_of
 from . import containers
 from .oracle import Refused, attempt
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 # One of each way in; the others are met by chance in test_estimators.
 NAMES = [

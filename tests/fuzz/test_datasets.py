@@ -11,6 +11,8 @@ from skprivacy import datasets
 from .oracle import attempt, few
 from .values import arguments
 
+pytestmark = pytest.mark.heavy
+
 SHAPE = {"as_frame": False, "return_X_y": False}
 MADE = {"n_samples": 10, "random_state": 0, **SHAPE}
 SIZES = {"n_features": 8, "n_classes": 3}

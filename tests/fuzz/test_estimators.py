@@ -16,6 +16,8 @@ from ..contracts.refusals import _state as state_of
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_arrays, records
 
+pytestmark = pytest.mark.heavy
+
 # One of each class is enough: the others differ in parameters, which are odd here anyway.
 PRIVATE = {name: case for name, case in {**CASES, **LABELS}.items() if "-" not in name}
 N = 24

@@ -19,6 +19,8 @@ from skprivacy.preprocessing import Schema
 from . import oracle
 from .oracle import Refused, attempt, few
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):

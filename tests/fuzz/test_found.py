@@ -52,6 +52,8 @@ from skprivacy.preprocessing import Schema
 
 from . import containers
 
+pytestmark = pytest.mark.heavy
+
 X = np.random.RandomState(0).uniform(size=(24, 3))
 y = np.arange(24) % 2
 TARGET = LogisticRegression().fit(X, y)

@@ -21,6 +21,8 @@ from skprivacy.mechanisms import SecureRandom
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_arrays, odd_values
 
+pytestmark = pytest.mark.heavy
+
 NOISE = {"noise_multiplier": 1.0, "sensitivity": 1.0}
 RANGE = {"lower": -1.0, "upper": 1.0}
 CHOICE = {"epsilon": 1.0, "sensitivity": 1.0, "monotonic": st.booleans()}

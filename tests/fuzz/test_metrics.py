@@ -14,6 +14,8 @@ from skprivacy.display import MembershipRocDisplay
 from .oracle import attempt, few
 from .values import arguments
 
+pytestmark = pytest.mark.heavy
+
 _RNG = np.random.RandomState(0)
 SCORES = {"scores_in": _RNG.normal(1.0, size=20), "scores_out": _RNG.normal(size=20)}
 GUESSES = {"right": 30, "guesses": 40, "n_coins": 100, "delta": 1e-6, "alpha": 0.05}

@@ -19,6 +19,8 @@ from skprivacy.linear_model import PolynomialObjective
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_arrays, records
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 X = np.random.RandomState(0).normal(size=(N, 4))
 IMAGES = np.random.RandomState(0).uniform(size=(N, 64))

@@ -24,6 +24,8 @@ from .oracle import attempt, few
 from .test_estimators import PRIVATE
 from .values import arguments, odd_arrays, odd_values
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 X = np.random.RandomState(0).uniform(size=(N, 3))
 y = np.arange(N) % 2

@@ -16,6 +16,8 @@ from skprivacy.model_selection import PrivacySweepCV, PrivateSearchCV
 from .oracle import Refused, attempt, few
 from .values import arguments, odd_arrays, records
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 X = np.random.RandomState(0).uniform(size=(N, 3))
 y = np.arange(N) % 2

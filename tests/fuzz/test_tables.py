@@ -15,6 +15,8 @@ from skprivacy.preprocessing import Bounded, Categories, Schema
 from .oracle import Refused, attempt, few
 from .values import arguments
 
+pytestmark = pytest.mark.heavy
+
 N = 24
 TABLE = pd.DataFrame(
     {

@@ -48,6 +48,8 @@ from skprivacy.label_privacy.posterior import (
 )
 from skprivacy.mechanisms import SecureRandom
 
+pytestmark = pytest.mark.heavy
+
 NOISY = [RandomizedResponseClassifier, ALIBIClassifier, LP2STClassifier]
 ALL = [*NOISY, LabelPATEClassifier]
 DIGITS, DIGIT = load_digits(return_X_y=True)

@@ -15,6 +15,7 @@ from skprivacy.mechanisms.bounds import UnitBall, check_bounds, exact_product, q
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 
 
+@pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(
     rows=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=4),
@@ -34,6 +35,7 @@ def test_rows_are_in_the_unit_ball_exactly(rows, radius, intercept):
             assert not row.any()
 
 
+@pytest.mark.heavy
 @settings(max_examples=200, deadline=None)
 @given(
     rows=st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=60),

@@ -124,6 +124,7 @@ def test_the_documented_approximation_error(t):
 # ---------------------------------------------------------------- with noise
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "zero_out", "replace_one"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_is_what_is_claimed(relation, delta):
@@ -163,6 +164,7 @@ def test_more_privacy_more_noise_and_never_far_below_the_midpoint(kind):
         assert scores[1e-4] > midpoint - 0.05
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -179,6 +181,7 @@ def test_private_classification_is_useful(kind, k, delta):
     assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
 
 
+@pytest.mark.heavy
 def test_a_few_hundred_records():
     """Diabetes, 442 x 10, by public bounds: what diffprivlib 0.6.6 scores below -10**6 on."""
     X, y = load_diabetes(return_X_y=True, scaled=False)
@@ -197,6 +200,7 @@ def test_a_few_hundred_records():
     assert score(epsilon=10.0) > 0.4
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:.*noise_seed:skprivacy.exceptions.PrivacyWarning")
 def test_where_noise_hides_the_features_the_mean_is_predicted():
     """Wide bounds; the middle of the target's scores -0.19, as the regularised constant did."""
@@ -312,6 +316,7 @@ class TestEveryone:
         with pytest.raises(ValueError, match="feature names"):
             fitted.predict(frame[["b", "a", "c"]])
 
+    @pytest.mark.heavy
     @pytest.mark.parametrize(
         ("params", "named"),
         [
@@ -505,6 +510,7 @@ def test_objective_of_wrong_shape():
         regressor(objective=flat).fit(X, y)
 
 
+@pytest.mark.heavy
 def test_a_budget_is_charged_before_the_data_is_touched():
     for model, X, y in everyone():
         budget = PrivacyBudget(epsilon=1.0, delta=1e-5)

@@ -90,6 +90,7 @@ def targets_of(name):
     return np.arange(3) if name.startswith("classifier") else np.array([-3.0, 10.0, 1e6])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", MODELS)
 def test_sums(name, relation):
@@ -119,6 +120,7 @@ def test_people_of_whom_every_record_counts_are_caught(name):
     assert reached > 1.5
 
 
+@pytest.mark.heavy
 def test_one_record_of_each_takes_part_in_an_objective_and_each_as_often_as_another():
     X, y = np.repeat([[0.1], [0.2], [0.3], [0.4]], 2, axis=1), np.array([0, 1, 0, 1])
     model = ObjectivePerturbationClassifier(bounds=(0, 1), classes=[0, 1])

@@ -14,6 +14,8 @@ from skprivacy.linear_model.logistic_solver import LogisticLoss, minimize
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.mechanisms import SecureRandom
 
+pytestmark = pytest.mark.heavy
+
 
 def gradient_and_hessian(W, rows, labels, n_classes, ridge):
     """Of the loss without its random term, at points W of shape (n, size * outputs)."""

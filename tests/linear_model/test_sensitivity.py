@@ -23,6 +23,8 @@ from skprivacy.mechanisms.bounds import UnitBall
 
 from .releases import releases
 
+pytestmark = pytest.mark.heavy
+
 D = 4
 LOWER, UPPER = np.array([0.0, -1.0, 5.0, -9.0]), np.array([1.0, 10.0, 5.5, -2.0])  # asymmetric
 RELATIONS = ["add_remove", "replace_one"]  # zero_out has the numbers of add_remove, see below

@@ -64,6 +64,7 @@ def check_privacy(mechanism, sensitivity, claim):
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_has_the_declared_law(kind):
     mechanism = kind(noise_multiplier=0.7, sensitivity=3.0)
@@ -74,12 +75,14 @@ def test_noise_has_the_declared_law(kind):
     assert noise.std() == pytest.approx(mechanism.std, rel=0.02)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("z", [0.6, 2.0])
 def test_privacy(kind, z):
     check_privacy(kind(z, sensitivity=2.5), 2.5, lambda e: CLAIMS[kind](e, z))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_privacy_claims_are_tight(kind):
     """If the noise were 15% too small, the stochastic test would say so."""
@@ -87,6 +90,7 @@ def test_privacy_claims_are_tight(kind):
         check_privacy(kind(0.6 * 0.85, sensitivity=2.5), 2.5, lambda e: CLAIMS[kind](e, 0.6))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_half_noise_is_caught(kind):
     class HalfNoise(kind):
@@ -97,6 +101,7 @@ def test_planted_half_noise_is_caught(kind):
         check_privacy(HalfNoise(1.0, 2.5), 2.5, lambda e: CLAIMS[kind](e, 1.0))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_wrong_bound_is_caught(kind):
     with pytest.raises(AssertionError, match="claimed"):
@@ -118,6 +123,7 @@ def test_noise_is_fresh_and_a_reused_seed_is_caught():
 # ---------------------------------------------------------------- the grid
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_have_the_same_support(kind, monkeypatch):
     """On a coarse grid the support near the value can be listed: it is the same for both."""
@@ -151,6 +157,7 @@ def steps_apart(mechanism, a, b):
     return np.rint(a / mechanism.grid) - np.rint(b / mechanism.grid)
 
 
+@pytest.mark.heavy
 @settings(max_examples=200, deadline=None)
 @given(
     value=st.lists(st.floats(-100, 100), min_size=1, max_size=5),

@@ -49,6 +49,7 @@ def test_the_stream_of_another_implementation(first, device):
     assert ours.T.contiguous().numpy().tobytes() == theirs
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("law", "size"), [("normal", 300_001), ("logistic", 300_001)])
 def test_the_law_of_the_numbers(law, size, device):

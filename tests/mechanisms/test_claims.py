@@ -39,6 +39,8 @@ from skprivacy.preprocessing import PrivateStandardScaler
 
 from .chance import check_claim
 
+pytestmark = pytest.mark.heavy
+
 
 @dataclass(frozen=True)
 class Case:

@@ -36,6 +36,7 @@ def test_any_size(size):
     assert np.isfinite(x).all()
 
 
+@pytest.mark.heavy
 def test_the_law_into_the_tails():
     x = standard_logistic(1 << 23, SecureRandom(11))
     assert stats.kstest(x[: 1 << 20], "logistic").pvalue > 1e-4
@@ -46,6 +47,7 @@ def test_the_law_into_the_tails():
     assert np.mean(x.astype(float) ** 2) == pytest.approx(np.pi**2 / 3, rel=5e-3)
 
 
+@pytest.mark.heavy
 def test_sizes_are_the_quantiles_from_end_to_end():
     steps = np.unique(np.r_[2047, 2048, np.geomspace(2049, 2**31 - 1, 5000), 2**31 - 2**24])
     steps = np.r_[steps, 2**31 - np.arange(1.0, 4096)].astype(np.uint32)

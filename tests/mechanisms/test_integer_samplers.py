@@ -33,6 +33,7 @@ def chi2_pvalue(samples, shape, scale):
     return stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("scale", [1, 2, 7, 40])
 @pytest.mark.parametrize("sampler", SHAPES, ids=lambda f: f.__name__)
 def test_distribution(sampler, scale):
@@ -49,6 +50,7 @@ def test_the_test_has_power(sampler):
     assert chi2_pvalue(samples, other, 30) < 1e-6
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("sampler", "law"),
     [
@@ -82,6 +84,7 @@ def test_no_samples(sampler):
     assert sampler(5, 0, SecureRandom()).shape == (0,)
 
 
+@pytest.mark.heavy
 def test_samples_are_independent():
     """Rejection fills gaps in order: no correlation between neighbours may come of it."""
     for sampler in SHAPES:

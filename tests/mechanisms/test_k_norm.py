@@ -14,6 +14,8 @@ from skprivacy.mechanisms import integer_samplers as discrete
 
 from .chance import check_claim
 
+pytestmark = pytest.mark.heavy
+
 SIZES = [1, 2, 3, 8, 65]  # both parities of size + 1
 
 

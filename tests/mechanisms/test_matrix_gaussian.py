@@ -94,6 +94,7 @@ def check_whitened(y, C):
     assert stats.kstest((np.diag(products) - np.sqrt(size)) / np.sqrt(2), "norm").pvalue > 1e-4
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("event", [BandedFactorization(3.0, 40, 1, BAND)], ids=["banded"])
 def test_the_covariance_is_as_claimed_and_bugs_are_caught(event):
     C, size = banded_matrix(BAND, 40), 20_000
@@ -120,6 +121,7 @@ def _forgets_a_step(self, size, random):
     return self._past[self.step % len(self._behind)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "event",
     [BandedFactorization(2.0, 4, 1, BAND), TreeAggregation(2.0, 4, 1)],
@@ -185,6 +187,7 @@ def test_noise_that_grows_until_it_drowns_itself_is_refused(band):
         MatrixGaussian(BandedFactorization(1.0, 100, 1, band), 1.0)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("band", [(1.0, 2.0), (1.0, 1.0), (1.0, 0.0, 1.2)])
 def test_what_is_not_refused_keeps_its_fresh_noise(band):
     steps = next(n for n in (1000, 50, 8) if last_step_deviation(np.array(band), n) <= 1e3)

@@ -36,6 +36,7 @@ def check_noise(case: NoiseCase, share: float = 1.0) -> None:
         check_not_repeated(rows[0][:1])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_noise_has_the_law_that_its_event_claims(name):
     check_noise(CASES[name])
@@ -55,7 +56,7 @@ def test_a_share_of_the_noise_is_noticed(name):
 def releasing_classes() -> Iterator[type]:
     """Yield every concrete class of the package that has ``release``, public or not."""
     for module in pkgutil.walk_packages(skprivacy.__path__, "skprivacy."):
-        if module.name.endswith(("__main__", "_chacha_kernel")):
+        if module.name.endswith(("__main__", "chacha_triton")):
             continue
         for found in vars(importlib.import_module(module.name)).values():
             own = inspect.isclass(found) and found.__module__ == module.name
@@ -67,6 +68,7 @@ def is_interface(found: type) -> bool:
     return inspect.isabstract(found) or getattr(found, "_is_protocol", False)
 
 
+@pytest.mark.heavy
 def test_every_class_that_releases_has_a_case():
     classes = set(releasing_classes())
     assert len(classes) > 25, "the walk through the package has found too little"

@@ -19,12 +19,14 @@ def subset_pvalue(draw, n, rate, trials=20_000):
     return stats.chisquare(counts, law * trials).pvalue
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("rate", [0.15, 0.5, 0.8])
 def test_every_subset_has_its_probability(rate):
     random, sampler = SecureRandom(seed=1), PoissonSampler(rate)
     assert subset_pvalue(lambda: sampler.draw(4, random), 4, rate) > 1e-4
 
 
+@pytest.mark.heavy
 def test_planted_fixed_size_batches_are_caught():
     rng = np.random.default_rng(0)
     assert subset_pvalue(lambda: rng.choice(4, 2, replace=False), 4, 0.5) < 1e-12

@@ -26,6 +26,7 @@ def test_distribution(epsilon, k):
     assert stats.chisquare(np.bincount(reports, minlength=k), law * n).pvalue > 1e-4
 
 
+@pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(st.floats(1e-6, 100), st.integers(2, 1000))
 def test_the_coin_is_exactly_private(epsilon, k):

@@ -77,6 +77,7 @@ def test_the_law_cell_by_cell(sigma):
     check_cells(sigma)
 
 
+@pytest.mark.heavy
 def test_the_law_into_the_tails():
     x = rounded_normal(5e6, 1 << 21, SecureRandom(seed=3)) / 5e6
     assert stats.kstest(x[: 1 << 19], "norm").pvalue > 1e-6
@@ -150,6 +151,7 @@ def dense():
     return np.unique(p[(p >= 2.0**-18) & (p < 0.5)])
 
 
+@pytest.mark.heavy
 def test_the_quantile_is_as_exact_as_the_proof_needs():
     """Between quantiles 2**-46 lower and higher lies the true one; see ``rounded_normal``."""
     off = 2.0**-46

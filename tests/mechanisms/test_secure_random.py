@@ -117,6 +117,7 @@ class TestFork:
         random = SecureRandom()
         assert in_fork(lambda: random.random_bytes(16), raw_fork) == random.random_bytes(16)
 
+    @pytest.mark.heavy
     @pytest.mark.skipif(not LINUX, reason="pid namespaces are Linux's")
     def test_a_child_in_a_pid_namespace_does_not_repeat_its_parent(self):
         """Both are number 1, each of its own namespace."""
@@ -151,6 +152,7 @@ def test_streams_are_fresh_unless_seeded():
     assert not SecureRandom().seeded
 
 
+@pytest.mark.heavy
 def test_the_counter_of_a_stream_never_starts_again():
     check_counter()
 
@@ -216,6 +218,7 @@ def test_normal_of_any_size(size):
     assert np.isfinite(x).all()
 
 
+@pytest.mark.heavy
 def test_normal_is_normal_into_the_tails():
     x = SecureRandom(11).normal(1 << 23)
     assert stats.kstest(x[: 1 << 20], "norm").pvalue > 1e-4

@@ -16,6 +16,8 @@ from skprivacy.mechanisms import Exponential, ReportNoisyMax, SecureRandom
 
 from .chance import check_claim
 
+pytestmark = pytest.mark.heavy
+
 SCORES = [3.0, 1.0, 0.0, 2.5]
 N = 4000
 

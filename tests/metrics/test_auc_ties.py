@@ -11,6 +11,8 @@ from skprivacy.metrics import auc, clopper_pearson, epsilon_lower_bound
 from skprivacy.metrics import evidence as _evidence
 from skprivacy.metrics.evidence import mean_lower_bound
 
+pytestmark = pytest.mark.heavy
+
 SIZES = range(20, 6001, 47)
 
 

@@ -66,6 +66,7 @@ def test_independent_gaussian_noise_is_refuted_with_at_most_alpha_exactly(mu):
     assert right[law_of_refutation(inverse_gaussian_curve(mu), 500, 500)].sum() <= ALPHA
 
 
+@pytest.mark.heavy
 def test_canaries_that_share_one_coin_break_the_product_bound_alone():
     """With probability .8 all coins go through randomised response of epsilon 1, else none do.
 
@@ -148,6 +149,7 @@ def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     return np.array(found)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("mu", "n", "general", "apart"),
     [
@@ -171,6 +173,7 @@ def test_gaussian_noise_is_bounded_tightly(mu, n, general, apart):
     assert np.median(bounds(scores, 2 * n, 3 * n // 2, "product", 1e-5)) >= apart
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.915), (4.0, 3.718)])
 def test_randomised_response_is_bounded_tightly(epsilon, least):
     """As tightly as can be: no test of a coin refutes more than the binomial one."""
@@ -220,6 +223,7 @@ def test_bound_is_near_the_exact_bound():
         assert ours == pytest.approx(theirs, rel=0.02)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("guesses", "n_coins"), [(2000, 2000), (200, 2000), (60, 400)])
 @pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-3])
 def test_the_sharper_theorem_is_chosen_by_what_is_fixed_before(guesses, n_coins, delta):

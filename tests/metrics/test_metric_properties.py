@@ -23,6 +23,7 @@ samples = st.lists(st.integers(-5, 5), min_size=1, max_size=30)
 shares = st.floats(0.01, 0.99)
 
 
+@pytest.mark.heavy
 @given(samples, samples)
 def test_only_the_order_of_scores_counts(members, others):
     moved = np.exp(members), np.exp(others)
@@ -33,6 +34,7 @@ def test_only_the_order_of_scores_counts(members, others):
     assert roc(*moved)[0].tolist() == roc(members, others)[0].tolist()
 
 
+@pytest.mark.heavy
 @given(samples, samples)
 def test_swapping_sides_or_signs_mirrors_the_area(members, others):
     assert auc(others, members) == pytest.approx(1 - auc(members, others))
@@ -44,6 +46,7 @@ def test_swapping_sides_or_signs_mirrors_the_area(members, others):
     assert 0 <= low <= auc(members, others) <= high <= 1
 
 
+@pytest.mark.heavy
 @given(samples, samples, shares, shares)
 def test_operating_points_keep_their_promise(members, others, one, two):
     points = [tpr_at_fpr(members, others, fpr) for fpr in sorted((one, two))]
@@ -55,6 +58,7 @@ def test_operating_points_keep_their_promise(members, others, one, two):
         assert points[0].tpr <= points[1].tpr  # a larger rate finds no fewer
 
 
+@pytest.mark.heavy
 @given(samples, samples)
 def test_roc_runs_from_0_to_1(members, others):
     fpr, tpr, cuts = roc(members, others)
@@ -72,6 +76,7 @@ def test_intervals_hold_the_rate_and_mirror(n, data):
     assert clopper_pearson(n - k, n) == pytest.approx((1 - high, 1 - low))
 
 
+@pytest.mark.heavy
 @given(st.integers(1, 300), st.integers(1, 300), st.data())
 def test_epsilon_grows_with_hits_and_falls_with_false_alarms(n_in, n_out, data):
     hits, false = data.draw(st.integers(0, n_in)), data.draw(st.integers(0, n_out))
@@ -84,6 +89,7 @@ def test_epsilon_grows_with_hits_and_falls_with_false_alarms(n_in, n_out, data):
     assert epsilon_from_counts(hits, n_in, false, n_out, delta=0.1) <= epsilon
 
 
+@pytest.mark.heavy
 @given(st.lists(st.integers(0, 40), min_size=1), st.sampled_from([1e-9, 0.05, 0.5]))
 def test_ends_are_those_of_the_interval(hits, alpha):
     low, high = clopper_pearson(hits, 40, alpha)
@@ -91,6 +97,7 @@ def test_ends_are_those_of_the_interval(hits, alpha):
     assert np.array_equal(high, _rates.high_rates(np.array(hits), 40, alpha))
 
 
+@pytest.mark.heavy
 @given(samples, samples)
 def test_roc_counts_scores_at_or_above_each_threshold(members, others):
     false, true, cuts = roc(members, others)

@@ -243,6 +243,7 @@ def null_failures(bound, alpha):
     return sum(bound(*null_pair(seed, 300), alpha=alpha) > 0 for seed in range(NULL_RUNS))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("alpha", ALLOWED)
 def test_null_scores_show_no_epsilon(alpha):
     assert null_failures(epsilon_lower_bound, alpha) <= ALLOWED[alpha]
@@ -256,6 +257,7 @@ def test_null_scores_show_no_epsilon_at_fixed_thresholds(alpha):
     assert null_failures(bonferroni, alpha) <= ALLOWED[alpha]
 
 
+@pytest.mark.heavy
 def test_planted_best_of_many_thresholds_is_caught():
     def uncorrected(members, others, alpha):
         rates = _evidence._bound_all_rates(members, others, np.r_[members, others], alpha)
@@ -274,12 +276,14 @@ def of_area(members, others, alpha):
     return _evidence.Evidence((), area).epsilon(0.0)
 
 
+@pytest.mark.heavy
 def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
     assert null_failures(of_threshold, 0.5) <= ALLOWED[0.5]
     monkeypatch.setattr(np, "array_split", lambda values, parts: (values, values))
     assert null_failures(of_threshold, 0.5) > ALLOWED[0.5]
 
 
+@pytest.mark.heavy
 def test_planted_point_estimates_are_caught(monkeypatch):
     def point(k, n, alpha):
         return np.clip(k / n, 1 / n, 1 - 1 / n)
@@ -311,6 +315,7 @@ def extreme(rng, n):
 
 
 # 0.05 misses expected; more than 24 of 250 has probability < 2e-3
+@pytest.mark.heavy
 @pytest.mark.parametrize("sizes", [(60, 60), (10, 200), (200, 40), (500, 500)])
 @pytest.mark.parametrize("draw", [(normal, normal), (rare, rare), (extreme, normal)])
 def test_auc_interval_covers_chance(draw, sizes):
@@ -327,6 +332,7 @@ def test_planted_delong_alone_is_caught():
     assert coverage_failures(delong, (rare, rare), 10, 200, 0.5) > 24
 
 
+@pytest.mark.heavy
 def test_auc_interval_is_a_little_conservative_without_ties():
     # of 1000 runs, 95% coverage would pass with probability < 1e-3
     assert coverage_failures(auc_interval, (normal, normal), 100, 100, 0.5, runs=1000) <= 30
@@ -360,6 +366,7 @@ def overstated(bound, alpha):
     return sum(bound(*randomised_response(seed), alpha=alpha) > 1 for seed in range(NULL_RUNS))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("bound", "alpha"),
     [
@@ -373,6 +380,7 @@ def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
     assert overstated(bound, alpha) <= ALLOWED[alpha]
 
 
+@pytest.mark.heavy
 def test_planted_pairs_that_share_records_are_caught():
     def reused(members, others, alpha):
         return of_area(np.repeat(members, 20), np.repeat(others, 20), alpha)
@@ -380,6 +388,7 @@ def test_planted_pairs_that_share_records_are_caught():
     assert overstated(reused, 0.05) > ALLOWED[0.05]
 
 
+@pytest.mark.heavy
 def test_planted_ties_won_by_members_are_caught():
     def generous(members, others, alpha):
         return of_area(members + 0.5, others, alpha)  # of two values, so a tie becomes a win

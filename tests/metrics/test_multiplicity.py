@@ -7,6 +7,8 @@ from scipy.stats import binom, false_discovery_control
 from skprivacy.metrics import auc_interval
 from skprivacy.metrics.roc_area import auc_p_value, benjamini_hochberg, holm
 
+pytestmark = pytest.mark.heavy
+
 
 def test_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.5]).tolist() == pytest.approx([0.04, 0.09, 0.09, 0.5])

@@ -16,6 +16,8 @@ from skprivacy.metrics import (
 )
 from skprivacy.metrics.evidence import Rates
 
+pytestmark = pytest.mark.heavy
+
 
 def gaussian(seed, n=1000, shift=1.0):
     rng = np.random.default_rng(seed)

@@ -190,6 +190,7 @@ def test_attacks_of_a_sweep_count_people():
     assert [len(r.scores_in) + len(r.scores_out) for r in joined] == [60, 60, 60]
 
 
+@pytest.mark.heavy
 def test_labels_of_people_are_attacked_by_people_in_a_sweep():
     patient = pd.Series(np.repeat(np.arange(450), 2), name="patient")
     rows = np.random.default_rng(1).normal(size=(900, 3))
@@ -219,6 +220,7 @@ def searched(**params):
     return PrivateSearchCV(Majority(), {"turned": [False, True]}, **settings)
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:The scores")
 def test_a_search_by_people_holds_people_out_and_protects_them(given):
     budget = PrivacyBudget(epsilon=9.0, delta=1e-6, unit="patient", relation="zero_out")
@@ -253,6 +255,7 @@ def test_a_search_refuses_what_would_protect_something_else():
         searched().fit(X, y, groups=PATIENT.where(PATIENT > 0))
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:The scores")
 def test_a_search_over_ensembles_of_people():
     pate = PATEClassifier(

@@ -102,6 +102,7 @@ def test_its_value_is_that_of_the_attack():
         assert score == -result.auc
 
 
+@pytest.mark.heavy
 def test_any_measure_and_any_container():
     def signs(model, X_train, y_train, X_new, y_new):
         return len(check_disclosure(model, X_train, y_train, X_new, y_new).flagged)
@@ -122,6 +123,7 @@ def test_any_measure_and_any_container():
     assert "signs" in repr(scorer)
 
 
+@pytest.mark.heavy
 def test_workers_score_alike():
     scorer = make_leakage_scorer(X, y, cv=3)
     alone, together = (

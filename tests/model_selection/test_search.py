@@ -116,6 +116,7 @@ def planned_once():
 # What it costs ------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_the_best_of_ten_trials_costs_half_an_epsilon():
     """Base epsilon 1, ten trials in the mean: by loss distributions, by Renyi, composed."""
 
@@ -129,6 +130,7 @@ def test_the_best_of_ten_trials_costs_half_an_epsilon():
     assert epsilon_of(Repeated(run, 10), 1e-6) == pytest.approx(3.38, abs=0.005)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_whole_search_costs_the_epsilon_that_was_asked_for(delta):
     search = searched(epsilon=3.0, delta=delta, n_trials=5).fit(X, y)
@@ -145,6 +147,7 @@ def test_the_whole_search_costs_the_epsilon_that_was_asked_for(delta):
     assert epsilon_of(best, delta, "zero_out") <= 3.0
 
 
+@pytest.mark.heavy
 def test_more_trials_leave_less_for_each():
     plans = [searched(epsilon=3.0, n_trials=n).plan(X, y) for n in (1.5, 4, 20)]
     each = [plan.trial_epsilon for plan in plans]
@@ -155,6 +158,7 @@ def test_more_trials_leave_less_for_each():
     assert "a single fit could spend epsilon=" in text
 
 
+@pytest.mark.heavy
 def test_the_budget_is_charged_once_and_before_the_first_trial():
     budget = PrivacyBudget(3.0, 1e-6)
     seen = []
@@ -228,6 +232,7 @@ def test_the_claim_bounds_the_exact_law_of_a_small_search(n_trials):
     assert worst > 0.55 * claimed  # the bound is not far off
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings(SEEDED)
 @pytest.mark.filterwarnings("ignore:The scores")
 def test_a_real_search_follows_that_law():
@@ -253,6 +258,7 @@ def test_a_real_search_follows_that_law():
     assert stats.kstest(noisy, lambda x: np.interp(x, grid, cdf)).pvalue > CHANCE
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("eta", "mean"), [(1.0, 10.0), (0.0, 4.0), (-0.5, 3.0), (4.0, 6.0)])
 def test_the_number_of_trials_is_truncated_negative_binomial(eta, mean):
     law = NumberOfTrials.of_mean(mean, eta)
@@ -458,6 +464,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "check", [check_number, check_winner, check_only_the_best_is_kept, check_neighbours]
 )
@@ -465,6 +472,7 @@ def test_contract(check):
     check()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name):
     where, attribute, plant, check = MUTANTS[name]
@@ -604,6 +612,7 @@ def test_the_best_model_predicts_and_claims_what_the_search_has_cost():
     np.testing.assert_array_equal(again.predict(X), search.predict(X))
 
 
+@pytest.mark.heavy
 def test_a_search_over_private_searches_adds_them_up():
     grid = GridSearchCV(searched(epsilon=3.0), {"n_trials": [2, 4]}, cv=2).fit(X, y)
     claim = claim_of(grid, X)
@@ -621,6 +630,7 @@ def test_a_step_of_a_pipeline_may_not_learn_from_private_records():
     assert budget.spent() == 0
 
 
+@pytest.mark.heavy
 def test_under_add_remove_the_number_of_records_is_not_used():
     model = linear(relation="add_remove")
     search = PrivateSearchCV(model, {"alpha": [0.1, 1.0]}, epsilon=5.0, n_records=3000)
@@ -634,6 +644,7 @@ def test_under_add_remove_the_number_of_records_is_not_used():
         searched(n_records=3000).fit(X, y)
 
 
+@pytest.mark.heavy
 def test_networks_are_given_their_share_of_the_records():
     model = DPSGDClassifier(classes=[0, 1], epochs=2)
     grid = {"learning_rate": [0.1, 0.5], "batch_size": [100, 200]}
@@ -646,6 +657,7 @@ def test_networks_are_given_their_share_of_the_records():
     ).guarantee.relation == ("zero_out")
 
 
+@pytest.mark.heavy
 def test_targets_frames_and_distributions():
     rows, numbers = make_regression(2000, 3, noise=5.0, random_state=0)
     numbers /= np.abs(numbers).max()
@@ -671,6 +683,7 @@ def test_a_federation_cannot_be_searched_as_its_server_sees_the_trials_that_lose
         PrivateSearchCV(model, {"momentum": [0.0, 0.9]}).fit(X, y)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("model", [RandomizedResponseClassifier(GaussianNB(), classes=[0, 1])])
 def test_models_that_protect_labels_alone(model):
     grid = {"estimator__var_smoothing": [1e-9, 1e-3]}
@@ -715,6 +728,7 @@ def test_a_scorer_of_scikit_learn_is_refused_before_anything_is_charged(scoring,
     assert budget.spent() == 0
 
 
+@pytest.mark.heavy
 def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
     class Loud(OutputPerturbationClassifier):
         def fit(self, X, y):

@@ -90,6 +90,7 @@ def log(tmp_path):
     return path
 
 
+@pytest.mark.heavy
 @parametrize_with_checks(
     [
         sweep_of(Noisy(), epsilons=[1, 2], cv=2),
@@ -104,6 +105,7 @@ def fits(log):
     return [line.split()[:2] for line in log.read_text().splitlines()]
 
 
+@pytest.mark.heavy
 def test_scores_are_those_of_grid_search():
     cv = StratifiedKFold(4, shuffle=True, random_state=1)
     model = make_pipeline(StandardScaler(), Noisy())
@@ -143,6 +145,7 @@ def test_a_memorising_level_shows(log):
     assert deep > 0.62
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_nothing_is_trained_twice(log, n_jobs):
     model = Noisy(log=str(log))
@@ -156,6 +159,7 @@ def test_nothing_is_trained_twice(log, n_jobs):
     assert not hasattr(model, "tree_")
 
 
+@pytest.mark.heavy
 def test_jobs_change_nothing():
     one, two = (
         sweep_of(
@@ -170,6 +174,7 @@ def test_jobs_change_nothing():
             np.testing.assert_allclose(values.astype(float), two[key].astype(float), err_msg=key)
 
 
+@pytest.mark.heavy
 def test_the_ceiling_is_above_what_chance_gives_and_grows():
     sweep = sweep_of(Noisy(), epsilons=[0.1, 1, 10, np.inf], cv=2).fit(X, y)
     ceiling = sweep.cv_results_["mean_attack_auc_bound"]
@@ -212,6 +217,7 @@ def test_pure_claims_add_up():
     assert sweep.charged_.epsilon() == pytest.approx(9, rel=0.01)
 
 
+@pytest.mark.heavy
 def test_mixed_relations_are_never_summed():
     class Mixed(Noisy):
         def fit(self, X, y):
@@ -256,6 +262,7 @@ def charged_to(budget):
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("refit", [None, 5])
 def test_a_budget_that_cannot_pay_for_all_models_is_told_before_the_first(refit):
     """It ended the sweep in the middle, and lost the models that it had paid for."""
@@ -421,6 +428,7 @@ def test_two_epsilons_need_a_name():
         sweep_of(Two(inner=Noisy()), epsilons=[1]).fit(X, y)
 
 
+@pytest.mark.heavy
 def test_plot_draws_the_measured_numbers():
     import matplotlib.pyplot as plt
 
@@ -442,6 +450,7 @@ def test_plot_draws_the_measured_numbers():
     plt.close(display.figure_)
 
 
+@pytest.mark.heavy
 def test_the_default_baselines_are_what_one_would_do_by_hand():
     cv = KFold(3, shuffle=True, random_state=0)
     sweep = PrivacySweepCV(Noisy(), epsilons=[1], cv=cv).fit(X, y)
@@ -462,6 +471,7 @@ def test_the_default_baselines_are_what_one_would_do_by_hand():
     assert (results["mean_attack_auc"] > 0.6).all()
 
 
+@pytest.mark.heavy
 def test_baselines_are_not_charged_and_the_sibling_is_not_trained_twice(log):
     model = Noisy(log=str(log))
     alone = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
@@ -482,6 +492,7 @@ def test_baselines_are_not_charged_and_the_sibling_is_not_trained_twice(log):
     assert budget.spent() == pytest.approx(6.0)
 
 
+@pytest.mark.heavy
 def test_baselines_of_ones_own():
     given = {"trees": DecisionTreeClassifier(random_state=0), "line": LogisticRegression()}
     sweep = sweep_of(Noisy(), epsilons=[1], cv=2, baseline=given, scoring="roc_auc").fit(X, y)
@@ -501,6 +512,7 @@ def test_baselines_of_ones_own():
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline={5: LogisticRegression()}).fit(X, y)
 
 
+@pytest.mark.heavy
 def test_boosting_takes_what_a_schema_takes():
     import pandas as pd
 
@@ -538,6 +550,7 @@ def test_a_baseline_that_cannot_be_fitted_is_left_out_or_told():
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline=Picky(epsilon=np.inf)).fit(X, y)
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:The scorer")
 def test_a_model_that_was_paid_for_keeps_its_scores_when_the_attack_fails():
     """A network fits records with NaN, because an error would tell of them, and predicts none."""
@@ -554,6 +567,7 @@ def test_a_model_that_was_paid_for_keeps_its_scores_when_the_attack_fails():
     assert np.isfinite([found["split0_test_score"], found["split1_test_score"]]).any()
 
 
+@pytest.mark.heavy
 def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
     given = {"<b>trees</b>": DecisionTreeClassifier(random_state=0)}
     sweep = sweep_of(Noisy(), epsilons=[1, 2, 5, np.inf], cv=3, baseline=given).fit(X, y)
@@ -574,6 +588,7 @@ def test_the_page_shows_every_result_and_is_complete_by_itself(tmp_path):
     assert 'src="data:image/png' in page
 
 
+@pytest.mark.heavy
 def test_the_page_tells_every_score_and_what_each_guarantee_is_of(tmp_path):
     noisy = {"here": Noisy(), "there": Noisy(relation="replace_one")}
     tested = {"epsilons": [np.inf, 1], "cv": 2, "baseline": None}
@@ -590,6 +605,7 @@ def test_the_page_tells_every_score_and_what_each_guarantee_is_of(tmp_path):
     assert "Further scores" not in page
 
 
+@pytest.mark.heavy
 def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
     sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
     about = About(author="<i>me</i>", command="make <b>", record="person")
@@ -611,6 +627,7 @@ def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
         sweep.to_html(tmp_path / "sweep.pdf")
 
 
+@pytest.mark.heavy
 def test_several_scores_are_those_of_grid_search():
     import matplotlib.pyplot as plt
 
@@ -644,6 +661,7 @@ def test_several_scores_are_those_of_grid_search():
         sweep.knee(score="nothing")
 
 
+@pytest.mark.heavy
 def test_several_estimators_in_one_sweep_and_one_picture():
     import matplotlib.pyplot as plt
 
@@ -735,6 +753,7 @@ def test_a_function_that_mixes_records_takes_the_proof_away():
     assert any(assumed.startswith(told) for assumed in tried.charged_.assumptions)
 
 
+@pytest.mark.heavy
 def test_the_claimed_epsilon_is_that_of_the_whole_model():
     """Not the parameter alone: the scaler before the model has cost 20 as well."""
 

@@ -55,6 +55,7 @@ def same_scores(sweep, search):
             np.testing.assert_allclose(sweep.cv_results_[key], search.cv_results_[key], err_msg=key)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("scoring", [None, "roc_auc", make_scorer(accuracy_score)])
 def test_weights_of_records_reach_every_fit(scoring):
     if scoring is not None:
@@ -108,6 +109,7 @@ def test_groups_reach_the_splitter_with_and_without_routing():
     assert other.best_score_ != plain.best_score_
 
 
+@pytest.mark.heavy
 def test_shadows_and_baselines_are_given_the_weights_too():
     seen = []
 
@@ -191,6 +193,7 @@ def test_parameters_are_those_of_a_search():
     assert not hasattr(fitted, "estimator_")
 
 
+@pytest.mark.heavy
 def test_all_private_steps_of_a_pipeline_are_in_the_total():
     """A private scaler and a model, each with its epsilon, on every split and once more."""
     model = make_pipeline(

@@ -38,6 +38,7 @@ def test_a_dip_at_a_larger_epsilon_is_not_overlooked():
     assert read(scores, np.full(3, 0.86)).epsilon == 3.0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("confidence", [0.5, 0.9])
 def test_the_interval_covers_as_often_as_it_says(confidence):
     """Independent splits, paired by a common effect; the true answer is 1."""
@@ -62,6 +63,7 @@ def test_the_knee_is_where_the_curve_bends():
     assert (found.epsilon, found.low, found.high) == (1.0, 0.3, 1.0)
 
 
+@pytest.mark.heavy
 def test_a_sweep_reads_its_own_results():
     cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
     sweep = PrivacySweepCV(
@@ -106,6 +108,7 @@ def in_words(model, X, y):
     return model.predict_proba(X)[:, 0].var()
 
 
+@pytest.mark.heavy
 def test_nothing_is_read_off_a_score_that_failed():
     """NaN is neither the smallest epsilon's knee nor a loss that no epsilon keeps to."""
     scoring = {"accuracy": "accuracy", "words": in_words}

@@ -58,6 +58,7 @@ def sweep():
     return found.fit(X, y, subgroups=WARD)
 
 
+@pytest.mark.heavy
 def test_the_group_that_pays_is_named_and_no_other(sweep):
     table = sweep.by_group()
     assert table["group"].tolist() == ["east", "north", "west"] * 2
@@ -95,6 +96,7 @@ def test_its_figures_are_what_one_would_compute_by_hand(sweep):
     assert smallest <= row["exposed_p_value"] <= min(1.0, 6 * smallest)  # Holm, of six
 
 
+@pytest.mark.heavy
 def test_a_column_groups_and_who_is_exposed_shows():
     """Labels of the north are noise, which a deep tree learns by heart."""
     rng = np.random.default_rng(1)
@@ -110,6 +112,7 @@ def test_a_column_groups_and_who_is_exposed_shows():
     assert exposed["attack_auc"].iloc[0] > 0.6
 
 
+@pytest.mark.heavy
 def test_the_page_the_picture_and_the_table_show_it(sweep):
     page = sweep.to_html()
     assert "Who pays for privacy" in page
@@ -181,6 +184,7 @@ def figures(rng, n_splits, loss, sizes):
     return rows, reference
 
 
+@pytest.mark.heavy
 def test_false_alarms_are_as_rare_as_promised_over_the_whole_table():
     """Groups of 5 to 200 records, none of which pays more than others or is exposed."""
     rng, alarms, exposed, n = np.random.default_rng(0), 0, 0, 400

@@ -131,6 +131,7 @@ CASES = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_models_scores_and_charges_are_the_same_to_the_bit(name):
     X, step, params = CASES[name]
@@ -163,6 +164,7 @@ def fit_of_people(sweep, X, y):
     return sweep.fit(X, y, groups=people, subgroups="sex")
 
 
+@pytest.mark.heavy
 def test_people_and_subgroups_are_the_same():
     model = make_pipeline(SchemaTransformer(SCHEMA), Exact())
     shared, apart = (PrivacySweepCV(model, epsilons=[1.0, 2.0], cv=2) for _ in range(2))
@@ -243,6 +245,7 @@ def test_what_is_inferred_fails_or_looks_at_others_is_never_shared():
         assert first_step(model, X) is None  # too large to keep
 
 
+@pytest.mark.heavy
 def test_a_model_that_begins_otherwise_is_not_fitted_behind_it():
     X, _ = frame()
     first = first_step(make_pipeline(SchemaTransformer(SCHEMA), Exact()), X)
@@ -290,6 +293,7 @@ def test_a_later_step_that_learns_is_fitted_anew_for_every_model_and_takes_the_p
     assert "standardscaler" in " ".join(sweep.charged_.assumptions)
 
 
+@pytest.mark.heavy
 def test_every_model_is_charged():
     X, y = frame()
     spent = []
@@ -302,6 +306,7 @@ def test_every_model_is_charged():
     assert spent[0] > 2 * (1.0 + 2.0) * 0.99
 
 
+@pytest.mark.heavy
 def test_shadow_models_share_it_too():
     X, y = frame()
     counts = []

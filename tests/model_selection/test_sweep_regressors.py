@@ -59,6 +59,7 @@ def test_scores_are_those_of_grid_search_and_residuals_are_attacked():
     assert sweep.plot().axes_[0].get_ylabel() == "Test R²"
 
 
+@pytest.mark.heavy
 def test_shadow_models_of_regressors_find_more():
     attack = LiRA(n_shadows=8, random_state=0)
     sweep = sweep_of(NoisyNumbers(), epsilons=[6.0], cv=CV, attack=attack).fit(X, y)
@@ -71,6 +72,7 @@ def test_shadow_models_of_regressors_find_more():
     assert sweep.cv_results_["mean_attack_auc"][0] > 0.6
 
 
+@pytest.mark.heavy
 def test_baselines_of_regressors():
     sweep = PrivacySweepCV(NoisyNumbers(), epsilons=[1], cv=CV).fit(X, y)
     results = sweep.baseline_results_
@@ -82,6 +84,7 @@ def test_baselines_of_regressors():
     assert (results["mean_attack_auc"] > 0.6).all()
 
 
+@pytest.mark.heavy
 def test_a_private_regressor_of_ours():
     model = make_pipeline(
         FunctionTransformer(np.tanh),

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from skprivacy.display import PrivacyUtilityDisplay
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("models", [["a"] * 5, ["a"] * 2 + ["b"] * 3])
 @pytest.mark.parametrize("width", [4.2, 7.0])
 def test_the_legend_of_the_attack_covers_no_line(models, width):
@@ -24,6 +25,7 @@ def test_the_legend_of_the_attack_covers_no_line(models, width):
     assert axes.width > 0.6 * figure.bbox.width
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("width", [4.2, 7.0])
 def test_a_long_legend_of_the_scores_covers_no_line(width):
     figure = Figure(figsize=(width, 8), layout="constrained")

@@ -43,6 +43,7 @@ def charges(folder):
     return len(PrivacyBudget.open(folder / "ledger").entries())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("signal", "n_jobs"),
     [("SIGKILL", 0), ("SIGINT", 0), pytest.param("SIGKILL", 2, marks=pytest.mark.slow)],
@@ -78,6 +79,7 @@ def test_a_killed_sweep_goes_on_and_charges_only_what_it_makes(
             np.testing.assert_array_equal(again.cv_results_[key], values, err_msg=key)
 
 
+@pytest.mark.heavy
 def test_more_epsilons_and_a_refit_cost_only_themselves(tmp_path, monkeypatch):
     """All models of the folder are in the total: also those at an epsilon no longer swept."""
     monkeypatch.setenv("SWEEP_FOLDER", "")
@@ -140,6 +142,7 @@ def test_what_is_kept_is_for_its_owner_and_holds_no_model(tmp_path):
         assert str(canary) not in content
 
 
+@pytest.mark.heavy
 def test_shadow_models_are_kept_where_a_pool_asks_for_it(tmp_path, log):  # noqa: F811
     pool = ShadowPool(None, n_shadows=4, random_state=0, path=tmp_path / "shadows")
     model = Noisy(log=str(log))
@@ -165,6 +168,7 @@ def test_shadow_models_are_kept_where_a_pool_asks_for_it(tmp_path, log):  # noqa
         sweep_of(Noisy(), epsilons=[1], attack=LiRA(pool=ShadowPool(Noisy()).fit(X, y))).fit(X, y)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

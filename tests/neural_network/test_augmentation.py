@@ -61,6 +61,7 @@ def engine_of(module, clip, clipping="flat"):
     return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("clip", [0.05, 1e6])
 @pytest.mark.parametrize("name", MODULES)
 def test_equals_a_loop_over_examples_and_views(name, clip):
@@ -88,6 +89,7 @@ def test_the_other_ways_average_too(name, way):
     torch.testing.assert_close(norms.double(), rows.square().sum(1), rtol=2e-5, atol=1e-7)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("clipping", ["flat", "per-layer", "automatic"])
 @pytest.mark.parametrize("name", ["wide perceptron", "conv2d", "group norm", "tied"])
 def test_no_example_adds_more_than_the_clipping_norm(name, clipping):
@@ -103,6 +105,7 @@ def test_no_example_adds_more_than_the_clipping_norm(name, clipping):
     assert 0.1 < longest <= 0.5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["wide perceptron", "conv2d", "tied"])
 def test_one_bad_view_leaves_out_its_record_alone(name):
     torch.manual_seed(0)
@@ -269,6 +272,7 @@ def test_an_augmentation_of_the_callers_keeps_no_record():
     assert np.full(4, 0.123456, np.float32).tobytes() not in pickle.dumps(model)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("augment", [RandomShift((1, 2, 2), pixels=1), RandomFlip((1, 2, 2))])
 def test_a_batch_of_nobody_has_no_views(augment):
     # 200 steps of one expected record: some 70 are of none.
@@ -290,6 +294,7 @@ def test_shifts_are_checked(pixels):
         RandomShift((1, 2, 2), pixels=pixels)
 
 
+@pytest.mark.heavy
 def test_views_cost_no_privacy_and_reach_the_module():
     X, y = np.ones((40, 16)), np.arange(40) % 2
     seen = []
@@ -317,6 +322,7 @@ def test_views_cost_no_privacy_and_reach_the_module():
     assert many.gradients_ == "book-keeping"
 
 
+@pytest.mark.heavy
 def test_regression_takes_views():
     X = np.linspace(-1, 1, 60).reshape(-1, 1)
     model = DPSGDRegressor(
@@ -326,6 +332,7 @@ def test_regression_takes_views():
     assert np.isfinite(model.predict(X)).all()
 
 
+@pytest.mark.heavy
 def test_parts_of_a_batch_do_not_change_the_sum(monkeypatch):
     from skprivacy.neural_network._gradients import clipped_sum
 

@@ -182,6 +182,7 @@ def test_what_falls_to_zero_is_not_averaged():
     assert resolve_auto_settings(AUTO | {"schedule": "constant"}, facts()).averaging == 0.5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("known", [{"n_records": 300}, {}])
 def test_settings_follow_from_public_facts_alone(rows, known):
     X, y = rows
@@ -192,6 +193,7 @@ def test_settings_follow_from_public_facts_alone(rows, known):
     assert (fewer.settings_ == one.settings_) is bool(known)  # with a figure, n does not show
 
 
+@pytest.mark.heavy
 def test_settings_are_saved(rows, tmp_path):
     X, y = rows
     for model in (DPSGDClassifier(classes=[0, 1]), DPSGDRegressor(target_bounds=(0, 1))):
@@ -202,6 +204,7 @@ def test_settings_are_saved(rows, tmp_path):
         assert np.array_equal(again.predict(X), model.predict(X))
 
 
+@pytest.mark.heavy
 def test_further_training_keeps_the_network(rows):
     X, y = rows
     model = DPSGDClassifier(classes=[0, 1], epsilon=50.0).fit(X, y)
@@ -211,6 +214,7 @@ def test_further_training_keeps_the_network(rows):
     assert model.predict(X).shape == (400,)
 
 
+@pytest.mark.heavy
 def test_numbers_are_learned_where_thirty_epochs_did_not():
     X, y = make_friedman1(1500, noise=1.0, random_state=0)
     X, X_test, y, y_test = train_test_split(2 * X - 1, y, test_size=500, random_state=0)
@@ -219,6 +223,7 @@ def test_numbers_are_learned_where_thirty_epochs_did_not():
         assert model.fit(X, y).score(X_test, y_test) > 0.87  # by 30 epochs of Adam: 0.75
 
 
+@pytest.mark.heavy
 def test_without_privacy_it_learns_what_can_be_learned():
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X / 8 - 1, y, random_state=0)

@@ -54,6 +54,7 @@ def test_digits_are_learned_at_a_moderate_epsilon():
     assert model.score(X / 16, y) > 0.75
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0, 50.0])
 @pytest.mark.parametrize("batch_size", ["auto", 1, 10, 10**9])
 def test_epsilon_is_kept_and_used_up(blobs, epsilon, batch_size):
@@ -69,6 +70,7 @@ def test_without_noise_there_is_no_guarantee(blobs):
     assert model.noise_multiplier_ == 0
 
 
+@pytest.mark.heavy
 def test_the_update_is_noise_over_divisor(blobs):
     """With nothing to learn from, one step of rate 1 moves the weights by noise alone."""
     X, y = blobs
@@ -91,6 +93,7 @@ def _weights(model):
     return np.concatenate([p.detach().numpy().ravel() for p in model.module_.parameters()])
 
 
+@pytest.mark.heavy
 def test_averaging_takes_noise_away(blobs):
     X, y = blobs
     spread, steady = {}, {"schedule": "constant", "momentum": 0.0}
@@ -261,6 +264,7 @@ def test_object_numbers_and_duplicated_columns(blobs):
         private().fit(frame, y)
 
 
+@pytest.mark.heavy
 def test_works_in_pipeline_search_and_parallel_validation(blobs):
     X, y = blobs
     pipe = make_pipeline(FunctionTransformer(), private())
@@ -275,6 +279,7 @@ def test_works_in_pipeline_search_and_parallel_validation(blobs):
     assert not np.allclose(weights[0], weights[1])
 
 
+@pytest.mark.heavy
 def test_workers_and_threads_never_share_noise(blobs):
     for backend in ("loky", "threading"):
         run = Parallel(n_jobs=2, backend=backend)
@@ -418,6 +423,7 @@ def test_progress_is_shown_when_asked_for(blobs, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.heavy
 def test_threads_train_at_the_same_time(blobs):
     models = [private() for _ in range(4)]
     threads = [threading.Thread(target=m.fit, args=blobs) for m in models]
@@ -447,6 +453,7 @@ def budget_of(epsilon, **params):
     return PrivacyBudget(epsilon, 1e-4, relation="zero_out", **params)
 
 
+@pytest.mark.heavy
 def test_validation_in_workers_charges_one_budget(blobs):
     budget = budget_of(10.0)
     model = private(epsilon=0.5, budget=budget, epochs=2)
@@ -497,6 +504,7 @@ class Perceptron(nn.Module):
         return self.last(self.layers(x))
 
 
+@pytest.mark.heavy
 def test_a_module_of_ones_own(blobs):
     model = private(module=Perceptron, module__width=5).fit(*blobs)
     assert model.module_.last.in_features == 5
@@ -559,6 +567,7 @@ def test_an_unknown_parameter_is_refused():
         private(nonsense=1)
 
 
+@pytest.mark.heavy
 def test_class_weight_moves_the_probabilities(blobs):
     """With nothing to learn from the inputs, a class is as probable as its weight makes it."""
     X = np.random.RandomState(1).normal(size=(400, 3))
@@ -585,6 +594,7 @@ class Keeping(Perceptron):
         return super().forward(x)
 
 
+@pytest.mark.heavy
 def test_partial_fit_composes_and_charges(blobs):
     budget = budget_of(10.0)
     model = private(epsilon=1.0, budget=budget)

@@ -23,6 +23,7 @@ def private(**params):
     return DPSGDRegressor(**{"target_bounds": (5.0, 15.0), "epsilon": 5.0, **params})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "params", [{}, {"optimizer": "sgd", "learning_rate": 0.05}, {"schedule": "linear"}]
 )
@@ -30,6 +31,7 @@ def test_learns(line, params):
     assert private(**params).fit(*line).score(*line) > 0.7
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_targets_and_predictions_stay_in_bounds(line):
     X, y = line
@@ -54,6 +56,7 @@ def test_bad_bounds_are_named(line, bounds):
         private(target_bounds=bounds).fit(*line)
 
 
+@pytest.mark.heavy
 def test_partial_fit_keeps_the_bounds(line):
     model = private().partial_fit(*line)
     first = model.epsilon_
@@ -89,6 +92,7 @@ def test_few_numbers_are_updated_as_many(noise_std, monkeypatch):
     torch.testing.assert_close(_run(gradients, noise_std=noise_std), few, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.heavy
 def test_the_variance_of_the_noise_is_taken_off():
     """Coordinates of unequal gradient move alike under noise, as they do without it."""
     signal = torch.tensor([0.3, 1.0])
@@ -98,6 +102,7 @@ def test_the_variance_of_the_noise_is_taken_off():
     assert abs(corrected[0] / corrected[1]) > 1.3 * abs(plain[0] / plain[1])
 
 
+@pytest.mark.heavy
 def test_adam_learns_classes():
     X = np.random.RandomState(0).normal(size=(500, 3))
     y = (X[:, 0] > 0).astype(int)

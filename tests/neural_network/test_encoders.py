@@ -52,6 +52,7 @@ def test_the_loss_is_that_of_the_paper():
     assert contrastive_loss(projected, 0.3).item() == pytest.approx(np.mean(losses), rel=1e-12)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("make", "rows"), FITTED)
 def test_equal_seeds_give_equal_features_and_leave_torch_as_it_was(make, rows):
     torch.manual_seed(5)
@@ -94,6 +95,7 @@ def test_names_frames_and_pickles(make, rows, tmp_path):
         save_model(clone(encoder), tmp_path / "m")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("make", "rows"), FITTED)
 @pytest.mark.parametrize(
     "change",
@@ -189,6 +191,7 @@ def linear():
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
 
 
+@pytest.mark.heavy
 def test_few_labels_are_enough_on_features_of_an_encoder():
     """On 40 labelled digits: a linear model on pixels, on an untrained net, on a trained one."""
     X, y = load_digits(return_X_y=True)
@@ -207,6 +210,7 @@ def test_few_labels_are_enough_on_features_of_an_encoder():
     assert score["trained"] > max(score["pixels"], score["untrained"]) + 0.05, score
 
 
+@pytest.mark.heavy
 def test_few_labels_are_enough_on_features_of_a_table():
     """Four hidden words, each behind twenty columns of noise; twenty labels for the first word."""
     rng = np.random.RandomState(0)

@@ -43,6 +43,7 @@ def regressor(**params):
 KINDS = pytest.mark.parametrize("make", [classifier, net, regressor])
 
 
+@pytest.mark.heavy
 @KINDS
 def test_the_claim_is_about_people(make):
     model = make().fit(X, Y, groups=PATIENT)
@@ -63,6 +64,7 @@ def test_rows_and_groups_in_two_orders_are_refused(make):
         make().fit(frame, Y, groups=PATIENT)
 
 
+@pytest.mark.heavy
 def test_what_is_automatic_counts_people():
     by_people = classifier(epochs="auto", hidden_layer_sizes="auto").fit(X, Y, PATIENT)
     first = PATIENT.drop_duplicates().index
@@ -116,6 +118,7 @@ def test_parameters_are_checked(make, params, match):
         make(**params).fit(X, Y, groups=PATIENT)
 
 
+@pytest.mark.heavy
 @KINDS
 def test_training_goes_on_for_the_same_people_alone(make):
     budget = PrivacyBudget(epsilon=100, delta=1e-3)
@@ -144,6 +147,7 @@ def test_a_ledger_knows_people():
         classifier(budget=budget).fit(X, Y)
 
 
+@pytest.mark.heavy
 @KINDS
 def test_clones_copies_and_files_keep_what_people_are_promised(make, tmp_path):
     model = make(max_group_rows=3, group_contribution="sum")
@@ -165,6 +169,7 @@ def test_in_a_pipeline():
     assert pipe[-1].privacy_.unit == "patient"
 
 
+@pytest.mark.heavy
 def test_metadata_is_routed():
     with sklearn.config_context(enable_metadata_routing=True):
         model = classifier().set_fit_request(groups=True)

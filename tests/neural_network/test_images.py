@@ -12,6 +12,8 @@ from skprivacy.datasets import fetch_mnist
 from skprivacy.datasets.files import data_folder
 from skprivacy.neural_network import DPSGDClassifier, RandomShift
 
+pytestmark = pytest.mark.heavy
+
 
 class ConvNet(nn.Module):
     """Two convolutions on images of some size."""

@@ -51,6 +51,7 @@ class Frozen(nn.Module):
         return self.head(self.norm(self.body(x)))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("module", "params", "public"),
     [
@@ -83,6 +84,7 @@ def test_a_second_look_at_a_factory_changes_no_result(blobs):
     assert state.randint(2**31) == expected.randint(2**31)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["gaussian", "logistic", "banded"])
 def test_the_noise_can_be_given_instead_of_epsilon(blobs, noise):
     like = private(epsilon=2.0, noise=noise).fit(*blobs)
@@ -111,6 +113,7 @@ def test_noise_that_is_given_twice_or_never_is_refused(blobs, params, match):
     assert budget.spent() == 0
 
 
+@pytest.mark.heavy
 def test_a_given_noise_in_searches(blobs):
     model = private(epsilon=None, noise_multiplier=2.0, epochs=2)
     search = GridSearchCV(model, {"noise_multiplier": [5.0, 50.0]}, cv=2).fit(*blobs)

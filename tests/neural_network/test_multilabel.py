@@ -26,6 +26,7 @@ def private(**params):
     return DPSGDClassifier(**{"epsilon": 8.0, "random_state": 0, **params})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("params", [{}, {"hidden_layer_sizes": ()}, {"optimizer": "adam"}])
 def test_every_label_is_learned(rows, params):
     X, y = rows
@@ -54,6 +55,7 @@ def test_labels_from_columns_are_no_leak(rows):
     assert model.privacy_.assumptions == ("the number of records is public",)
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_all_forms_of_zeros_and_ones_are_the_same(rows):
     X, y = rows
@@ -63,6 +65,7 @@ def test_all_forms_of_zeros_and_ones_are_the_same(rows):
         assert np.array_equal(found, expected)
 
 
+@pytest.mark.heavy
 def test_columns_keep_their_order_and_names(rows):
     X, y = rows
     model = private(classes=["z", "a", "m"]).fit(X, y)

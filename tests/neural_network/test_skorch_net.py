@@ -69,6 +69,7 @@ def accuracy(net, X, y):
     return (net.predict(X).argmax(1) == y).mean()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "params",
     [
@@ -90,6 +91,7 @@ def test_learns(rows, params):
     assert net.predict_proba(rows[0]).sum(1) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.heavy
 def test_images_words_numbers_and_labels():
     rng = np.random.RandomState(0)
     y = np.arange(600) % 2
@@ -109,6 +111,7 @@ def test_images_words_numbers_and_labels():
     assert ((net.forward(X).numpy() > 0) == labels).mean() > 0.8
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_the_data_may_stay_on_disk(rows, tmp_path):
     X, y = rows
@@ -245,6 +248,7 @@ def test_a_net_is_fitted_once_it_has_a_guarantee(rows):
         check_is_fitted(private().initialize())
 
 
+@pytest.mark.heavy
 def test_further_training_composes_and_charges(rows):
     budget = PrivacyBudget(epsilon=9, delta=1e-4)
     net = private(budget=budget).fit(*rows)
@@ -279,6 +283,7 @@ def _interrupt(*args):
     raise KeyboardInterrupt
 
 
+@pytest.mark.heavy
 def test_parameters_clone_and_pickle(rows):
     net = private(module__width=5, optimizer__momentum=0.5)
     params = net.get_params()
@@ -318,6 +323,7 @@ def test_what_a_loss_keeps_is_dropped(rows):
     assert net.criterion_.kept is None
 
 
+@pytest.mark.heavy
 def test_in_scikit_learns_hands(rows):
     X, y = rows
     found = cross_val_predict(private(), X, y, cv=2)

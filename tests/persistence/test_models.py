@@ -78,6 +78,7 @@ def classifier(**params):
     return ObjectivePerturbationClassifier(**params)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", sorted(SAVED))
 def test_every_case_comes_back_with_its_claim(name, tmp_path):
     model, rows = fitted(name)
@@ -151,6 +152,7 @@ def test_all_that_a_synthesizer_released_comes_back(method, label, tmp_path):
         assert np.array_equal(found.std, kept.std)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", sorted(set(CASES) - SAVED))
 def test_every_other_case_is_refused_by_its_name(name, tmp_path):
     model, _ = fitted(name, 40)
@@ -196,6 +198,7 @@ PIPELINES = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipelines_come_back_with_the_claim_of_all_steps(name, tmp_path):
     make, rows = PIPELINES[name]
@@ -422,6 +425,7 @@ def test_every_parameter_is_saved_or_left_out_on_purpose(kind):
     assert set(kind().get_params()) - set(PARAMS[kind]) <= LEFT_OUT
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["PATEClassifier", "RandomizedResponseClassifier"])
 def test_a_pickle_keeps_what_has_no_other_format(name, tmp_path):
     """As the guide says."""

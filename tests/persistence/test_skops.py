@@ -35,6 +35,7 @@ def models():
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["linear", "network", "deep", "flat", "numbers"])
 def test_a_model_comes_back_with_its_guarantee_and_opens_no_ledger(name, tmp_path):
     ledger = tmp_path / "ledger"

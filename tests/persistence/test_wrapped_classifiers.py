@@ -38,6 +38,8 @@ from skprivacy.label_privacy import (
 from skprivacy.persistence.student_state import MODELS
 from skprivacy.preprocessing import Bounded, Categories
 
+pytestmark = pytest.mark.heavy
+
 RNG = np.random.RandomState(0)
 X = RNG.uniform(-1, 1, size=(400, 3))
 CODES = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)

@@ -175,6 +175,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
     owner, attribute, bug, check = MUTANTS[name]

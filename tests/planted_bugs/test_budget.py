@@ -228,6 +228,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name, tmp_path):
     owner, attribute, bug, check = MUTANTS[name]

@@ -175,6 +175,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
 def test_planted_bug_is_caught(name):

@@ -32,6 +32,8 @@ from skprivacy.mechanisms.additive import Laplace
 from ..contracts import labels as contracts_labels
 from ..contracts.cases import LABELS
 
+pytestmark = pytest.mark.heavy
+
 REPLAY, LAW = contracts_labels.check_label_replay, contracts_labels.check_law
 FRESH, CLAIM = contracts_labels.check_fresh_labels, contracts_labels.check_label_claim
 TRACES = contracts_labels.check_labels_leave_no_trace

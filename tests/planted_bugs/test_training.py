@@ -417,6 +417,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
 def test_planted_bug_is_caught(name):
@@ -484,6 +485,7 @@ KINDS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
 def test_planted_bug_of_a_kind_of_noise_or_clipping_is_caught(name):
@@ -501,6 +503,7 @@ def test_a_norm_that_moves_by_the_exact_count_is_caught():
         contracts.check_replay(CASES["DPSGDClassifier-adaptive"])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("make", "check"),
     [(keeps_data, contracts.check_no_traces), (scales_by_data, contracts.check_replay)],
@@ -522,6 +525,7 @@ class Centred(torch.nn.Module):
         return self.layer(x - x.mean(0))
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_trial_that_notices_no_mixing_is_caught():
     contracts.check_replay(case_of_module(Centred))  # alone in its pass, each record is centred
@@ -539,6 +543,7 @@ def test_nan_in_the_rows_is_caught(name):
         contracts.check_replay(CASES[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("largest", [1e30, np.inf])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_features_that_overflow_when_squared_are_caught(largest):

@@ -64,6 +64,7 @@ def test_the_sides_take_turns_in_random_order():
         assert abs(inside.mean() - outside.mean()) < 50
 
 
+@pytest.mark.heavy
 def test_copies_of_a_generator_do_not_pass_for_independent_runs():
     """Each process would draw the same noise: of 30 true claims 22 were broken."""
     kept = verify_release(own_generator(0.5), [PAIR], CLAIM, n_runs=60, alpha=1e-6, n_jobs=2)

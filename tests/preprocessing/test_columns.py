@@ -106,6 +106,7 @@ def test_buckets_are_those_of_any_other_run():
     assert features(Schema({"c": Hashed(16)}), X).argmax(axis=1).tolist() == [8, 5, 4]
 
 
+@pytest.mark.heavy
 def test_a_private_model_learns_from_every_kind():
     rng = np.random.default_rng(0)
     n = 3000

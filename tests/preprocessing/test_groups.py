@@ -119,6 +119,7 @@ NOISY = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("name", "delta"), NOISY)
 def test_nobody_moves_a_statistic_by_more_than_its_sensitivity(name, delta, relation):

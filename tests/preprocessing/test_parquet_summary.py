@@ -85,6 +85,7 @@ def scanned(monkeypatch, tmp_path):
     return scan
 
 
+@pytest.mark.heavy
 def test_it_counts_what_pandas_counts(scanned):
     _, _, summary = scanned(FRAME)
     assert summary.count == N
@@ -115,12 +116,14 @@ def test_the_first_rows_of_a_person_count_whatever_the_others_do(scanned):
     )
 
 
+@pytest.mark.heavy
 def test_persons_are_looked_at_in_parts(scanned, monkeypatch):
     whole = scanned(FRAME, person="who", max_rows=3)[0]
     monkeypatch.setattr(_scan, "ROWS_AT_A_TIME", 100)
     np.testing.assert_array_equal(scanned(FRAME, person="who", max_rows=3)[0], whole)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("max_rows", [1, 4])
 def test_a_person_changes_no_more_than_the_noise_is_made_for(scanned, max_rows, delta):
@@ -136,6 +139,7 @@ def test_a_person_changes_no_more_than_the_noise_is_made_for(scanned, max_rows, 
         assert 0 < np.linalg.norm(whole - without, order) <= mechanism.sensitivity
 
 
+@pytest.mark.heavy
 def test_the_sensitivity_is_reached(scanned):
     alike = pd.DataFrame({"who": [1.0] * 9, "age": 100.0, "cost": 1e9, "sex": "f"})
     alike = alike.assign(state=1, ill=True)
@@ -280,6 +284,7 @@ private_summary(sys.argv[1], schema, means=["age"], epsilon=1.0, budget=budget)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_scan_stays_charged_once(file, tmp_path, how):
     budget = PrivacyBudget(5.0, path=tmp_path / "ledger")

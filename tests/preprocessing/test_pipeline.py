@@ -229,6 +229,7 @@ def test_a_public_figure_of_records_hides_how_many_there_are():
     assert relations == ["zero_out", "add_remove"]
 
 
+@pytest.mark.heavy
 def test_clone_pickle_search_sweep():
     X, y, _ = table()
     budget = PrivacyBudget(epsilon=100.0, delta=0.1)

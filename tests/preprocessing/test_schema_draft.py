@@ -224,6 +224,7 @@ def test_taking_a_schema_apart_launders_nothing(draft):
     assert not Schema({"age": Bounded(18, 89)}).inferred
 
 
+@pytest.mark.heavy
 def test_records_drawn_from_a_guess_are_not_public():
     """PATE took a schema that was read off the data for a public one, and said nothing."""
     rng = np.random.default_rng(0)

@@ -37,6 +37,7 @@ def table(**changes):
     return pd.DataFrame({**columns, **changes})
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyLeakWarning")
 @parametrize_with_checks(
     [SchemaTransformer(), SchemaTransformer(feature_range=(0, 1), dtype=np.float32)]
@@ -148,6 +149,7 @@ def test_one_row_moves_one_row():
         assert_array_equal(alone[0], after[7])
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

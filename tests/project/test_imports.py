@@ -257,6 +257,7 @@ def without_torch(code):
     return run.stdout
 
 
+@pytest.mark.heavy
 def test_all_but_the_networks_works_without_torch():
     printed = without_torch("""
 import numpy as np, skprivacy
@@ -278,6 +279,7 @@ print(audit(model, *parts, n_shadows=4, alpha=1e-8).verdict)  # the noise is fre
     assert "consistent" in printed
 
 
+@pytest.mark.heavy
 def test_linear_models_are_saved_and_loaded_without_torch(tmp_path):
     file = Path(__file__).parents[1] / "persistence" / "network_v1.safetensors"
     printed = without_torch(f"""
@@ -299,6 +301,7 @@ except ImportError as error:
     assert "pip install 'skprivacy[torch]'" in printed
 
 
+@pytest.mark.heavy
 def test_networks_without_torch_say_what_to_install():
     printed = without_torch("""
 import skprivacy
@@ -311,6 +314,7 @@ for module, name in ((skprivacy, "DPSGDClassifier"), (skprivacy.neural_network, 
     assert printed.count("pip install 'skprivacy[torch]'") == 2
 
 
+@pytest.mark.heavy
 def test_the_command_line_without_torch_says_what_to_install():
     printed = without_torch("""
 from skprivacy.cli import main
@@ -324,6 +328,7 @@ except SystemExit as stop:
     assert "Traceback" not in printed
 
 
+@pytest.mark.heavy
 def test_each_subpackage_can_be_the_first_to_be_imported():
     pytest.importorskip("torch")
     code = f"""
@@ -337,6 +342,7 @@ for part in {sorted(skprivacy._SUBPACKAGES)}:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.heavy
 def test_accounting_loads_neither_attacks_nor_audits():
     code = (
         "import skprivacy.accounting, sys; rooms = {'attacks', 'audit', 'model_selection', 'cli'}; "
@@ -346,6 +352,7 @@ def test_accounting_loads_neither_attacks_nor_audits():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.heavy
 def test_accounting_loads_no_more_of_scikit_learn_than_its_base():
     code = (
         "import sys, sklearn.base, pandas; before = set(sys.modules); import skprivacy.accounting; "
@@ -355,6 +362,7 @@ def test_accounting_loads_no_more_of_scikit_learn_than_its_base():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.heavy
 def test_audit_is_a_function_and_a_subpackage():
     code = """
 import pickle
@@ -374,6 +382,7 @@ except TypeError as error:
     assert signature(skprivacy.audit) == signature(skprivacy.audit.audit)
 
 
+@pytest.mark.heavy
 def test_public_names_resolve():
     pytest.importorskip("torch")
     for name in skprivacy.__all__:

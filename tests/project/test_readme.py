@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 

@@ -12,11 +12,13 @@ import pytest
 
 DOC = Path(__file__).parents[2] / "doc"
 PARTS = [
-    "accounting", "attacks", "attacks.candidate_records", "attacks.reconstruction.model_inversion",
-    "attacks.scores", "audit", "base", "certificates", "datasets", "defences", "display",
-    "ensemble", "exceptions", "federated", "fine_tuning", "label_privacy", "linear_model",
-    "mechanisms", "metrics", "model_selection", "neural_network", "persistence", "preprocessing",
-    "synthesis",
+    "accounting", "attacks", "attacks.candidate_records",
+    "attacks.reconstruction.model_inversion", "attacks.scores", "audit",
+    "base",
+    "certificates", "datasets", "defences", "display", "ensemble", "exceptions", "federated",
+    "fine_tuning",
+    "label_privacy", "linear_model", "mechanisms", "metrics", "model_selection", "neural_network",
+    "persistence", "preprocessing", "synthesis",
 ]  # fmt: skip
 
 
@@ -148,6 +150,7 @@ def faults(value):
     return problems
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("part", ["", *PARTS])
 def test_numpydoc_finds_nothing_wrong_with_parameters_and_results(part):
     pytest.importorskip("torch")

@@ -26,6 +26,7 @@ def fitted(X, y=None, schema=SCHEMA, epsilon=50.0, **params):
     return DPGANSynthesizer(epsilon, 1e-5, schema=schema, **{**SMALL, **params}).fit(X, y)
 
 
+@pytest.mark.heavy
 def test_samples_have_the_columns_types_and_categories_of_the_table():
     X = people(400)
     X["job"] = X["job"].astype("category")
@@ -40,6 +41,7 @@ def test_samples_have_the_columns_types_and_categories_of_the_table():
     assert not drawn.drop(columns="gain").isna().any().any()
 
 
+@pytest.mark.heavy
 def test_labels_are_drawn_as_often_as_they_were_counted():
     X, y = people(2000).drop(columns="rich"), people(2000)["rich"]
     schema = Schema({name: SCHEMA[name] for name in X}, target="rich", classes=["no", "yes"])
@@ -50,6 +52,7 @@ def test_labels_are_drawn_as_often_as_they_were_counted():
     assert abs(synthesizer.rates_[1] - (y == "yes").mean()) < 0.03
 
 
+@pytest.mark.heavy
 def test_the_first_records_have_the_moments_of_their_label():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=3000)
@@ -66,6 +69,7 @@ def test_the_first_records_have_the_moments_of_their_label():
         assert own.corr().iloc[0, 1] < -0.9
 
 
+@pytest.mark.heavy
 def test_what_goes_with_the_label_is_learned_from_the_discriminator(monkeypatch):
     """Also by a generator that starts from nothing, in steps as large as the discriminator's."""
     monkeypatch.setattr(adversarial.Generator, "start", lambda self, means, factor: None)
@@ -97,6 +101,7 @@ def test_samples_repeat_by_seed_and_leave_the_chance_of_the_caller():
     assert len(synthesizer.sample()) == 300
 
 
+@pytest.mark.heavy
 def test_the_guarantee_is_what_was_asked_for_and_paid_once():
     budget = PrivacyBudget(1.0, 1e-4, relation="zero_out")
     synthesizer = DPGANSynthesizer(1.0, 1e-4, schema=SCHEMA, budget=budget, **SMALL)

@@ -44,7 +44,7 @@ def test_sums_are_exact_however_rows_are_cut(monkeypatch):
     rows, labels, _ = normal_rows(1000)
     shares = np.random.default_rng(1).integers(1, 1 << 20, size=1000) / (1 << 20)
     whole = Moments(2, (1, 1, 1)).sums(rows, labels, shares)
-    monkeypatch.setattr(_moments, "few_rows", lambda n: (slice(i, i + 7) for i in range(0, n, 7)))
+    monkeypatch.setattr(_moments, "row_slices", lambda n: (slice(i, i + 7) for i in range(0, n, 7)))
     np.testing.assert_array_equal(Moments(2, (1, 1, 1)).sums(rows, labels, shares), whole)
 
 

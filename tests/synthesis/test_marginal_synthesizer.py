@@ -76,6 +76,7 @@ def test_text_that_cannot_be_written_is_left_out_in_silence(place):
     assert len(synthesizer.sample(10)) == 10
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("method", METHODS)
 def test_samples_have_the_columns_types_and_categories_of_the_table(method):
     X = people()
@@ -93,6 +94,7 @@ def test_samples_have_the_columns_types_and_categories_of_the_table(method):
     assert len(drawn) == 500
 
 
+@pytest.mark.heavy
 def test_columns_that_go_together_do_so_in_the_sample():
     X = people()
     found = {}
@@ -106,6 +108,7 @@ def test_columns_that_go_together_do_so_in_the_sample():
     assert found["adaptive"][1] < found["tree"][1] < found["independent"][1]
 
 
+@pytest.mark.heavy
 def test_an_atom_is_drawn_as_itself():
     drawn = fitted(people()).sample(5000, random_state=0)
     assert 0.65 < (drawn["gain"] == 0).mean() < 0.75
@@ -113,6 +116,7 @@ def test_an_atom_is_drawn_as_itself():
     assert (without["gain"] == 0).mean() < 0.01
 
 
+@pytest.mark.heavy
 def test_the_label_is_in_every_table():
     X = people()
     for method in METHODS:
@@ -123,6 +127,7 @@ def test_the_label_is_in_every_table():
     assert synthesizer.label_ == "rich"
 
 
+@pytest.mark.heavy
 def test_a_target_is_one_more_column_and_the_label():
     X, y = people().drop(columns="rich"), people()["rich"]
     columns = {name: SCHEMA[name] for name in X}
@@ -144,6 +149,7 @@ def test_a_target_is_one_more_column_and_the_label():
         PrivateSynthesizer(50.0, 1e-6, schema=Schema(columns)).fit(X).sample(10, return_X_y=True)
 
 
+@pytest.mark.heavy
 def test_missing_values_stay_missing_where_they_are_declared():
     X = people()
     X.loc[:999, "job"] = "?"
@@ -174,6 +180,7 @@ def test_groups_count_as_one_record_each():
     assert abs(synthesizer.n_records_ - 1000) < 50
 
 
+@pytest.mark.heavy
 def test_a_workload_decides_which_pairs_are_measured():
     X = people()
     synthesizer = fitted(X, "adaptive", workload={("age", "city"): 1.0, ("job", "rich"): 0.0})
@@ -192,6 +199,7 @@ def test_a_workload_decides_which_pairs_are_measured():
     assert {*with_label.cliques_} == {(name, "rich") for name in ("age", "job", "gain", "city")}
 
 
+@pytest.mark.heavy
 def test_the_model_stays_within_its_cells():
     small = fitted(people(), "adaptive", max_cells=400)
     assert sum(belief.size for belief in small.model_.beliefs()) <= 400
@@ -199,6 +207,7 @@ def test_the_model_stays_within_its_cells():
     assert sum(belief.size for belief in large.model_.beliefs()) > 400
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "zero_out", "replace_one"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_guarantee_is_what_was_asked_for(method, relation):
@@ -319,6 +328,7 @@ def test_a_wrong_grid_is_refused(wrong):
         Grid(step="wide")
 
 
+@pytest.mark.heavy
 def test_synthetic_categories_are_the_public_ones():
     """One that is not public is never drawn, whoever has it."""
     X = people()
@@ -349,6 +359,7 @@ def test_a_record_with_what_is_no_value_is_left_out(column, value):
     assert len(fitted(X, "independent").sample(5, random_state=0)) == 5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("label", "relation"), [("rich", "add_remove"), ("job", "replace_one"), (None, "add_remove")]

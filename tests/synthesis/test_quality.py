@@ -107,6 +107,7 @@ def test_what_does_not_fit_is_named():
         synthetic_quality(real, real, SCHEMA, model=DummyClassifier())
 
 
+@pytest.mark.heavy
 def test_a_page_shows_all_columns_and_says_that_it_is_not_private(tmp_path):
     real = people(500).rename(columns={"job": r"$\frac<b>", "age": "age"})
     facts = {r"$\frac<b>" if name == "job" else name: SCHEMA[name] for name in SCHEMA}

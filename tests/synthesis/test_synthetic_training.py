@@ -42,6 +42,7 @@ def classifier(estimator=None, epsilon=10.0, **params):
     )
 
 
+@pytest.mark.heavy
 def test_it_learns_from_synthetic_records_alone():
     budget = PrivacyBudget(10.0, 1e-6)
     model = classifier(budget=budget).fit(X, Y)
@@ -54,6 +55,7 @@ def test_it_learns_from_synthetic_records_alone():
     assert [len(call.args[1]) for call in fit.call_args_list] == [60, 123]  # made up, then drawn
 
 
+@pytest.mark.heavy
 def test_it_is_a_classifier_or_a_regressor_like_any_other():
     model = classifier()
     assert is_classifier(model)
@@ -65,6 +67,7 @@ def test_it_is_a_classifier_or_a_regressor_like_any_other():
     assert not hasattr(classifier(LinearSVC()), "predict_proba")
 
 
+@pytest.mark.heavy
 def test_a_sweep_varies_the_epsilon_of_its_synthesizer():
     sweep = PrivacySweepCV(
         classifier(method="independent"), epsilons=[1.0, 10.0], cv=2, baseline=None
@@ -77,6 +80,7 @@ def test_groups_are_the_synthesizers():
     assert classifier(method="independent").fit(X, Y, groups=groups).privacy_.unit == "family"
 
 
+@pytest.mark.heavy
 def test_any_synthesizer_will_do():
     pytest.importorskip("torch")
     schema = Schema({"age": SCHEMA["age"]}, classes=["no", "yes"])
@@ -137,6 +141,7 @@ class FailsOnMany(GaussianNB):
         return super().fit(X, y)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
 def test_what_was_paid_for_is_kept_when_the_estimator_fails_on_it(kind):
     budget = PrivacyBudget(10.0, 1e-6)
@@ -172,6 +177,7 @@ def test_labels_are_classes_however_they_are_written(classes, kind):
     assert (model.predict(X[["age"]]) == model.classes_[(X["age"] > 50) * 1]).mean() > 0.9
 
 
+@pytest.mark.heavy
 def test_numbers_are_learned_with_their_schema():
     schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1)}, target_bounds=(0, 2))
     rows = np.random.default_rng(0).uniform(size=(3000, 2))

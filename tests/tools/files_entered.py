@@ -1,7 +1,7 @@
-"""How many of the library's files a call enters: what a reader must open to follow it.
+"""Files of the library that a call enters, which a reader must open to follow it.
 
-``python -m tests.tools.files_entered`` lists those that ``DPSGDClassifier.fit`` enters. A file
-counts if a function of it runs; what is executed when a module is imported does not count.
+``python -m tests.tools.files_entered`` lists the files that five typical calls enter. A file counts
+if a function of it runs; code executed when a module is imported does not count.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import RandomForestClassifier
 
 import skprivacy
 
@@ -37,15 +38,58 @@ def files_entered(call: Callable[[], Any]) -> list[str]:
     )
 
 
-def entered_by_a_private_fit() -> list[str]:
-    """Return the files that an ordinary fit of ``DPSGDClassifier`` enters."""
+def fit_dpsgd() -> None:
     from skprivacy.neural_network import DPSGDClassifier
 
-    X = np.random.RandomState(0).normal(size=(200, 3))
-    model = DPSGDClassifier(classes=[0, 1], delta=1e-3, epochs=2)
-    return files_entered(lambda: model.fit(X, (X[:, 0] > 0).astype(int)))
+    DPSGDClassifier(classes=[0, 1], delta=1e-3, epochs=2).fit(X, y)
 
+
+def fit_pate() -> None:
+    from skprivacy.ensemble import PATEClassifier
+
+    PATEClassifier(n_teachers=20, n_queries=10, classes=[0, 1], epsilon=5.0).fit(
+        X, y, X_public=X_PUBLIC
+    )
+
+
+def fit_functional_mechanism() -> None:
+    from skprivacy.linear_model import FunctionalMechanismRegressor
+
+    FunctionalMechanismRegressor(bounds=(-1, 1), target_bounds=(-1, 1)).fit(X, X[:, 0])
+
+
+def audit_forest() -> None:
+    from skprivacy.audit import audit
+
+    forest = RandomForestClassifier(10, random_state=0).fit(X[:100], y[:100])
+    audit(forest, X[:100], y[:100], X[100:], y[100:], n_shadows=4)
+
+
+def sweep_linear_model() -> None:
+    from skprivacy import ObjectivePerturbationClassifier, PrivacySweepCV
+
+    model = ObjectivePerturbationClassifier(bounds=(-1, 1), classes=[0, 1])
+    PrivacySweepCV(model, epsilons=[1.0, 3.0]).fit(X, y)
+
+
+def entered_when_warm(call: Callable[[], Any]) -> list[str]:
+    """Return the files that a call enters the second time, when accountants have cached answers."""
+    call()
+    return files_entered(call)
+
+
+X = np.random.RandomState(0).uniform(-1, 1, size=(200, 3))
+X_PUBLIC = np.random.RandomState(1).uniform(-1, 1, size=(60, 3))
+y = (X[:, 0] > 0).astype(int)
+CALLS = {
+    "DPSGDClassifier.fit": fit_dpsgd,
+    "PATEClassifier.fit": fit_pate,
+    "FunctionalMechanismRegressor.fit": fit_functional_mechanism,
+    "audit of a forest": audit_forest,
+    "PrivacySweepCV.fit of a linear model": sweep_linear_model,
+}
 
 if __name__ == "__main__":
-    found = entered_by_a_private_fit()
-    print(*found, f"{len(found)} files", sep="\n")
+    for name, call in CALLS.items():
+        found = entered_when_warm(call)
+        print(f"{name}: {len(found)} files", *found, sep="\n  ")

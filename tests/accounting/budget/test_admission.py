@@ -47,6 +47,7 @@ def test_one_fit_may_have_it_all_and_nothing_follows():
     assert budget.remaining(GaussianEvent(1000.0)) == 0
 
 
+@pytest.mark.heavy
 def test_the_filters_stay_within_the_cap_for_repetitions():
     """What they admit is never more than the tight composition allows."""
     for epsilon, delta in [(0.3, 1e-6), (3.0, 1e-5), (10.0, 1e-8)]:
@@ -94,6 +95,7 @@ def test_plain_addition_is_never_refused():
     budget.verify()
 
 
+@pytest.mark.heavy
 def test_charges_beyond_the_sums_compose_within_the_remaining_cap():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     scope = budget.scope("sgd", epsilon=2.5, delta=9e-6)
@@ -180,6 +182,7 @@ def test_a_refusal_tells_what_a_filter_for_many_small_releases_would_have_allowe
 RARE = PoissonSampled(0.01, GaussianEvent(0.7))  # large losses, but seldom
 
 
+@pytest.mark.heavy
 def test_repetitions_of_the_first_event_have_more_room():
     for event, least in [(sgd(0.5), 1.1), (sgd(0.1), 1.1), (RARE, 50)]:
         counts = [
@@ -191,6 +194,7 @@ def test_repetitions_of_the_first_event_have_more_room():
         assert pld(Repeated(event, counts[1] + 1)).epsilon(0.4e-5) > 3.0
 
 
+@pytest.mark.heavy
 def test_the_plan_is_that_of_the_first_charge_and_counts_its_parts():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     budget.reserve(Repeated(RARE, 6))
@@ -233,6 +237,7 @@ def test_the_first_charge_of_a_scope_is_its_own():
     assert scope.remaining(RARE) > 100
 
 
+@pytest.mark.heavy
 def test_a_refusal_tells_what_a_settled_plan_would_have_allowed():
     budget = PrivacyBudget(epsilon=3.0, delta=1e-5)
     fits = budget.remaining(sgd(0.5))

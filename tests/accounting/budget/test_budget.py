@@ -109,6 +109,7 @@ def test_every_copy_is_the_same_ledger(how):
     assert budget.spent() == other.budget.spent() == pytest.approx(0.2)
 
 
+@pytest.mark.heavy
 def test_cross_validation_and_grid_search_in_workers():
     budget = PrivacyBudget(epsilon=3.0)
     model = make_pipeline(StandardScaler(), Charged(budget=budget))
@@ -226,6 +227,7 @@ def _hammer(path, processes, seconds, epsilon):
     return len(entries)
 
 
+@pytest.mark.heavy
 def test_processes_never_overspend(ledger):
     assert _hammer(ledger, 3, math.inf, 0.1) == 100
 
@@ -256,6 +258,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     ("kills", "has_counter"),

@@ -89,6 +89,7 @@ GAMES = {
 VALID = ("adaptive", "renyi", "basic")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("delta", [0.003, 0.03, 0.1])
 @pytest.mark.parametrize("name", VALID)
 @pytest.mark.parametrize("game", GAMES)
@@ -99,6 +100,7 @@ def test_no_adversary_passes_the_cap(game, name, delta):
     assert states > 5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(40))
 def test_no_adversary_passes_the_cap_of_any_game(seed):
     random = np.random.RandomState(seed)
@@ -118,6 +120,7 @@ def test_an_adversary_spends_all_that_a_cap_allows():
         assert worst_case(account_of(name, 1.0, 0.02), 1.0, (SMALL, FAILING))[0] > 0.0198
 
 
+@pytest.mark.heavy
 def test_an_adversary_passes_the_cap_of_the_filter_for_settled_events():
     """That filter is proved for events settled beforehand only, and this is why."""
     account = account_of("pld", 2.0, 0.01)

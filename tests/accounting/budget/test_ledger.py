@@ -92,6 +92,7 @@ def test_locked_file(ledger):
     budget.reserve(LaplaceEvent(10.0))
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 @pytest.mark.parametrize(
     "limit", ["resource.RLIMIT_FSIZE", "read-only"], ids=["full disk", "read-only"]
@@ -129,6 +130,7 @@ def test_files_that_cannot_be_written(ledger, limit):
     assert budget.spent() == pytest.approx(0.1)
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 def test_a_ledger_that_does_not_fit_the_disk_leaves_nothing_behind(tmp_path):
     code = """
@@ -225,6 +227,7 @@ def test_error_inside_a_reservation_is_the_one_raised(ledger):
             _release(budget, _removed, error)
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 @pytest.mark.parametrize(
     "limit", ["resource.RLIMIT_FSIZE", "read-only"], ids=["full disk", "read-only"]
@@ -381,6 +384,7 @@ def test_a_later_format_is_refused(ledger):
         PrivacyBudget.open(ledger)
 
 
+@pytest.mark.heavy
 def test_the_file_alone_is_the_ledger(ledger):
     """What a killed process leaves behind may be moved or lost without losing a charge."""
     code = """
@@ -567,6 +571,7 @@ def test_readers_wait_for_no_writer(ledger):
     holder.close()
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
 def test_read_only_ledger_can_be_audited(ledger):
     budget = PrivacyBudget(1.0, path=ledger)

@@ -81,6 +81,7 @@ def worst_case(cap, events):
     return best((), (0, 0)), len(found)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("epsilon", [0.4, 0.6])
 @pytest.mark.parametrize("delta", [0.01, 0.03])
 @pytest.mark.parametrize("failing", [ApproxDP(0.0, 0.009), ApproxDP(2 * UNIT, 0.005)])

@@ -13,6 +13,8 @@ from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
 from .test_rollback import KILLS, charge_all, check_kill, check_rollback_is_refused
 
+pytestmark = pytest.mark.heavy
+
 psycopg = pytest.importorskip("psycopg", reason="the postgres extra is not installed")
 
 

@@ -22,6 +22,7 @@ from skprivacy.exceptions import BudgetExceededError
 from .budgets import Charged, X, Y, lies_in, parts_of, scopes_in
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_default_admits_all_that_addition_admits_in_any_scope(seed, tmp_path):
     random = np.random.RandomState(seed)
@@ -54,6 +55,7 @@ def test_one_opening_serves_all_partitions():
     budget.verify()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_no_record_spends_more_than_its_cap_by_the_default(seed):
     """Against the tight composition of what each record was charged, wherever it lies."""
@@ -258,6 +260,7 @@ def test_parts_of_another_scope_that_cost_different_things_are_no_overdraft():
         budget.verify()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["adaptive", "renyi", "pld", "basic"])
 def test_admitted_charges_pass_verify(name):
     random, budget = np.random.RandomState(7), PrivacyBudget(1.0, 1e-5, filter=name)

@@ -15,6 +15,8 @@ from skprivacy.accounting import (
 from skprivacy.accounting.budget.snapshot import rehearse_charges
 from skprivacy.exceptions import BudgetExceededError
 
+pytestmark = pytest.mark.heavy
+
 STEPS = Repeated(PoissonSampled(0.1, GaussianEvent(1.0)), 20)
 
 

@@ -131,6 +131,7 @@ def test_bad_events(make, message):
 
 
 # For one pure event the best order is infinite, and the grid ends.
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:The best Renyi order")
 @pytest.mark.parametrize("event", BOTH, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("count", [1, 12])
@@ -190,6 +191,7 @@ def bracket(t, q, count, delta, up):
     return grid[high] if up else grid[low]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("t", "q", "count"), [(0.5, 0.1, 100), (0.2, 0.9999999, 15), (1.0, 0.4, 3)]
 )
@@ -211,6 +213,7 @@ def test_laplace_against_the_oracle(scale, count, q):
     assert theirs * (1 - 1e-3) <= pld(Repeated(event, count)).epsilon(1e-6) <= theirs * (1 + 1e-3)
 
 
+@pytest.mark.heavy
 def test_discrete_noise_against_the_oracle():
     h = 1e-4
     laplace = oracle.from_discrete_laplace_mechanism(1 / 3, 2, value_discretization_interval=h)
@@ -309,6 +312,7 @@ def test_private_selection_counts_its_trials(eta, gamma):
     assert PrivateSelection(GaussianEvent(1.0), eta, gamma).expected_trials == pytest.approx(mean)
 
 
+@pytest.mark.heavy
 def test_private_selection_costs_about_three_runs_when_geometric():
     run = Repeated(PoissonSampled(0.01, GaussianEvent(2.0)), 500)
     best = rdp_epsilon(PrivateSelection(run, 1.0, 0.1), 1e-5)
@@ -316,6 +320,7 @@ def test_private_selection_costs_about_three_runs_when_geometric():
     assert (rdp(PrivateSelection(NonPrivate()), [2]) == math.inf).all()
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=20)
 @given(z=st.floats(0.2, 20), count=st.integers(1, 30), eps=st.floats(0, 3))
 def test_delta_falls_with_epsilon_and_noise_and_rises_with_count(z, count, eps):
@@ -364,6 +369,7 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
     assert bound[-1] < 0.9
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), pytest.param(5.0, 0.3, marks=pytest.mark.slow)]
 )

@@ -51,6 +51,7 @@ def trained(request, tmp_path):
     return request.param(budget.scope("models")).fit(X, Y)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("store", [by_joblib, by_pickle])
 def test_loaded_model_needs_its_ledger_only_to_fit(trained, store, tmp_path):
     ledger, away = tmp_path / "adult.ledger", tmp_path / "elsewhere"

@@ -110,6 +110,7 @@ def test_branches_that_are_compositions_are_bounded_from_above_and_closely():
     assert rdp(Mixture(WEIGHTS, events), [a])[0] == pytest.approx(renyi_divergence(p, q, a))
 
 
+@pytest.mark.heavy
 def test_every_sequence_of_branches_of_sampled_noise():
     """Two steps, each at a rate that is drawn: the mean over the four sequences of rates."""
     rates, weights = (0.05, 0.3), (0.9, 0.1)

@@ -18,6 +18,8 @@ from skprivacy.accounting import (
     rdp_epsilon,
 )
 
+pytestmark = pytest.mark.heavy
+
 MOVES = {"one": (1,), "three": (3,), "two integers": (1, 1), "two, not equal": (2, -1)}
 
 

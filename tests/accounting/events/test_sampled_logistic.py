@@ -30,6 +30,7 @@ def renyi(order, rate, scale, moves, added):
     return log_moment / (order - 1)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("added", [False, True], ids=["removed", "added"])
 @pytest.mark.parametrize("moves", MOVES)
 @pytest.mark.parametrize("scale", [0.4, 1.0, 4.0])
@@ -41,6 +42,7 @@ def test_never_below_the_quadrature(rate, scale, moves, added):
         assert exact <= bound * (1 + 1e-6)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("moves", MOVES)
 @pytest.mark.parametrize("scale", [0.4, 2.0])
 @pytest.mark.parametrize("rate", [0.01, 0.3])

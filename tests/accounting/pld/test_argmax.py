@@ -38,6 +38,8 @@ from skprivacy.exceptions import BudgetExceededError
 
 from ..events.test_votes import exact_renyi, winners
 
+pytestmark = pytest.mark.heavy
+
 DELTA = 1e-5
 
 

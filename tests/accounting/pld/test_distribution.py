@@ -58,6 +58,7 @@ def test_published_epsilon_that_was_computed_on_a_coarse_grid():
     assert 6.7687 <= pld(sgd(0.04, 1.5, 2_250)).epsilon(1e-5) <= 6.7688 * (1 + CLOSE)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("q", "z", "steps", "delta"),
     [
@@ -117,6 +118,7 @@ def mixture(q, z, direction):
     return base, lambda x: mp.log(base(x) / mixed(x)), delta
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("q", "z"), [(0.01, 1.0), (0.3, 0.6), (0.9, 3.0)])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_against_quadrature(q, z, steps):
@@ -152,6 +154,7 @@ def delta_of_two(q, z, eps):
     return float((p * delta).sum() * (x[1] - x[0]))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("q", "z", "eps"),
     [
@@ -203,6 +206,7 @@ def test_randomised_response_is_binomial(count, eps0):
     assert pld(event).epsilon(0.0) == pytest.approx(count * eps0)
 
 
+@pytest.mark.heavy
 def test_mixed_composition_against_the_oracle():
     event = Composed(
         (sgd(0.02, 1.0, 400), sgd(0.1, 3.0, 50), GaussianEvent(2.0), Repeated(ApproxDP(0.1), 5))
@@ -400,6 +404,7 @@ def test_bad_questions():
         pld(Novel())
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=6)
 @given(
     q=st.floats(1e-4, 0.99),
@@ -432,6 +437,7 @@ def test_repetition_is_composition(q, z, count):
     assert pld(repeated).epsilon(1e-6) == pld(composed).epsilon(1e-6)
 
 
+@pytest.mark.heavy
 def test_curve_is_valid_at_every_point():
     distribution = pld(sgd(0.02, 1.0, 300))
     epsilons = np.linspace(0, 5, 40)

@@ -29,6 +29,8 @@ from skprivacy.accounting import (
 )
 from skprivacy.accounting.pld.compose import ComposedLoss
 
+pytestmark = pytest.mark.heavy
+
 
 def sampled(q, z, count):
     return Repeated(PoissonSampled(q, GaussianEvent(z)), count)

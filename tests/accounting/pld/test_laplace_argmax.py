@@ -27,6 +27,8 @@ from skprivacy.ensemble import LNMax
 
 from .test_argmax import answer_of, caught, curve_of, hockey_stick, worst
 
+pytestmark = pytest.mark.heavy
+
 DELTA = 1e-5
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(80)
 FAR = 40.0  # scales: beyond lies less than 1e-17

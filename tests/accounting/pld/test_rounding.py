@@ -26,6 +26,8 @@ from skprivacy.accounting.pld import pairs
 
 from . import rounding
 
+pytestmark = pytest.mark.heavy
+
 CHECKS = {name: check for name, check in vars(rounding).items() if name.startswith("check_")}
 TURNED = {"floor": "ceil", "ceil": "floor"}
 

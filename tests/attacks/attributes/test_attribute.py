@@ -25,6 +25,7 @@ def attack_on(model, X, y, **kwargs):
     return attack.evaluate(X[:third], y[:third], X[third : 2 * third], y[third : 2 * third])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("prior", ["imputation", "marginal", "uniform"])
 def test_finds_what_a_model_memorised(prior):
     X, y = people(0)
@@ -36,6 +37,7 @@ def test_finds_what_a_model_memorised(prior):
     assert result.gain_p_value < 0.01
 
 
+@pytest.mark.heavy
 def test_correlation_is_not_called_leakage():
     X, y = people(0, correlated=True)
     result = attack_on(LogisticRegression(), X, y)
@@ -45,6 +47,7 @@ def test_correlation_is_not_called_leakage():
     assert result.gain_p_value > 0.05
 
 
+@pytest.mark.heavy
 def test_null():
     # the "members" were never seen: at most 5% of runs may claim an advantage, or a gain
     wrong = {"advantage": 0, "gain": 0}
@@ -60,6 +63,7 @@ def test_null():
     assert max(wrong.values()) <= binom.ppf(0.999, 20, 0.05)
 
 
+@pytest.mark.heavy
 def test_the_true_value_is_not_read():
     X, y = people(1)
     model = DecisionTreeClassifier(random_state=0).fit(X[:300], y[:300])
@@ -70,6 +74,7 @@ def test_the_true_value_is_not_read():
     assert (attack.impute(X[:300], y[:300]) == attack.impute(blinded[:300], y[:300])).all()
 
 
+@pytest.mark.heavy
 def test_frames_with_text():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -113,6 +118,7 @@ def test_one_value_is_refused():
         AttributeInference(LogisticRegression().fit(X, y)).fit(X, y)
 
 
+@pytest.mark.heavy
 def test_records_without_the_attribute_are_refused_where_the_truth_is_needed():
     # counted as wrong they would tell the side that has more of them from the other
     X, y = people(0)
@@ -129,6 +135,7 @@ def test_records_without_the_attribute_are_refused_where_the_truth_is_needed():
     assert len(attack.predict(gaps[:300], y[:300])) == 300
 
 
+@pytest.mark.heavy
 def test_a_result_reads_like_one():
     X, y = people(0)
     text = repr(attack_on(DecisionTreeClassifier(random_state=0), X, y))

@@ -49,6 +49,7 @@ def test_inversion_bounds_of_two_features_are_not_misread():
         assert ((lower <= x) & (x <= upper)).all()
 
 
+@pytest.mark.heavy
 def test_inversion_finds_a_lone_member():
     rng = np.random.default_rng(0)
     class_of = rng.normal(size=(40, 3))
@@ -60,6 +61,7 @@ def test_inversion_finds_a_lone_member():
     assert judge_inversion(x, member, others).auc > 0.9
 
 
+@pytest.mark.heavy
 def test_inversion_null():
     wrong = 0
     for seed in range(20):
@@ -100,6 +102,7 @@ def town(seed, n=1200):
     return X, y.astype(int), group
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("shares", "found"), [((0.2, 0.8), True), ((0.5, 0.5), False)])
 def test_property_inference_and_its_null(shares, found):
     X, y, group = town(0)
@@ -141,6 +144,7 @@ def test_train_clone_leaves_the_estimator_alone():
     assert not hasattr(model, "classes_")
 
 
+@pytest.mark.heavy
 def test_property_inference_is_the_same_with_any_number_of_jobs():
     X, y, group = town(0, 300)
     attack = PropertyInference(GaussianNB(), n_shadows=6, random_state=0)

@@ -40,6 +40,7 @@ def copies(seed, noise, size=3):
     return people, generated
 
 
+@pytest.mark.heavy
 def test_copies_with_little_noise_are_found_by_where_they_lie():
     people, generated = copies(0, 0.05)
     parts = people[:100], people[100:300]
@@ -53,6 +54,7 @@ def test_copies_with_little_noise_are_found_by_where_they_lie():
     )
 
 
+@pytest.mark.heavy
 def test_a_density_tells_more_than_a_distance_where_noise_is_large():
     found = np.zeros(2)
     for seed in range(3):
@@ -62,6 +64,7 @@ def test_a_density_tells_more_than_a_distance_where_noise_is_large():
     assert found[1] > found[0] + 0.05
 
 
+@pytest.mark.heavy
 def test_copies_with_much_noise_are_found_in_many_columns():
     people, generated = copies(0, 0.6, 15)
     parts = people[:100], people[100:300]
@@ -75,6 +78,7 @@ def columns_alone(seed):
     return people, np.concatenate([rng.permuted(people[:100], axis=0) for _ in range(20)])
 
 
+@pytest.mark.heavy
 def test_a_distance_says_fine_where_columns_tell_who_was_there():
     people, generated = columns_alone(0)
     parts = people[:100], people[100:400]
@@ -85,6 +89,7 @@ def test_a_distance_says_fine_where_columns_tell_who_was_there():
     assert MarginalAttack(n_bins=100).fit(generated, people[400:]).evaluate(*parts).auc > 0.99
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("attack", EVERY)
 def test_a_generator_that_generalises_is_not_accused(attack):
     """Also if the attacker's own records are the ones that were not used."""
@@ -98,6 +103,7 @@ def test_a_generator_that_generalises_is_not_accused(attack):
     assert wrong <= binom.ppf(0.9999, 10, 0.05)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("attack", EVERY)
 def test_tables_of_text_and_missing_numbers_are_points_too(attack):
     rng = np.random.default_rng(0)
@@ -110,6 +116,7 @@ def test_tables_of_text_and_missing_numbers_are_points_too(attack):
     assert np.isfinite(attack().fit(generated, people[300:]).score_samples(unknown)).all()
 
 
+@pytest.mark.heavy
 def test_texts_can_be_told_from_generated_ones():
     rng = np.random.default_rng(0)
     people = pd.DataFrame({"job": rng.choice(list("abc"), 600), "age": rng.integers(0, 90, 600)})
@@ -122,6 +129,7 @@ def test_texts_can_be_told_from_generated_ones():
     assert np.isfinite(attack.score_samples(kind(people[:3].assign(job="z")))).all()
 
 
+@pytest.mark.heavy
 def test_points_far_from_all_have_finite_scores_in_order():
     people, generated = copies(0, 0.01)
     attack = DensityRatio().fit(generated, people[300:])
@@ -129,6 +137,7 @@ def test_points_far_from_all_have_finite_scores_in_order():
     assert np.isfinite(attack.score_samples(far)).all()
 
 
+@pytest.mark.heavy
 def test_what_is_too_little_is_named():
     people, generated = copies(0, 0.1)
     with pytest.raises(ValueError, match="reference=None"):
@@ -148,6 +157,7 @@ def test_what_is_too_little_is_named():
         audit_synthetic(generated, people, people, guarantee=1.0)
 
 
+@pytest.mark.heavy
 def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
     people, generated = copies(0, 0.05)
     claim = PrivacyGuarantee(ApproxDP(0.1, 1e-6), at_delta=1e-6)
@@ -166,6 +176,7 @@ def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
     assert "reference" in alone.why_not_measured
 
 
+@pytest.mark.heavy
 def test_an_audit_leaves_the_claim_of_a_private_synthesizer():
     rng = np.random.default_rng(0)
     people = rng.normal(size=(900, 3))
@@ -194,6 +205,7 @@ class ByName(BaseEstimator):
         return self
 
 
+@pytest.mark.heavy
 def test_a_marginal_attack_weighs_tables_as_often_as_shadows_choose_them():
     rng = np.random.default_rng(0)
     people = rng.normal(size=(900, 4))
@@ -217,6 +229,7 @@ def test_a_marginal_attack_weighs_tables_as_often_as_shadows_choose_them():
     assert len(unweighed.weights_) == 4 + 6
 
 
+@pytest.mark.heavy
 def test_shadows_find_members_and_accuse_nobody_else():
     rng = np.random.default_rng(0)
     people = rng.normal(size=(500, 4))
@@ -238,6 +251,7 @@ def test_shadows_find_members_and_accuse_nobody_else():
         ShadowGenerators(copying, n_shadows=1).fit(generated, people)
 
 
+@pytest.mark.heavy
 def test_the_strongest_attack_is_chosen_on_the_reference_alone():
     people, generated = copies(0, 0.05)
     copying = KernelDensity(bandwidth=0.05)

@@ -15,6 +15,8 @@ from skprivacy.attacks import IndirectInference, ShadowPool, ShokriAttack
 from skprivacy.attacks.membership import few_neighbors as indirect
 from skprivacy.datasets import make_location_like
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def model():

@@ -44,6 +44,7 @@ def test_binary_features_stay_binary(method):
     assert result.auc_interval[0] > 0.6
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("method", METHODS)
 def test_mixed_frames_keep_their_types(method):
     rng = np.random.default_rng(0)
@@ -107,6 +108,7 @@ class Counting:
         return self.model.predict(X)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_queries", [9, 37, 100, 500])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["continuous", "binary", "mixed"])
@@ -128,6 +130,7 @@ def test_never_asks_more_than_its_budget(kind, method, n_queries):
     assert attack.evaluate(X[:20], y[:20], X[20:], y[20:]).details["queries"] <= n_queries
 
 
+@pytest.mark.heavy
 def test_hopskipjump_approaches_the_distance_of_a_linear_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 8)) * np.arange(1, 9)
@@ -164,6 +167,7 @@ def test_hopskipjump_counts_the_flips_of_binary_features():
     assert attack.score_samples(X, y) ** 2 == pytest.approx(flips)
 
 
+@pytest.mark.heavy
 def test_planted_steps_away_from_the_boundary_are_caught(monkeypatch):
     # random directions instead of estimated ones: the distance stays far too large
     from skprivacy.attacks.membership import label_only as _decision_distance

@@ -17,6 +17,8 @@ from skprivacy.attacks import RMIA, LearnedRatio, LiRA, ShadowPool
 from skprivacy.attacks.coordinates import NearestRecords
 from skprivacy.attacks.membership import strongest as learned
 
+pytestmark = pytest.mark.heavy
+
 
 def measured(attack, case):
     half = len(case.y) // 2

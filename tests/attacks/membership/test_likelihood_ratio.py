@@ -13,6 +13,8 @@ from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.attacks.membership.likelihood_ratio import DEFAULT_FLOOR_AND_PRIOR
 from skprivacy.attacks.membership.shadow_attack import PoolRecords
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def forest():

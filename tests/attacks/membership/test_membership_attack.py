@@ -95,6 +95,7 @@ def template(name, pool=None):
     return attack.set_params(pool=pool) if "pool" in attack.get_params() else attack
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_finds_leakage(name, leaky):
     attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
@@ -106,6 +107,7 @@ def test_finds_leakage(name, leaky):
     assert type(used).__name__ in result.attack
 
 
+@pytest.mark.heavy
 def test_shadow_models_beat_the_loss(leaky):
     fitted = [
         template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
@@ -115,6 +117,7 @@ def test_shadow_models_beat_the_loss(leaky):
     assert lira > loss
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_null_calibration(name, assert_null):
     assert_null(lambda pool: template(name, pool), runs=12)
@@ -129,6 +132,7 @@ def test_null_calibration_in_100_runs(name, assert_null):
     assert_null(lambda pool: template(name, pool), runs=runs, limit=0.05 * runs)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["lira offline", "lira per example"])
 def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem):
     misses = 0
@@ -162,6 +166,7 @@ def test_planted_sign_flip_is_caught(leaky, monkeypatch):
     assert attack.evaluate(*leaky.split).auc_interval[1] < 0.5
 
 
+@pytest.mark.heavy
 def test_planted_dependence_on_the_position_is_caught(assert_null):
     class Positional(LossThreshold):
         def _score(self, X, y):
@@ -196,6 +201,7 @@ TREES = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("model", TREES, ids=["forest", "large forest", "tree"])
 def test_yeoms_rule_calls_members_without_knowing_any(model, noisy_problem):
     """A share fpr of the records cannot be called if more of them have no loss: it was nobody."""
@@ -238,6 +244,7 @@ def test_unfitted_pool_is_cloned_and_trained(leaky):
     assert len(attack.pool_.estimators_) == 2
 
 
+@pytest.mark.heavy
 def test_scores_do_not_depend_on_the_other_records_of_a_call(leaky):
     for name in ATTACKS:
         attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
@@ -272,6 +279,7 @@ class Constant(ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.classes_[0])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_constant_model(name, leaky):
     target = Constant().fit(leaky.X, leaky.y)
@@ -282,6 +290,7 @@ def test_constant_model(name, leaky):
     assert result.epsilon_lower_bound() == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:y holds 20 records with labels that the target does not know")
 @pytest.mark.parametrize("name", ATTACKS)
 def test_target_that_misses_classes(name, noisy_problem):
@@ -296,6 +305,7 @@ def test_target_that_misses_classes(name, noisy_problem):
     assert result.auc > 0.6
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_one_member(name, leaky):
     attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)
@@ -381,6 +391,7 @@ def test_broken_probabilities_are_refused(value, leaky):
         LossThreshold(target).fit(leaky.X, leaky.y)
 
 
+@pytest.mark.heavy
 def test_labels_the_target_does_not_know_are_told(leaky):
     attack = LossThreshold(leaky.target)
     with pytest.raises(ValueError, match=r"labels none of which the target knows.*'ash'"):
@@ -394,6 +405,7 @@ def test_labels_the_target_does_not_know_are_told(leaky):
         AttributeInference(leaky.target, prior="marginal").fit(np.round(leaky.X), y)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("attack_model", [None, MLPClassifier((16,), tol=1e-3, random_state=0)])
 @pytest.mark.parametrize("view", ["confidence", "signals"])
 def test_one_attack_model_for_all_classes_sees_the_true_class(view, attack_model):

@@ -9,6 +9,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy.attacks import MLLeaksAttack, ShadowPool, SignalThreshold
 
+pytestmark = pytest.mark.heavy
+
 N = 300
 FOREST = RandomForestClassifier(20, min_samples_leaf=2, random_state=0)
 

@@ -17,6 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 from skprivacy.attacks import StolenMemoriesAttack
 from skprivacy.attacks.network_view import open_network
 
+pytestmark = pytest.mark.heavy
+
 torch = pytest.importorskip("torch")
 N = 300
 

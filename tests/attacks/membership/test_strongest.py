@@ -17,6 +17,8 @@ from skprivacy.attacks import RMIA, LearnedRatio, LiRA, LossThreshold, ShadowPoo
 from skprivacy.attacks.membership import shadow_attack as _rehearsal
 from skprivacy.audit import audit, runner
 
+pytestmark = pytest.mark.heavy
+
 SMALL = DecisionTreeClassifier(max_depth=3, random_state=0)
 NOTHING = PrivacyGuarantee(ApproxDP(0.0, 0.0), at_delta=1e-9)
 

@@ -21,6 +21,7 @@ def halves(n_in, n):
     return member, known, np.flatnonzero(member & ~known), np.flatnonzero(~member & ~known)
 
 
+@pytest.mark.heavy
 def test_it_finds_more_than_the_loss(leaky):
     member, known, inside, outside = halves(300, 600)
     X, y = leaky.X, leaky.y
@@ -33,6 +34,7 @@ def test_it_finds_more_than_the_loss(leaky):
     assert called[inside].mean() > called[outside].mean() + 0.2
 
 
+@pytest.mark.heavy
 def test_it_learns_what_the_loss_does_not_tell():
     """A target that is undecided about its own records, and at random about others."""
     rng = np.random.default_rng(0)
@@ -53,6 +55,7 @@ def test_it_learns_what_the_loss_does_not_tell():
     assert LossThreshold(target).fit(X, y).evaluate(*evaluated).auc < 0.6
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("model", [None, LINEAR])
 def test_null(model, noisy_problem):
     misses, runs = 0, 4 if model is None else 30

@@ -25,6 +25,8 @@ from skprivacy.attacks.membership.white_box import gradient_alignments
 from skprivacy.attacks.network_view import open_network
 from skprivacy.datasets import make_purchase_like
 
+pytestmark = pytest.mark.heavy
+
 
 def problem(seed=0, n=600, n_classes=2):
     return make_classification(

@@ -122,6 +122,7 @@ def test_more_candidates_than_fit_the_memory_are_refused_for_batches_alone():
     assert attack.posterior(sent).shape == (1, 10_001)
 
 
+@pytest.mark.heavy
 def test_noise_leaves_a_prior_a_little():
     """The posterior beats every null model where a search sees nothing."""
     rng = np.random.default_rng(0)
@@ -168,6 +169,7 @@ def successes(claimed, true, trials=600):
     return {1 / 8: np.mean(right), 1 / 2: np.mean(right_label), 0.2: tpr}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("true", [1.0, 0.3])
 def test_no_attack_beats_the_guarantee_unless_the_noise_is_less_than_claimed(true):
     """One of m, a label and membership: at most T of what guesses achieve, and not far below.
@@ -185,6 +187,7 @@ def test_no_attack_beats_the_guarantee_unless_the_noise_is_less_than_claimed(tru
         assert max(above) > 0.08
 
 
+@pytest.mark.heavy
 def test_a_result_refutes_a_false_claim_alone():
     rng = np.random.default_rng(0)
     X, y = 3 * rng.choice([-1.0, 1.0], size=(700, 6)), rng.integers(0, 2, 700)

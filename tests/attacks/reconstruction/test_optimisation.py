@@ -161,6 +161,7 @@ def test_a_step_of_training_gives_its_gradient_away(table):
 # The first layer
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("norm", [None, 0.5])
 def test_the_first_layer_gives_most_records_away_exactly(table, norm):
     model = network(table.X.shape[1], hidden=256)
@@ -177,6 +178,7 @@ def test_the_first_layer_gives_most_records_away_exactly(table, norm):
         assert true.mean() > 0.8
 
 
+@pytest.mark.heavy
 def test_records_stand_alone_once_others_are_subtracted(table, monkeypatch):
     """Without subtracting, only those who had a neuron for themselves at once are found."""
     model = network(table.X.shape[1], hidden=256)
@@ -259,6 +261,7 @@ def test_the_counts_of_labels_in_a_batch(norm):
 # The search
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("distance", ["cosine", "squared"])
 def test_the_search_finds_numbers_and_categories(table, distance):
     model = network(table.X.shape[1])
@@ -285,6 +288,7 @@ def test_the_search_is_repeatable_and_independent_of_other_batches(table):
     assert np.array_equal(first, second)
 
 
+@pytest.mark.heavy
 def test_an_attacker_who_ignores_clipping_searches_worse(table):
     """Short records count less than long ones, unless these are clipped."""
     X, y = table.X.copy(), table.y
@@ -313,6 +317,7 @@ def test_a_distance_that_rounding_makes_negative_is_the_best():
     assert not apart.any()
 
 
+@pytest.mark.heavy
 def test_noise_brings_the_search_to_the_null(table):
     model = network(table.X.shape[1])
     defence = {"max_grad_norm": 1.0, "noise_multiplier": 1.0}
@@ -325,6 +330,7 @@ def test_noise_brings_the_search_to_the_null(table):
     assert result.gain_interval[0] < 0.1
 
 
+@pytest.mark.heavy
 def test_a_loss_of_ones_own(table):
     """A regression: targets are numbers, known to the attacker."""
     X = table.X
@@ -394,6 +400,7 @@ def test_null_models_are_matched_as_the_attack_is(table):
     assert result.share > np.einsum("iij->ij", unmatched).mean() + 0.15
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("make", ATTACKS)
 def test_the_attack_sees_the_gradient_alone(table, make):
     """Given gradients of other records, it recovers what guesses do: it cannot peek at the rows."""

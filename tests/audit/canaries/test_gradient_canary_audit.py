@@ -36,7 +36,10 @@ from skprivacy.neural_network._training.training_config import (
     _Sampled,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning"),
+    pytest.mark.heavy,
+]
 
 X, y = make_classification(800, n_features=30, random_state=0)
 X = X.astype(np.float32)

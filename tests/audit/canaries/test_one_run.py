@@ -90,6 +90,7 @@ def many(runs, estimator, n=100, **params):
     return sum(report.verdict == "VIOLATED" for report in reports)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
 def test_true_claims_are_violated_in_at_most_alpha(relation):
     noise = 2.0 if relation == "replace_one" else 1.0
@@ -97,12 +98,14 @@ def test_true_claims_are_violated_in_at_most_alpha(relation):
     assert stats.binom(150, 0.2).sf(wrong - 1) > 1e-6
 
 
+@pytest.mark.heavy
 def test_a_coin_that_replaces_makes_two_steps_of_zero_out():
     assert many(5, Told(relation="zero_out"), n=500) <= 3
     with mock.patch.dict(_curves._STEPS, {("zero_out", "replace_one"): 1}):  # the planted bug
         assert many(5, Told(relation="zero_out"), n=500) == 5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
 def test_a_quarter_of_the_noise_is_found(relation):
     assert many(5, Told(noise=0.2, relation=relation), n=500) == 5

@@ -22,6 +22,8 @@ from skprivacy.attacks import (
 )
 from skprivacy.audit import audit
 
+pytestmark = pytest.mark.heavy
+
 X, y = make_classification(600, flip_y=0.3, random_state=0)
 TREE = DecisionTreeClassifier(min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
 ROWS = np.arange(600.0)[:, None]

@@ -28,6 +28,8 @@ from skprivacy.synthesis.measurement_plan import Plan
 
 from ...synthesis.tables import SCHEMA, people
 
+pytestmark = pytest.mark.heavy
+
 FEATURES = Schema(
     {name: SCHEMA[name] for name in SCHEMA if name != "rich"}, target="rich", classes=["no", "yes"]
 )

@@ -14,6 +14,8 @@ from skprivacy.audit import verify_privacy
 from skprivacy.audit.inspection.attempts import is_alarm
 from skprivacy.preprocessing import PrivateStandardScaler
 
+pytestmark = pytest.mark.heavy
+
 ALARM = signal.SIGUSR1
 UNIT = ([-1.0], [1.0])
 

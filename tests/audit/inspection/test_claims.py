@@ -275,6 +275,7 @@ def check_claims(name):
     return report
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_claimed_is_what_was_spent(name):
     check_claims(name)
@@ -291,6 +292,7 @@ def check_sweep():
     assert claim_of(sweep.estimator_, X).guarantee.epsilon() == pytest.approx(20.05)
 
 
+@pytest.mark.heavy
 def test_a_frozen_encoder_is_an_assumption_that_the_report_prints():
     model = make_pipeline(FrozenEstimator(encoder().fit(X[TEST])), learn(None)).fit(
         X[TRAIN], y[TRAIN]
@@ -313,6 +315,7 @@ def test_bags_of_a_private_model_predict_and_charge_each_part():
     assert "not known to train each of its private parts exactly once" in claim_of(bags).reason
 
 
+@pytest.mark.heavy
 def test_a_sweep_says_what_all_of_its_fits_have_cost():
     check_sweep()
 
@@ -397,6 +400,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_planted_bug_is_caught(mutant):
     plant, case = MUTANTS[mutant]
@@ -404,6 +408,7 @@ def test_planted_bug_is_caught(mutant):
         check_claims(case)
 
 
+@pytest.mark.heavy
 def test_planted_bug_in_a_sweep_is_caught():
     with opened(Pipeline, last_step_alone), pytest.raises(AssertionError):
         check_sweep()
@@ -412,6 +417,7 @@ def test_planted_bug_in_a_sweep_is_caught():
         check_sweep()
 
 
+@pytest.mark.heavy
 def test_the_ledger_counts_what_a_search_has_fitted():
     """The harness itself: 15 fits of candidates and the refit, sixteen charges."""
     budget = PrivacyBudget(epsilon=1e4)

@@ -71,6 +71,8 @@ from skprivacy.audit.inspection import (
 )
 from skprivacy.linear_model import OutputPerturbationClassifier
 
+pytestmark = pytest.mark.heavy
+
 X_all, y_all = make_classification(400, n_features=6, flip_y=0.2, random_state=0)
 X, y, X_new, y_new = X_all[:200], y_all[:200], X_all[200:], y_all[200:]
 NOISE = np.random.default_rng(0).integers(0, 2, 400)

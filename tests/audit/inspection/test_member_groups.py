@@ -36,6 +36,7 @@ def test_groups_in_another_order_than_the_rows_are_refused():
         audit(model, rows, labels, rows + 1, labels, groups=pair)
 
 
+@pytest.mark.heavy
 def test_people_of_a_frame_are_those_of_an_array():
     """Rows in an order that tells nobody were taken for rows in another order than the groups."""
     rng = np.random.default_rng(0)
@@ -91,6 +92,7 @@ def halves(X, y, patient):
     return records, (patient[inside], patient[~inside])
 
 
+@pytest.mark.heavy
 def test_a_leak_about_people_that_no_record_shows():
     records, groups = halves(*visits())
     model = Whispering().fit(*records[:2])
@@ -111,6 +113,7 @@ def test_a_leak_about_people_that_no_record_shows():
     assert (people.exposed_records()["row"] < 150).all()
 
 
+@pytest.mark.heavy
 def test_the_exposed_people_are_found_and_no_others():
     X, y, patient = visits()
     X[:, 1] = ward = patient % 2  # of each person, in all records
@@ -139,6 +142,7 @@ def test_an_honest_model_is_not_accused():
     assert report.epsilon_lower_bound == 0
 
 
+@pytest.mark.heavy
 def test_a_claim_for_records_is_none_for_people():
     records, groups = halves(*visits(rows=4))
     for claim, about in (
@@ -184,6 +188,7 @@ def test_shadow_models_are_trained_on_halves_of_people_and_given_their_groups():
         assert sorted(series.value_counts()) == [5] * 20
 
 
+@pytest.mark.heavy
 def test_who_learns_from_known_members_is_judged_on_other_people():
     records, groups = halves(*visits(60, 5))
     model = Whispering().fit(*records[:2])
@@ -221,6 +226,7 @@ def test_every_way_of_joining_has_its_share_of_the_error():
     assert shares == [0.05, 0.05]
 
 
+@pytest.mark.heavy
 def test_the_page_says_who_was_attacked(tmp_path):
     records, groups = halves(*visits())
     model = Whispering().fit(*records[:2])
@@ -260,6 +266,7 @@ class Remembering(ClassifierMixin, BaseEstimator):
         return self.predict_proba(X).argmax(axis=1)
 
 
+@pytest.mark.heavy
 def test_labels_of_a_person_are_guessed_by_one_coin_and_from_all_records():
     records, groups = halves(*visits(900, 20))
     model = Remembering().fit(*records[:2], groups=groups[0])
@@ -291,6 +298,7 @@ def test_coins_of_people_flip_all_of_their_labels_or_none():
         LabelCanaries.drawn(y, 51, groups=whose)
 
 
+@pytest.mark.heavy
 def test_tables_of_probabilities_are_audited_by_people_too():
     records, groups = halves(*visits())
     model = Whispering().fit(*records[:2])
@@ -328,6 +336,7 @@ def test_one_persons_many_records_hide_nobody():
     assert check_disclosure(line, X, y, groups=patient)["degrees of freedom"].value == 6
 
 
+@pytest.mark.heavy
 def test_an_ensemble_that_protects_people_is_audited_by_people():
     X, y, patient = visits(60, 5)
     records, groups = halves(X, y, patient)

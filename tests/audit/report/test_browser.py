@@ -26,7 +26,10 @@ OFFLINE = [
 PAPER = {"A4": 210, "Letter": 215.9}  # width in millimetres
 MARGIN = 15
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs the browser chromium")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="needs the browser chromium"),
+    pytest.mark.heavy,
+]
 
 # What juts out of the page, or of a box that would have to be scrolled.
 LOOK = """

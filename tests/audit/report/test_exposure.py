@@ -16,6 +16,8 @@ from skprivacy.audit.report import audit_report as report_module
 from skprivacy.audit.report import findings as _exposure
 from skprivacy.audit.report.findings import exposed_records, group_exposures, group_partitions
 
+pytestmark = pytest.mark.heavy
+
 X, y = make_classification(1200, n_features=6, flip_y=0.0, class_sep=3.0, random_state=0)
 WARD = np.array(["A", "B", "C"])[np.arange(1200) % 3]
 # Labels of ward C are noise: a tree can only remember them.

@@ -19,6 +19,8 @@ from skprivacy.metrics.evidence import Evidence, Rates, gather_evidence
 
 from ..test_runner import CLAIM, PARTS, Claiming
 
+pytestmark = pytest.mark.heavy
+
 EVIL = "<script>alert('x')</script>"
 ABOUT = About(
     data="patients.csv",

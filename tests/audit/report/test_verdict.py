@@ -19,6 +19,8 @@ from skprivacy.metrics import evidence as _evidence
 
 from ..test_runner import CLAIM, PARTS, Claiming
 
+pytestmark = pytest.mark.heavy
+
 GAUSSIAN = PrivacyGuarantee(GaussianEvent(1.0), at_delta=1e-5)
 EXCHANGED = (*PARTS[2:], *PARTS[:2])
 LOOSE = PrivacyGuarantee(ApproxDP(8.0, 1e-6), at_delta=1e-6)

@@ -204,6 +204,7 @@ def test_a_part_that_holds_the_whole_does_not_run_in_circles():
     )
 
 
+@pytest.mark.heavy
 def test_a_pipeline_that_keeps_its_table_is_found():
     model = make_pipeline(KeepsFrame(bounds=BOUNDS))
     assert verify_privacy(model, n_runs=20, claim=PrivacyGuarantee(ApproxDP(1.0))).broken

@@ -51,6 +51,8 @@ from skprivacy.metrics.repeated_runs import (
 )
 from skprivacy.preprocessing import PrivateStandardScaler
 
+pytestmark = pytest.mark.heavy
+
 UNIT = ([-1.0], [1.0])
 CURVES = {
     "line": line_curve(1.0, 0.01),

@@ -9,9 +9,7 @@ from torch import nn
 
 from skprivacy.neural_network._gradients import (
     clipped_sum,
-)
-from skprivacy.neural_network._gradients import (
-    perceptron as arithmetic,
+    contributions,
 )
 from skprivacy.neural_network._gradients import (
     perceptron as perceptron_sum,
@@ -62,6 +60,7 @@ def test_parts_do_not_change_the_sum(expected, most, monkeypatch):
     torch.testing.assert_close(parts.double(), whole.double(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("before", [1e3, float("nan")])
 @pytest.mark.parametrize("rows", [0, 1, 900])
 @pytest.mark.parametrize("expected", [100, 4000])
@@ -71,7 +70,7 @@ def test_the_step_before_leaves_nothing(before, rows, expected, layer, dtype, mo
     """What is released of a step has its noise in the memory of the next one's sum."""
     for small, work in ((1 << 22, 1 << 24), (1 << 22, -1), (-1, -1)):
         for most in (2048, 300):
-            monkeypatch.setattr(arithmetic, "_SMALL_PRODUCT", small)
+            monkeypatch.setattr(contributions, "_SMALL_PRODUCT", small)
             monkeypatch.setattr(perceptron_sum, "_MUCH_WORK", work)
             monkeypatch.setattr(clipped_sum, "_SINGLE_ROWS", most)
             found = summed(expected, rows, layer, before, dtype)

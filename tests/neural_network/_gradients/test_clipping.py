@@ -84,6 +84,7 @@ def test_the_norm_finds_the_quantile(start, quantile):
     assert float((norms <= clip.norm).double().mean()) == pytest.approx(quantile, abs=0.05)
 
 
+@pytest.mark.heavy
 def test_a_bad_norm_is_mended_and_told(tmp_path):
     rng = np.random.RandomState(0)
     y = np.arange(2000) % 2

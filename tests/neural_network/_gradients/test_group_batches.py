@@ -49,6 +49,7 @@ def one_view(module, X, y):
     return mean_gradients(module, X.repeat_interleave(VIEWS, 0), y)
 
 
+@pytest.mark.heavy
 @MEAN
 @pytest.mark.parametrize("clip", [0.05, 1e6])
 @pytest.mark.parametrize("name", MODULES)
@@ -91,6 +92,7 @@ def test_the_other_ways_join_people_too(name, way):
     torch.testing.assert_close(norms.double(), rows.square().sum(1), rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.heavy
 @MEAN
 @pytest.mark.parametrize("clipping", ["flat", "per-layer", "automatic"])
 @pytest.mark.parametrize("name", ["wide perceptron", "conv2d", "group norm", "tied", "embedding"])

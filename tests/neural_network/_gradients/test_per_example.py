@@ -164,6 +164,7 @@ def test_a_row_without_finite_gradient_adds_nothing_and_harms_nobody(bad):
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e15])
 def test_no_example_adds_more_than_the_clipping_norm(scale):
     torch.manual_seed(0)
@@ -178,6 +179,7 @@ def test_no_example_adds_more_than_the_clipping_norm(scale):
             assert grad.double().norm() <= 0.5
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("features", [5_000, 1 << 20, 1 << 22])
 def test_no_example_of_millions_of_features_adds_more_than_the_clipping_norm(features):
     """Equal features are the worst case: the rounding errors of a sum of squares all add up."""

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network._gradients import contributions
 from skprivacy.neural_network._gradients import perceptron as arithmetic
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING, AdaptiveClipping
@@ -50,7 +51,7 @@ def test_small_matrices_give_what_large_ones_do(activation, bad, monkeypatch, by
     X, y = batch(30, bad)
     ours = sums(activation, X, y)
     exact = sums(activation, X, y, torch.float64)
-    monkeypatch.setattr(arithmetic, "_SMALL_PRODUCT", -1)
+    monkeypatch.setattr(contributions, "_SMALL_PRODUCT", -1)
     monkeypatch.setattr(arithmetic, "_SMALL_ARRAY", -1)
     torchs = sums(activation, X, y)
     assert torch.isfinite(ours).all()

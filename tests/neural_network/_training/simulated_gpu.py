@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skprivacy.mechanisms import chacha
 from skprivacy.mechanisms import float_noise as floating
-from skprivacy.neural_network._gradients import perceptron as arithmetic
+from skprivacy.neural_network._gradients import contributions
 from skprivacy.neural_network._training import (
     engine,
 )
@@ -87,7 +87,7 @@ def simulated_gpu(graphs=True):
             stack.enter_context(mock.patch.object(owner, name, {"cpu"}))
         capturing = mock.patch.object(torch.cuda, CAPTURING, return_value=False)
         stack.enter_context(capturing)
-        stack.enter_context(mock.patch.object(arithmetic, "NUMPY_ON", set()))  # is not recorded
+        stack.enter_context(mock.patch.object(contributions, "NUMPY_ON", set()))  # is not recorded
         record = {"cpu": graph_of} if graphs else {}
         stack.enter_context(mock.patch.object(recorded, "RECORD", record))
         yield

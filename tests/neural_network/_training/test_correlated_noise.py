@@ -45,6 +45,7 @@ def run(n, batch_size, epochs, noise="gaussian"):
     return TrainingConfig.planned(n, batch_size=batch_size, epochs=epochs, noise=noise)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_learns(blobs, noise, optimizer):
@@ -53,6 +54,7 @@ def test_learns(blobs, noise, optimizer):
     assert 0.99 * 3.0 < model.epsilon_ <= 3.0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 def test_a_regressor_learns_too(blobs, noise, tmp_path):
     X = blobs[0]
@@ -208,6 +210,7 @@ def test_the_exponential_average_is_taken_of_the_weights(blobs):
 # ---------------------------------------------------------------- public weights
 
 
+@pytest.mark.heavy
 def test_a_public_model_is_where_training_starts(blobs):
     X, y = blobs
     public = private(epsilon=np.inf, hidden_layer_sizes=(5,)).fit(X[:200], y[:200])

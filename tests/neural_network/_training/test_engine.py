@@ -135,6 +135,7 @@ def convolution():
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("module", "width", "threads"),
     [
@@ -164,6 +165,7 @@ def test_short_steps_take_one_thread_and_long_ones_all(module, width, threads, t
     assert (torch.get_num_threads(), blas_threads()) == (2, 2)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("n", "threads"), [(20, 1), (20_000, 2)], ids=["few", "many"])
 def test_few_predictions_take_one_thread(n, threads, two_threads):
     X = np.eye(40, 100).repeat(n // 20, axis=0)

@@ -19,6 +19,8 @@ from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
+pytestmark = pytest.mark.heavy
+
 LOSS = nn.CrossEntropyLoss(reduction="none")
 WITHOUT = "a record's gradient is the same, to the last bit, in a batch without another one"
 

@@ -125,12 +125,14 @@ def assert_same(make, **params):
             torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", [*MODULES, "words"])
 def test_a_fixed_step_is_the_other_one(name):
     """Records that are NaN, infinite and huge are among those who are drawn, and are the first."""
     assert_same({**MODULES, "words": Words}[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "params",
     [
@@ -149,6 +151,7 @@ def test_whatever_is_asked_for(params):
     assert_same(MODULES["perceptron"], **params)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 def test_other_noise(noise):
     """Its sums are those of the other way at first, while the weights are the same."""
@@ -344,6 +347,7 @@ def test_noise_in_a_graph_is_an_error():
         mechanism.release(value, SecureRandom())
 
 
+@pytest.mark.heavy
 def test_a_graph_that_held_the_release_would_be_refused():
     """The planted bug: what moves the weights releases, too, whenever it is repeated."""
     move = fixed_step.Momentum._move
@@ -435,6 +439,7 @@ def test_other_weights_in_the_padded_sum_are_noticed():
         np.testing.assert_allclose(value, its_value, atol=2e-5)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_sum_that_is_not_finite_is_not_released(bad):
     """In one place of one step: nothing of it is seen, and the run is refused."""
@@ -472,6 +477,7 @@ class Shared(nn.Module):
         return self.last(self.first(self.first(x)))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("params", "why"),
     [

@@ -13,6 +13,8 @@ from ...contracts.cases import CASES
 from ...planted_bugs.test_training import patched
 from .simulated_gpu import simulated_gpu
 
+pytestmark = pytest.mark.heavy
+
 ADAPTIVE = "DPSGDClassifier-adaptive"
 NETWORKS = [n for n in CASES if n.startswith(("DPSGD", "DPNeural")) and "labels" not in n]
 

@@ -45,17 +45,20 @@ NETWORKS = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_person_moves_one_contribution(name):
     people.check_replay(NETWORKS[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("most", [1, 2, 5, None])
 @pytest.mark.parametrize("name", ["mean", "net", "torch.func"])
 def test_who_is_drawn_contributes_once_with_the_same_rows(name, most):
     people.check_rows(NETWORKS[name], most)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "check", [people.check_inclusion, people.check_public_size, people.check_chosen_rows]
 )
@@ -64,6 +67,7 @@ def test_contract(name, check):
     check(NETWORKS[name])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["DPSGDClassifier-banded", "DPSGDRegressor-tree-adaptive"])
 def test_people_take_turns_in_a_stream(name):
     """They come in the order in which they appear; that is what is public then."""
@@ -190,6 +194,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mutants compute with NaN
 def test_planted_bug_is_caught(name):

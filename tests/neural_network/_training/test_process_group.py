@@ -12,7 +12,10 @@ from skprivacy.mechanisms import PoissonSampler, SecureRandom
 
 from . import processes
 
-pytestmark = pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning"),
+    pytest.mark.heavy,
+]
 
 
 @contextmanager
