@@ -21,10 +21,11 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 autosummary_generate = True
+templates_path = ["_templates"]  # a page for each class, with all its methods
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-exclude_patterns = ["_build", "*.inc.rst"]
+exclude_patterns = ["_build"]
 # Methods inherited from scikit-learn refer to labels of its own user guide.
 suppress_warnings = ["ref.ref"]
 
@@ -102,14 +103,14 @@ REFERENCE = {
     "Metrics": "metrics",
     "Errors and warnings": "exceptions",
     "For estimators of your own": "base",
-    "Public facts of a private fit": "public_facts",
 }
 CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package itself
 
 
 def reference() -> str:
     """Return the page that lists every public class and function."""
-    lines = ["Reference", "=========", "", ".. currentmodule:: skprivacy", ""]
+    title = "Classes and functions"
+    lines = [title, "=" * len(title), "", ".. currentmodule:: skprivacy", ""]
     listed = {}
     for title, part in REFERENCE.items():
         module = import_module(f"skprivacy.{part}")

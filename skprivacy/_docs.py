@@ -54,7 +54,7 @@ delta_ : float
     "feature_attributes": """\
 n_features_in_ : int
     Number of features seen during fit.
-feature_names_in_ : ndarray of shape (n_features_in_,)
+feature_names_in_ : ndarray of shape (n_features,)
     Names of the features, if all of them are strings.""",
     "classes_": """\
 classes_ : ndarray of shape (n_classes,)

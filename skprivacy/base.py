@@ -1,7 +1,7 @@
 """The contract of a private fit: what every private estimator does around its release.
 
 A fit warns of anything that voids the guarantee, states the guarantee, charges the budget, reads
-the data, and commits model and claim together. See ``doc/contributing/add_estimator.rst``.
+the data, and commits model and claim together. See ``doc/extending.rst``.
 
 Parts of an estimator that no fit changes, and that may have learned from private records.
 

@@ -6,7 +6,7 @@ The first paper on PATE taught its student as a GAN's discriminator: besides the
 public records from made-up ones, and the generator makes up records whose hidden features have the
 mean of those of real ones ("feature matching"). Labels have been released already, so nothing here
 costs privacy. :class:`~skprivacy.ensemble.PropagationStudent` is quicker and better:
-``python benchmarks/run.py accuracy/pate students`` prints both at the same labels.
+``python benchmarks/run.py accuracy/pate_students`` prints both at the same labels.
 
 N. Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training
 data", ICLR 2017. T. Salimans et al., "Improved techniques for training GANs", NIPS 2016.

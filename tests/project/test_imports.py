@@ -132,6 +132,12 @@ def test_every_file_has_a_layer():
     assert set(names) <= parts
 
 
+def test_the_architecture_page_draws_these_layers():
+    page = (ROOT.parent / "doc" / "architecture.rst").read_text(encoding="utf-8")
+    [picture] = re.findall(r"^.. code-block:: text\n\n((?: {4}.*\n)+)", page, flags=re.MULTILINE)
+    assert [set(line.split()) for line in picture.splitlines()] == LAYERS
+
+
 def parts_of(module: str) -> set[str]:
     words = module.split(".")
     return {".".join(words[: n + 1]) for n in range(len(words))}
