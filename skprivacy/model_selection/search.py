@@ -17,7 +17,7 @@ from ..accounting import PrivacyBudget, check_delta
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from .delegation import BestModelMixin
-from .search_candidates import Candidates, public_settings
+from .search_candidates import Candidates, list_settings
 from .search_plan import NumberOfTrials, PreparedSearch, SearchPlan
 from .search_scores import HeldOut, record_score
 from .sweep_plan import epsilon_parameter
@@ -295,7 +295,7 @@ default=None
         fixed = {}
         if self.n_records is not None:
             fixed["n_records"] = max(1, round((1 - self.test_size) * self.n_records))
-        settings = public_settings(self.param_distributions, self.n_candidates, self.random_state)
+        settings = list_settings(self.param_distributions, self.n_candidates, self.random_state)
         candidates = Candidates(self.estimator, prefix, settings, fixed)
         candidates.check()
         return candidates

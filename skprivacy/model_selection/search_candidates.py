@@ -12,17 +12,17 @@ from sklearn.pipeline import Pipeline
 
 from ..accounting import PrivacyGuarantee
 from ..audit import claim_of
-from ..base import PrivateEstimatorMixin, rehearsed
+from ..base import PrivateEstimatorMixin, rehearse_fit
 from .search_scores import HeldOut
 
-__all__ = ["Candidates", "public_settings"]
+__all__ = ["Candidates", "list_settings"]
 
-_DECIDE_ABOUT_PRIVACY = (
+_PRIVACY_PARAMETERS = (
     "budget", "delta", "epsilon", "n_records", "noise_multiplier", "noise_seed", "relation",
 )  # fmt: skip
 
 
-def public_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[dict[str, Any]]:
+def list_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[dict[str, Any]]:
     """Return the settings that trials draw from.
 
     Parameters
@@ -54,7 +54,7 @@ def public_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[d
             f"lists of values or distributions: {error}"
         ) from None
     for name in sorted({name for params in found for name in params}):
-        if name.rpartition("__")[2] in _DECIDE_ABOUT_PRIVACY:
+        if name.rpartition("__")[2] in _PRIVACY_PARAMETERS:
             raise ValueError(
                 f"param_distributions varies {name!r}, but all trials must have one guarantee. "
                 "Remove it: epsilon and delta of the trials follow from those of the search."
@@ -156,7 +156,7 @@ class Candidates:
         return found
 
     def _claim(self, model: Any, data: HeldOut, fit_params: dict[str, Any]) -> PrivacyGuarantee:
-        stated = rehearsed(lambda: data.fit(model, fit_params))
+        stated = rehearse_fit(lambda: data.fit(model, fit_params))
         self.private_part(model).privacy_ = stated  # for claim_of, as if it were fitted
         claim = claim_of(model, data.X_fit)
         if claim.guarantee is None or claim.guarantee.kind != "proved":

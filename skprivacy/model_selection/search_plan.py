@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from .._clones import seeded_globally
+from .._clones import seed_globally
 from ..accounting import (
     ApproxDP,
     Event,
@@ -41,13 +41,13 @@ __all__ = [
     "PreparedSearch",
     "SearchPlan",
     "Trial",
-    "largest_trial_epsilon",
+    "find_trial_epsilon",
     "score_mechanism",
     "search_event",
 ]
 
-_CLOSE = 0.005  # how far below the target the cost may stay
-_ROUNDS = 15
+_TOLERANCE = 0.005  # how far below the target the cost may stay
+_MAX_ITERATIONS = 15
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def score_mechanism(epsilon: float, delta: float) -> Laplace | Gaussian:
     return Gaussian.calibrated(epsilon, delta, sensitivity=1.0)
 
 
-def largest_trial_epsilon(
+def find_trial_epsilon(
     cost: Callable[[float], float], epsilon: float, guess: float | None = None
 ) -> float:
     """Return the epsilon of a trial at which the whole search costs ``epsilon``, or a little less.
@@ -176,13 +176,13 @@ def largest_trial_epsilon(
         If no trial is cheap enough.
     """
     trial, best = guess or epsilon / 1.5, 0.0
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ITERATIONS):
         whole = cost(trial)
         if whole <= epsilon:
             best = max(best, trial)
-            if whole >= epsilon * (1 - _CLOSE):
+            if whole >= epsilon * (1 - _TOLERANCE):
                 break
-        trial *= min(max((1 - _CLOSE / 2) * epsilon / whole, 0.1), 10.0)
+        trial *= min(max((1 - _TOLERANCE / 2) * epsilon / whole, 0.1), 10.0)
     if best:
         return best
     raise ValueError(
@@ -191,10 +191,10 @@ def largest_trial_epsilon(
     )
 
 
-_SECRET = "the number of trials, and all trials but the best, stay secret"
+_SECRECY_ASSUMPTION = "the number of trials, and all trials but the best, stay secret"
 # Trials read facts off the records that they are fitted on: one of a class may be held out.
-_SAME_FACTS = "whatever is read off the records is the same whoever is held out"
-_ROUNDING = 1e-3  # of the sum of the trials' deltas
+_FACTS_ASSUMPTION = "whatever is read off the records is the same whoever is held out"
+_DELTA_MARGIN = 1e-3  # of the sum of the trials' deltas
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class PreparedSearch:
             # Whoever knows the seeds of the global generators, as of numpy.random.seed(0) in a
             # published script, must not learn from the weights that a network began with which of
             # the trials was the best: each has a secret seed of its own.
-            with seeded_globally(int(random.integers(1 << 32, 1)[0])):
+            with seed_globally(int(random.integers(1 << 32, 1)[0])):
                 trial = self._tried(int(number), random)
             if best is None or trial.noisy_sum > best.noisy_sum:
                 best = trial
@@ -240,7 +240,7 @@ class PreparedSearch:
             warnings.simplefilter("ignore")
             self.data.fit(model, self.fit_params)
             claimed = claim_of(model, self.data.X_fit).guarantee
-            if not _same(claimed, self.claims[number], random.seeded):
+            if not _is_same_claim(claimed, self.claims[number], random.seeded):
                 raise ValueError(
                     "A trial has made another claim than its rehearsal, so the search is not "
                     "covered by what was charged, and nothing of it is released. Search with an "
@@ -265,7 +265,7 @@ class PreparedSearch:
 
         Nothing is charged or released.
         """
-        trial_delta = delta / trials.mean * (1 - _ROUNDING)
+        trial_delta = delta / trials.mean * (1 - _DELTA_MARGIN)
         claimed: dict[float, list[PrivacyGuarantee]] = {}
 
         def mechanism_at(trial_epsilon: float) -> Laplace | Gaussian:
@@ -285,15 +285,15 @@ class PreparedSearch:
             event = event_of([claim.event for claim in claims], trial_epsilon)
             return epsilon_of(event, delta, claims[0].relation)
 
-        guess = largest_trial_epsilon(roughly, epsilon)
-        trial_epsilon = largest_trial_epsilon(cost, epsilon, guess)
+        guess = find_trial_epsilon(roughly, epsilon)
+        trial_epsilon = find_trial_epsilon(cost, epsilon, guess)
         claims, mechanism = claimed[trial_epsilon], mechanism_at(trial_epsilon)
         assumed = dict.fromkeys(a for claim in claims for a in claim.assumptions)
         guarantee = PrivacyGuarantee(
             event_of([claim.event for claim in claims], trial_epsilon),
             delta,
             claims[0].relation,
-            assumptions=(*assumed, *_further(assumed, score)),
+            assumptions=(*assumed, *_search_assumptions(assumed, score)),
             unit=claims[0].unit,
             arithmetic=weakest_arithmetic(
                 [mechanism.arithmetic, *(claim.arithmetic for claim in claims)]
@@ -311,16 +311,18 @@ class PreparedSearch:
         return cls(candidates, plan, claims, score, mechanism, data, fit_params)
 
 
-def _further(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
+def _search_assumptions(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
     """Yield what a search assumes beyond its trials."""
     if any("read off" in assumption for assumption in assumed):
-        yield _SAME_FACTS
+        yield _FACTS_ASSUMPTION
     if score.assumption:
         yield score.assumption
-    yield _SECRET
+    yield _SECRECY_ASSUMPTION
 
 
-def _same(claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee, seeded: bool) -> bool:
+def _is_same_claim(
+    claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee, seeded: bool
+) -> bool:
     """Return whether a claim is the expected one; a seed of the noise adds to what it assumes."""
     if claimed is None:
         return False
@@ -329,8 +331,10 @@ def _same(claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee, seeded: 
     return claimed == expected
 
 
-_LEAST_RATE = 1e-9
-_LEAST_FIRST = 1e-7  # P(K = 1), below which the sum of 53-bit numbers does not follow the law
+_MIN_GAMMA = 1e-9
+_MIN_PROBABILITY_OF_ONE = (
+    1e-7  # P(K = 1), below which the sum of 53-bit numbers does not follow the law
+)
 
 
 @dataclass(frozen=True)
@@ -358,7 +362,7 @@ class NumberOfTrials:
     def of_mean(cls, mean: float, eta: float) -> NumberOfTrials:
         """Return the law of this mean, which is above 1."""
         law = cls(1.0, 1 / mean) if eta == 1 else cls._by_bisection(mean, eta)
-        if law._probability_of_one() < _LEAST_FIRST:
+        if law._probability_of_one() < _MIN_PROBABILITY_OF_ONE:
             raise ValueError(
                 f"eta={eta!r} is too large for n_trials={mean!r}: few trials would next to never "
                 "occur, and their number could not be drawn exactly. Use a smaller eta, such as 1."
@@ -371,7 +375,7 @@ class NumberOfTrials:
         def excess(log_gamma: float) -> float:
             return math.log(cls(eta, math.exp(log_gamma)).mean / mean)
 
-        low, high = math.log(_LEAST_RATE), math.log1p(-1e-9)
+        low, high = math.log(_MIN_GAMMA), math.log1p(-1e-9)
         if excess(low) < 0 or excess(high) > 0:
             raise ValueError(
                 f"n_trials={mean!r} is out of reach for eta={eta!r}. Use eta=1, or a mean closer "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-from .._clones import asked, group_names
+from .._clones import call_model, group_names
 from .._groups import Groups
 from .._sklearn import num_samples, safe_indexing
 from ..mechanisms import SecureRandom
@@ -68,7 +68,7 @@ class RecordScore:
         if num_samples(X) == 0:
             return np.zeros(0)
         try:
-            predicted = np.asarray(asked(model, "predict", X))
+            predicted = np.asarray(call_model(model, "predict", X))
         except Exception:  # whatever it is, RuntimeError of torch as well
             if len(y) == 1:
                 return np.zeros(1)
@@ -120,7 +120,7 @@ def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
     elif scoring is None and is_regressor(model):
         scoring = "neg_mean_squared_error"
     if scoring == "accuracy":
-        return RecordScore("accuracy", _is_right)
+        return RecordScore("accuracy", _score_accuracy)
     if not isinstance(scoring, str) or scoring not in _ERRORS:
         raise ValueError(
             f"scoring={scoring!r} must be 'accuracy', {', '.join(map(repr, _ERRORS))} or a "
@@ -136,7 +136,7 @@ def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
     lower, upper = (float(bound) for bound in target_bounds)
     power = _ERRORS[scoring]
     lowest = -((upper - lower) ** power)
-    return RecordScore(scoring, partial(_closeness, lower, upper, power), lowest, 0.0)
+    return RecordScore(scoring, partial(_score_closeness, lower, upper, power), lowest, 0.0)
 
 
 def _check_function(scoring: Callable[..., Any]) -> None:
@@ -170,11 +170,11 @@ def _check_shape(scoring: Any, found: NDArray[Any], y: NDArray[Any]) -> None:
 _ERRORS = {"neg_mean_absolute_error": 1, "neg_mean_squared_error": 2}
 
 
-def _is_right(y: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
+def _score_accuracy(y: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(y == predicted)
 
 
-def _closeness(
+def _score_closeness(
     lower: float, upper: float, power: int, y: NDArray[Any], predicted: NDArray[Any]
 ) -> NDArray[np.float64]:
     true = np.clip(np.asarray(y, dtype=float), lower, upper)
@@ -271,10 +271,10 @@ class HeldOut:
         parts = safe_indexing(X, fit), y[fit], safe_indexing(X, out), y[out]
         if people is None:
             return cls(*parts, share, expected)
-        return cls(*parts, share, expected, people.named(fit), _all_there(people.of(out)))
+        return cls(*parts, share, expected, people.named(fit), _renumber_groups(people.of(out)))
 
 
-def _all_there(people: Groups) -> Groups:
+def _renumber_groups(people: Groups) -> Groups:
     """Return the people of some records, none of whom is without any."""
     found, codes = np.unique(people.codes, return_inverse=True)
     return Groups(codes.astype(np.int64), len(found), people.unit)

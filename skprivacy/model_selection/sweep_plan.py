@@ -31,7 +31,7 @@ from sklearn.model_selection import GroupKFold, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._clones import group_names, without_values
+from .._clones import describe_error, group_names
 from .._config import warn_caller
 from .._groups import Groups
 from .._input_data import (
@@ -45,29 +45,29 @@ from .._sklearn import num_samples, takes_weights
 from .._validation import is_number, raise_alone
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import rehearse_charges
-from ..base import PrivateEstimatorMixin, rehearsed
+from ..base import PrivateEstimatorMixin, rehearse_fit
 from ..exceptions import BudgetExceededError, PrivacyWarning
 from ..preprocessing import SchemaTransformer
 from .sweep_records import Candidate, Records
 
 __all__ = [
-    "Routed",
+    "RoutedArguments",
     "RoutedMixin",
     "check_affordable",
-    "check_apart",
+    "check_groups_apart",
     "check_scorers",
-    "checked_epsilons",
-    "checked_models",
-    "checked_refit",
-    "checked_scorers",
-    "checked_splits",
-    "checked_splitter",
-    "checked_targets",
+    "choose_splitter",
     "epsilon_parameter",
-    "planned",
-    "splitter_of",
-    "tell_unprotected",
-    "weights_in",
+    "rehearse_models",
+    "split_weights",
+    "validate_epsilons",
+    "validate_models",
+    "validate_refit",
+    "validate_scorers",
+    "validate_splits",
+    "validate_splitter",
+    "validate_targets",
+    "warn_of_unprotected_groups",
 ]
 
 Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
@@ -97,13 +97,13 @@ def check_affordable(fits: Iterable[Fit]) -> None:
     """
     of_budgets: dict[tuple[str, str], tuple[PrivacyBudget, list[Fit]]] = {}
     for candidate, rows in fits:
-        budget = _only_budget(candidate)
+        budget = _find_budget(candidate)
         if budget is not None:
             known = of_budgets.setdefault((budget.path, budget._scope), (budget, []))
             known[1].append((candidate, rows))
     for budget, own in of_budgets.values():
         try:
-            rehearse_charges(budget, planned(own))
+            rehearse_charges(budget, rehearse_models(own))
         except BudgetExceededError as error:
             raise BudgetExceededError(
                 f"The budget cannot pay for all models of this sweep, {len(own)} of them. Nothing "
@@ -112,7 +112,7 @@ def check_affordable(fits: Iterable[Fit]) -> None:
             ) from error
 
 
-def planned(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
+def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
     """Yield what each model would guarantee, which depends on how many records it is given."""
     known: dict[tuple[int, int, int], PrivacyGuarantee] = {}
     for candidate, rows in fits:
@@ -123,11 +123,11 @@ def planned(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
             model = clone(candidate.model)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit itself warns
-                known[asked] = rehearsed(partial(model.fit, own.X, own.y, **own.fit_params))
+                known[asked] = rehearse_fit(partial(model.fit, own.X, own.y, **own.fit_params))
         yield known[asked]
 
 
-def _only_budget(candidate: Candidate) -> PrivacyBudget | None:
+def _find_budget(candidate: Candidate) -> PrivacyBudget | None:
     """Return the budget of a model that can be rehearsed, if it has one and no other."""
     model = candidate.model
     budgets = [v for v in model.get_params().values() if isinstance(v, PrivacyBudget)]
@@ -144,10 +144,10 @@ def _only_budget(candidate: Candidate) -> PrivacyBudget | None:
 
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
-_TRIED = 200  # records on which scorers are tried
+_N_TRIAL_RECORDS = 200  # records on which scorers are tried
 
 
-def checked_epsilons(epsilons: Any) -> list[float]:
+def validate_epsilons(epsilons: Any) -> list[float]:
     """Return the privacy levels as they were given, all of them positive."""
     if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
         raise ValueError(
@@ -171,7 +171,7 @@ def checked_epsilons(epsilons: Any) -> list[float]:
     return values
 
 
-def checked_models(estimator: Any) -> dict[str, Any]:
+def validate_models(estimator: Any) -> dict[str, Any]:
     """Return the private models by their names; a single one has none."""
     if not isinstance(estimator, Mapping):
         return {"": estimator}
@@ -180,7 +180,7 @@ def checked_models(estimator: Any) -> dict[str, Any]:
     return dict(estimator)
 
 
-def checked_targets(models: Iterable[Any], y: Any) -> Any:
+def validate_targets(models: Iterable[Any], y: Any) -> Any:
     """Return what is predicted as an array: classes, or numbers for regressors."""
     of_numbers = {is_regressor(model) for model in models}
     if len(of_numbers) > 1:
@@ -200,7 +200,7 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
     return y
 
 
-def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
+def validate_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
     """Return the number of the candidate to train on all records, if any."""
     if refit is None:
         return None
@@ -215,7 +215,7 @@ def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | 
     return names.index(name) * len(epsilons) + epsilons.index(float(epsilon))
 
 
-def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
+def validate_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
     """Return the scorers by their names, or refuse one before anything is fitted.
 
     A single one is called "score"; several have the names in ``scoring``, of which the first counts
@@ -231,13 +231,13 @@ def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
                 "that have no name."
             )
     else:
-        return {"score": _checked_scorer(estimator, scoring)}
+        return {"score": _validate_scorer(estimator, scoring)}
     if not named or not all(isinstance(name, str) for name in named):
         raise ValueError(f"scoring={scoring!r} must name at least one scorer by a string.")
-    return {name: _checked_scorer(estimator, given) for name, given in named.items()}
+    return {name: _validate_scorer(estimator, given) for name, given in named.items()}
 
 
-def _checked_scorer(estimator: Any, scoring: Any) -> Any:
+def _validate_scorer(estimator: Any, scoring: Any) -> Any:
     if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(
             f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
@@ -260,7 +260,7 @@ def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: b
     **Edge cases.** One that fails on such a model, as it asks for more, may work on others.
     """
     n = num_samples(records.X)
-    few = records.part(np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
+    few = records.part(np.unique(np.linspace(0, n - 1, _N_TRIAL_RECORDS).astype(int)))
     dummy = (DummyRegressor() if of_numbers else DummyClassifier()).fit(few.X, few.y)
     for name, scorer in scorers.items():
         try:
@@ -276,7 +276,7 @@ def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: b
             )
 
 
-def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
+def validate_splitter(cv: Any, y: Any, classifier: bool) -> Any:
     """Return what splits the records; ValueError for what cannot."""
     try:
         splitter = check_cv(cv, y, classifier=classifier)
@@ -284,10 +284,10 @@ def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
             raise TypeError("it is no splitter")
         return splitter
     except (TypeError, ValueError) as error:
-        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {describe_error(error)}"))
 
 
-def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
+def validate_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
     """Return the splits as numbers of records; ValueError for what divides them in no two parts.
 
     **Guarantees.** No record is on both sides of a split: a model that was trained on a record that
@@ -295,11 +295,11 @@ def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> lis
     """
     try:
         found = [
-            (_numbers_of(train, num_samples(X)), _numbers_of(test, num_samples(X)))
+            (_row_numbers(train, num_samples(X)), _row_numbers(test, num_samples(X)))
             for train, test in splitter.split(X, y, **params)
         ]
     except (TypeError, ValueError, IndexError, OverflowError) as error:
-        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {describe_error(error)}"))
     if not found:
         raise ValueError(f"cv={cv!r} has no splits. Pass at least one, or a number of folds.")
     for train, test in found:
@@ -312,7 +312,7 @@ def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> lis
     return found
 
 
-def _numbers_of(part: Any, n: int) -> NDArray[np.intp]:
+def _row_numbers(part: Any, n: int) -> NDArray[np.intp]:
     """Return the numbers of the records in a part of a split, which may be a mask."""
     rows = np.asarray(part)
     if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "biu":
@@ -373,7 +373,7 @@ def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
     return found[0]
 
 
-def splitter_of(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> Any:
+def choose_splitter(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> Any:
     """Return the splitter: for a number of folds, one that keeps groups together if there are any.
 
     Parameters
@@ -386,10 +386,10 @@ def splitter_of(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> A
     """
     if grouped and (cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))):
         return GroupKFold(5 if cv is None else int(cv))
-    return checked_splitter(cv, y, classifier)
+    return validate_splitter(cv, y, classifier)
 
 
-def check_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:
+def check_groups_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:
     """Refuse splits that have somebody on both sides.
 
     Raises
@@ -409,7 +409,7 @@ def check_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -
             )
 
 
-def tell_unprotected(models: Mapping[str, Any], people: Groups) -> None:
+def warn_of_unprotected_groups(models: Mapping[str, Any], people: Groups) -> None:
     """Warn of models whose guarantees protect single records, though people have several."""
     for name, model in models.items():
         if group_names(model):
@@ -425,7 +425,7 @@ def tell_unprotected(models: Mapping[str, Any], people: Groups) -> None:
 
 
 @dataclass(frozen=True)
-class Routed:
+class RoutedArguments:
     """The further arguments of each estimator and each scorer, by name, and of the splitter."""
 
     fit: dict[str, dict[str, Any]]
@@ -450,23 +450,23 @@ class RoutedMixin:
             "scorer" and its name; the splitter "splitter".
         """
         router = MetadataRouter(owner=type(self).__name__)
-        models = checked_models(self.estimator)
+        models = validate_models(self.estimator)
         first = next(iter(models.values()))
         fits = MethodMapping().add(caller="fit", callee="fit")
         scores = (
             MethodMapping().add(caller="score", callee="score").add(caller="fit", callee="score")
         )
         for name, model in models.items():
-            router.add(method_mapping=fits, **{_key("estimator", name): model})
-        for name, scorer in checked_scorers(first, self.scoring).items():
-            router.add(method_mapping=scores, **{_key("scorer", name): scorer})
-        splitter = splitter_of(self.cv, classifier=is_classifier(first), grouped=True)
+            router.add(method_mapping=fits, **{_routing_key("estimator", name): model})
+        for name, scorer in validate_scorers(first, self.scoring).items():
+            router.add(method_mapping=scores, **{_routing_key("scorer", name): scorer})
+        splitter = choose_splitter(self.cv, classifier=is_classifier(first), grouped=True)
         splits = MethodMapping().add(caller="fit", callee="split")
         return router.add(method_mapping=splits, splitter=splitter)
 
-    def _routed_to_fit(self, groups: Any, params: Mapping[str, Any]) -> Routed:
-        models = checked_models(self.estimator)
-        scorers = checked_scorers(next(iter(models.values())), self.scoring)
+    def _routed_to_fit(self, groups: Any, params: Mapping[str, Any]) -> RoutedArguments:
+        models = validate_models(self.estimator)
+        scorers = validate_scorers(next(iter(models.values())), self.scoring)
         if not get_config()["enable_metadata_routing"]:
             given = {k: v for k, v in params.items() if v is not None}
             weights = given.get("sample_weight")
@@ -475,16 +475,16 @@ class RoutedMixin:
                 name: {} if groups is None else dict.fromkeys(group_names(model), groups)
                 for name, model in models.items()
             }
-            return Routed(
+            return RoutedArguments(
                 {name: grouped[name] | given for name in models},
                 {name: weighted if takes_weights(s) else {} for name, s in scorers.items()},
                 {"groups": groups},
             )
         given = dict(params) | ({} if groups is None else {"groups": groups})
         found = process_routing(self, "fit", **given)
-        return Routed(
-            {name: dict(found[_key("estimator", name)].fit) for name in models},
-            {name: dict(found[_key("scorer", name)].score) for name in scorers},
+        return RoutedArguments(
+            {name: dict(found[_routing_key("estimator", name)].fit) for name in models},
+            {name: dict(found[_routing_key("scorer", name)].score) for name in scorers},
             dict(found.splitter.split),
         )
 
@@ -496,10 +496,10 @@ class RoutedMixin:
                     "sklearn.set_config(enable_metadata_routing=True)."
                 )
             return {}
-        return dict(process_routing(self, "score", **params)[_key("scorer", name)].score)
+        return dict(process_routing(self, "score", **params)[_routing_key("scorer", name)].score)
 
 
-def weights_in(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
+def split_weights(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
     """Return the weights of records among arguments of ``fit``, and the names of all others.
 
     Groups are none of these: they are there wherever ``fit`` takes them.
@@ -511,5 +511,5 @@ def weights_in(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
     return (found[0] if found else None), sorted(set(params) - set(names) - set(group_names(model)))
 
 
-def _key(what: str, name: str) -> str:
+def _routing_key(what: str, name: str) -> str:
     return f"{what} {name}".strip()

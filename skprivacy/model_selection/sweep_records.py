@@ -25,12 +25,12 @@ __all__ = [
     "FirstStep",
     "Records",
     "Split",
-    "cut",
-    "first_step",
-    "with_first_steps",
+    "fit_first_step",
+    "select_arguments",
+    "share_first_steps",
 ]
 
-_MOST = 1 << 30  # bytes of features that are kept
+_MAX_FEATURE_BYTES = 1 << 30  # bytes of features that are kept
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class FirstStep:
 
     def begins(self, model: Any) -> bool:
         """Return whether a model, fitted or not, begins with this step."""
-        other = _of(model)
-        return other is not None and _params(other) == _params(self.step)
+        other = _stateless_step(model)
+        return other is not None and _step_parameters(other) == _step_parameters(self.step)
 
     def before(self, model: Pipeline, name: str) -> Pipeline:
         """Return the model that takes records as they are: this step, fitted, before the others.
@@ -65,13 +65,13 @@ class FirstStep:
         return replace(self, features=np.asarray(self.features[rows]))
 
 
-def first_step(model: Any, X: Any) -> FirstStep | None:
+def fit_first_step(model: Any, X: Any) -> FirstStep | None:
     """Return the first step of a model, taken on all records, if models may share it.
 
     **Edge cases.** None if there is no such step, if it warns or fails, which each model shall do
     by itself, or if its features are too many to keep, or not an array.
     """
-    step = _of(model)
+    step = _stateless_step(model)
     if step is None or type(X) not in (pd.DataFrame, np.ndarray):
         return None  # of a list, the type of a column depends on who else is in it
     try:
@@ -79,7 +79,7 @@ def first_step(model: Any, X: Any) -> FirstStep | None:
             warnings.simplefilter("error")
             fitted = clone(step).fit(X)
             width = fitted.schema_.n_features_out * np.dtype(step.dtype).itemsize
-            if len(X) * width > _MOST:
+            if len(X) * width > _MAX_FEATURE_BYTES:
                 return None
             features = fitted.transform(X)
     except Exception:
@@ -89,7 +89,7 @@ def first_step(model: Any, X: Any) -> FirstStep | None:
     return FirstStep(fitted, features)
 
 
-def _of(model: Any) -> SchemaTransformer | None:
+def _stateless_step(model: Any) -> SchemaTransformer | None:
     """Return the first step of a pipeline that does nothing but transform and fit."""
     if type(model) is not Pipeline or len(model.steps) < 2 or model.memory is not None:
         return None
@@ -102,7 +102,7 @@ def _of(model: Any) -> SchemaTransformer | None:
     return step if plain else None
 
 
-def _params(step: SchemaTransformer) -> tuple[Any, ...]:
+def _step_parameters(step: SchemaTransformer) -> tuple[Any, ...]:
     return step.schema, tuple(step.feature_range), np.dtype(step.dtype)
 
 
@@ -139,8 +139,11 @@ class Records:
             safe_indexing(self.X, rows),
             safe_indexing(self.y, rows),
             None if self.groups is None else self.groups[rows],
-            cut(self.fit_params, rows, num_samples(self.X)),
-            {name: cut(given, rows, num_samples(self.X)) for name, given in self.scoring},
+            select_arguments(self.fit_params, rows, num_samples(self.X)),
+            {
+                name: select_arguments(given, rows, num_samples(self.X))
+                for name, given in self.scoring
+            },
             None if self.people is None else self.people.iloc[rows],
             None if self.first is None else self.first.part(rows),
         )
@@ -165,7 +168,7 @@ class Split:
         return cls(*map(records.part, (train, test, np.concatenate([train, test]))))
 
 
-def with_first_steps(
+def share_first_steps(
     records: Mapping[str, Records], models: Mapping[str, Any]
 ) -> dict[str, Records]:
     """Return the records of each model with what its first step makes of them, if it is shared."""
@@ -173,21 +176,21 @@ def with_first_steps(
     found = {}
     for name, own in records.items():
         first = next((step for step in taken if step.begins(models[name])), None)
-        if first is None and (first := first_step(models[name], own.X)) is not None:
+        if first is None and (first := fit_first_step(models[name], own.X)) is not None:
             taken.append(first)
         found[name] = own if first is None else replace(own, first=first)
     return found
 
 
-def cut(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:
+def select_arguments(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:
     """Return arguments for some of the records; what has no value for each stays as it is."""
     return {
-        name: safe_indexing(value, rows) if _for_each(value, n_samples) else value
+        name: safe_indexing(value, rows) if _has_value_per_record(value, n_samples) else value
         for name, value in params.items()
     }
 
 
-def _for_each(value: Any, n_samples: int) -> bool:
+def _has_value_per_record(value: Any, n_samples: int) -> bool:
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
         return hasattr(value, "shape") and len(value.shape) > 0 and value.shape[0] == n_samples
     return num_samples(value) == n_samples

@@ -13,7 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from .._environment import torch_is_named
+from .._environment import name_missing_torch
 from .._sklearn import output_container
 from . import (
     federated_state,
@@ -178,7 +178,7 @@ def _may_be_written(model: Any, learner: bool) -> bool:
 
 
 def _class_of(kind: str) -> type:
-    with torch_is_named():
+    with name_missing_torch():
         found: type = getattr(import_module(_module_of(kind)), kind)
     return found
 
@@ -192,7 +192,7 @@ def _module_of(kind: str) -> str:
 
 
 def _networks() -> Any:
-    with torch_is_named():
+    with name_missing_torch():
         return import_module("skprivacy.neural_network.network_state")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._environment import torch_is_named
+from .._environment import name_missing_torch
 from ..synthesis import DPGANSynthesizer, PrivateSynthesizer
 from ..synthesis.gan_features import Features
 from ..synthesis.graphical_model import GraphicalModel, Measurement, n_cells_of_junction_tree
@@ -164,7 +164,7 @@ def restored_gan(kind: type, facts: dict[str, Any], arrays: Arrays) -> DPGANSynt
     model.rates_ = arrays.take("rates_", (features.n_classes,))
     if not (model.rates_ >= 0).all() or abs(model.rates_.sum() - 1) > 1e-9:
         raise ValueError(f"the rates of its labels are {model.rates_!r}")
-    with torch_is_named():
+    with name_missing_torch():
         from ..neural_network._training.adversarial import load_generator
     plan = model._plan(features)
     model.generator_ = load_generator(

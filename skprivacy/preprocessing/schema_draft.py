@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .. import _config
-from .._groups import identifiers
+from .._groups import find_identifiers
 from .cell_values import category_key
 from .columns import Bounded, Categories, Column, Hashed
 from .dates import Dates
@@ -113,7 +113,7 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         name = str(label)
         if label == target:
             continue
-        fact, note = (None, _NAMED) if identifiers([name]) else _guess(table[label])
+        fact, note = (None, _NAMED) if find_identifiers([name]) else _guess(table[label])
         if fact is not None:
             columns[name] = fact
         if note:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from .._groups import protected
+from .._groups import resolve_groups
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
 from ..accounting import PrivacyBudget, check_delta
@@ -247,7 +247,7 @@ class PrivateSynthesizer(Synthesizer):
             facts = Facts.of(fit, X, y, self.schema, self.label)
             domain = facts.domain({} if self.grids is None else self.grids, self.missing)
             workload = facts.workload(self.workload)
-            who = protected(groups, X)
+            who = resolve_groups(groups, X)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
             columns = [c for c in range(len(domain.columns)) if c not in facts.tie]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._groups import PARTS
+from .._groups import SHARES_PER_GROUP
 from ..mechanisms import SecureRandom
 from .domain import Column, Domain
 from .graphical_model import Measurement
@@ -144,7 +144,7 @@ def distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> float
     below 2**33 are exact: a unit changes the distance by no more than its weight, not even by
     rounding.
     """
-    return float(np.abs(table - np.rint(expected * PARTS) / PARTS).sum())
+    return float(np.abs(table - np.rint(expected * SHARES_PER_GROUP) / SHARES_PER_GROUP).sum())
 
 
 _NOISE_IN_BIN = 10.0  # standard deviations that a bin should hold
