@@ -1,7 +1,4 @@
-"""What a private search does by its best model.
-
-What a sweep does by its refitted model.
-"""
+"""Prediction methods of a search or a sweep, delegated to its best or refitted model."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ def _best_model_has(name: str) -> Callable[[Any], bool]:
 
 
 class BestModelMixin:
-    """The methods of the model that a search has released."""
+    """Prediction methods of a search, which call its best model."""
 
     best_estimator_: Any
 
@@ -114,7 +111,7 @@ def _refitted_model_has(method: str) -> Callable[[Any], bool]:
 
 
 class RefittedMixin:
-    """The methods of a model that a sweep has trained on all records, if it was told to."""
+    """Prediction methods of a sweep with ``refit``, which call the model fitted to all records."""
 
     scoring: Any
     estimator_: Any

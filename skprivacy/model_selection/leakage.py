@@ -1,4 +1,4 @@
-"""A scorer that watches how much models leak while a search of scikit-learn compares them."""
+"""Scorer of membership leakage for scikit-learn's searches (Yeom et al. 2018)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEDY = "Pass make_leakage_scorer the same X, y, groups and cv as the search"
 
 
 def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> float:
-    """Return how well the loss tells a model's training records from new ones.
+    """Return the AUC of a membership attack by the loss (Yeom et al. 2018).
 
     Parameters
     ----------
@@ -101,10 +101,9 @@ def make_leakage_scorer(
 ) -> LeakageScorer:
     """Return a scorer of leakage for ``GridSearchCV``, ``cross_validate`` and their like.
 
-    A scorer is shown a fitted model and its test fold, but not the training fold, without which
-    membership cannot be measured. This one knows all records and the splits: it finds the split
-    by its test fold, so that it compares exactly the records that the model was trained on with
-    exactly those that were held out.
+    scikit-learn passes a scorer the fitted model and the test fold, but membership cannot be
+    measured without the training fold. This scorer holds all records and the splits. It finds the
+    split by the test fold, and compares the model's training records with the held-out ones.
 
     Parameters
     ----------
@@ -114,10 +113,10 @@ def make_leakage_scorer(
         As in the search, with three folds or more. It must split alike each time: a splitter that
         shuffles needs a ``random_state``.
     groups : array-like of shape (n_samples,), default=None
-        As they are passed to the search's ``fit``.
+        The groups that are passed to the search's ``fit``.
     measure : callable, default=loss_auc
-        What is measured: a function ``(model, X_train, y_train, X_new, y_new) -> float`` that is
-        larger for models that leak more.
+        Measure of leakage: a function ``(model, X_train, y_train, X_new, y_new) -> float`` that
+        is larger for models that leak more.
 
     Returns
     -------
@@ -158,7 +157,7 @@ def make_leakage_scorer(
 
 
 class LeakageScorer:
-    """Knows the training fold of each test fold; returned by :func:`make_leakage_scorer`."""
+    """Scorer that finds the training fold of a test fold; see :func:`make_leakage_scorer`."""
 
     def __init__(self, X: Any, y: Any, cv: Any, groups: Any, measure: Measure) -> None:
         check_consistent_length(as_records(X), _check_labels("y", y))
@@ -172,13 +171,13 @@ class LeakageScorer:
         self.X, self.y, self.measure = X, y, measure
         records = _fingerprints(X, y)
         self._splits: dict[bytes, tuple[Any, Any]] = {}
-        for classifier in (False, True):  # an integer means other splits for either
+        for classifier in (False, True):  # an integer cv is stratified for classifiers only
             splitter = validate_splitter(cv, y, classifier)
             splits, again = (validate_splits(splitter, cv, X, y, groups=groups) for _ in range(2))
             if not all(map(_same_split, splits, again)):
                 raise ValueError(
-                    f"cv={cv!r} splits differently each time, so that no split of the search can "
-                    "be known. Pass random_state=0 to it, and the same cv to the search."
+                    f"cv={cv!r} splits differently each time, so the splits of the search are "
+                    "unknown. Pass random_state=0 to it, and the same cv to the search."
                 )
             shown = [[_digest(records[fold]) for fold in split] for split in splits]
             if {own for own, _ in shown} & {held_out for _, held_out in shown}:

@@ -1,4 +1,4 @@
-"""Utility and leakage over a range of privacy levels."""
+"""Cross-validated utility and membership leakage over a range of privacy levels."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         estimators, the name of one and an epsilon. It is never
         chosen by the scores: the best score would usually select the least privacy.
     baseline : "auto", estimator, dict of estimators or None, default="auto"
-        What privacy is paid for with: models that are fitted on the same splits without protection.
+        Models without protection that are fitted on the same splits, for comparison.
         "auto" is histogram gradient boosting, with text and categories as they are, and the model
         itself at ``epsilon=inf``; one that does not take the records is left out. A dict has names.
     path : str or path-like, default=None
@@ -132,7 +132,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     scorer_ : dict
         The scorers, by their names.
     subgroups_ : str or None
-        What groups the records, in a word.
+        Name of the subgroups.
     test_per_train_ : float
         How many test records a split has for a training record, in the mean.
     estimator_ : estimator
@@ -227,14 +227,14 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         y : array-like of shape (n_samples,)
             Class labels, or numbers for regressors.
         groups : array-like of shape (n_samples,), default=None
-            Whose record each is, for people with several; a Series' name says what they are. Nobody
-            is then among the training and the test records of one split: a number of folds means
+            Group of each record, such as a patient; a Series' name is the unit. No group is then
+            in both the training and the test records of a split: a number of folds means
             ``GroupKFold``. Groups are handed to the estimator's ``fit`` if it takes them, or to
             those of a pipeline's steps that do, so that its guarantees are for people; a warning
             tells where they are not. Attacks join all records of a person.
         subgroups : str, int or array-like of shape (n_samples,), default=None
-            What groups the records for :meth:`by_group`: a column of ``X``, or the group of each
-            record. At most 100 different values.
+            Subgroups for :meth:`by_group`: a column of ``X``, or the subgroup of each record. At
+            most 100 different values.
         **params
             Further arguments of the estimator's ``fit``, such as ``sample_weight``. With
             ``enable_metadata_routing`` they go where they are asked for.
@@ -354,7 +354,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
 def _baseline_records(
     name: str, model: Any, models: dict[str, Any], records: dict[str, Records]
 ) -> Records:
-    """Return the records for a baseline: with what its private sibling is given, or weights."""
+    """Return the records of a baseline, with its private sibling's arguments, or weights."""
     for owner, own in records.items():
         if name == sibling_name(owner):
             return own

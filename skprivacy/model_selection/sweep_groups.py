@@ -1,4 +1,4 @@
-"""Who pays for privacy, and who stays exposed: the results of a sweep by subgroup."""
+"""Cost of privacy and remaining exposure by subgroup, from the results of a sweep."""
 
 from __future__ import annotations
 
@@ -23,13 +23,7 @@ __all__ = ["collect_groups", "measure_groups", "resolve_subgroups", "tabulate_gr
 
 
 def resolve_subgroups(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
-    """Return what groups the records, in a word, and the group of each as text.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, no value for each record, or too many different ones.
-    """
+    """Return the name of the subgroups, and the subgroup of each record as text."""
     check_unmasked(subgroups, "subgroups")
     name, of_each = "subgroup", subgroups
     if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
@@ -54,24 +48,11 @@ def measure_groups(
 ) -> dict[str, dict[str, float]]:
     """Return the figures of each subgroup on one split.
 
-    Parameters
-    ----------
-    split : Split
-    score : callable
-        Scores a fitted model on records.
-    result : AttackResult or None
-        Of an attack on it; one that was judged on other records tells nothing of a group.
+    These are ``n``, its number of test records; ``score``; ``others``, the score on all other test
+    records; ``auc`` of the attack; and ``p_value`` of the null hypothesis that the attack guesses.
 
-    Returns
-    -------
-    dict
-        For each group ``n``, its number of test records; ``score``; ``others``, the score on all
-        other test records; ``auc``; and ``p_value`` of its members being found beyond chance.
-
-    Notes
-    -----
-    **Edge cases.** A group of fewer than five test records is left out: so few show nothing, and
-    a table of them would itself disclose.
+    **Edge cases.** Groups of fewer than five test records are left out: so few show nothing, and
+    the table itself would disclose their records.
     """
     found = {}
     own, new = split.own.groups, split.new.groups
@@ -178,10 +159,10 @@ def _group_row(row: dict[str, Any], reference: list[dict[str, Any]], group: str)
 
 
 def _variances(values: NDArray[np.float64], n_test: Any) -> NDArray[np.float64]:
-    """Return the variance of each row over splits, at least what is usual of so many records.
+    """Return the variance of each row over splits, at least the median scaled to its test records.
 
-    Scores of few records are coarse: two splits often lose exactly as much by chance, and a
-    variance of zero would make that a certainty.
+    Scores of few records are coarse: two splits often have equal losses by chance, and a variance
+    of zero would turn that into certainty.
     """
     own, n = values.var(axis=1, ddof=1), np.asarray(n_test, dtype=float)
     known = own[np.isfinite(own)]
@@ -190,6 +171,6 @@ def _variances(values: NDArray[np.float64], n_test: Any) -> NDArray[np.float64]:
 
 
 def _figures_by_split(groups: list[dict[str, Any]], group: str) -> dict[str, NDArray[np.float64]]:
-    """Return the figures of a group, an array over splits for each."""
+    """Return each figure of a group as an array over splits."""
     names = ("n", "score", "others", "auc", "p_value")
     return {k: np.array([split[group][k] for split in groups], dtype=float) for k in names}

@@ -1,13 +1,4 @@
-"""Whether budgets can pay for all models of a sweep, found out before the first is trained.
-
-Parameters of a sweep that are refused before anything is fitted.
-
-The parameter by which a model's privacy is set.
-
-People in searches and sweeps: on one side of each split, and what the guarantees are about.
-
-Which further arguments of ``fit`` go to the estimators, the scorers and the splitter.
-"""
+"""Checks of a sweep before its first fit: parameters, splits, groups, routing and budgets."""
 
 from __future__ import annotations
 
@@ -76,24 +67,12 @@ Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
 def check_affordable(fits: Iterable[Fit]) -> None:
     """Refuse budgets that cannot pay for all models of a sweep; nothing is charged.
 
-    Parameters
-    ----------
-    fits : iterable of (Candidate, array-like)
-        The models that are going to be trained, each with the rows of its records.
+    **Guarantees.** Only estimators of this library with a budget of their own are rehearsed, bare
+    or behind a ``SchemaTransformer``, in this process and up to their charge.
 
-    Raises
-    ------
-    BudgetExceededError
-
-    Notes
-    -----
-    **Guarantees.** Nothing is fitted beyond the point where it would be charged: only an estimator
-    of this library with a budget of its own is rehearsed, bare or behind a ``SchemaTransformer``,
-    and in this process. What others may do in processes of theirs is not known here.
-
-    **Edge cases.** Of a model that makes several releases only the first is known beforehand, and
-    others may charge the budget meanwhile: a sweep may still be refused in the middle, which says
-    what stays charged.
+    **Edge cases.** Only the first release of a model is known beforehand, and other processes may
+    charge the budget meanwhile. So a sweep may still be refused in the middle; the error then says
+    which charges remain.
     """
     of_budgets: dict[tuple[str, str], tuple[PrivacyBudget, list[Fit]]] = {}
     for candidate, rows in fits:
@@ -113,7 +92,7 @@ def check_affordable(fits: Iterable[Fit]) -> None:
 
 
 def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
-    """Yield what each model would guarantee, which depends on how many records it is given."""
+    """Yield the guarantee of each model, rehearsed once per number of records and groups."""
     known: dict[tuple[int, int, int], PrivacyGuarantee] = {}
     for candidate, rows in fits:
         own = candidate.records.part(rows)
@@ -128,7 +107,7 @@ def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
 
 
 def _find_budget(candidate: Candidate) -> PrivacyBudget | None:
-    """Return the budget of a model that can be rehearsed, if it has one and no other."""
+    """Return the budget of a model that can be rehearsed and has exactly one."""
     model = candidate.model
     budgets = [v for v in model.get_params().values() if isinstance(v, PrivacyBudget)]
     if isinstance(model, Pipeline):
@@ -148,7 +127,7 @@ _N_TRIAL_RECORDS = 200  # records on which scorers are tried
 
 
 def validate_epsilons(epsilons: Any) -> list[float]:
-    """Return the privacy levels as they were given, all of them positive."""
+    """Return the privacy levels as floats; refuse values that are not positive or occur twice."""
     if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
         raise ValueError(
             f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
@@ -172,7 +151,7 @@ def validate_epsilons(epsilons: Any) -> list[float]:
 
 
 def validate_models(estimator: Any) -> dict[str, Any]:
-    """Return the private models by their names; a single one has none."""
+    """Return the private models by name; the name of a single one is empty."""
     if not isinstance(estimator, Mapping):
         return {"": estimator}
     if not estimator or not all(isinstance(name, str) and name for name in estimator):
@@ -181,7 +160,7 @@ def validate_models(estimator: Any) -> dict[str, Any]:
 
 
 def validate_targets(models: Iterable[Any], y: Any) -> Any:
-    """Return what is predicted as an array: classes, or numbers for regressors."""
+    """Return the targets as an array: labels, or floats for regressors."""
     of_numbers = {is_regressor(model) for model in models}
     if len(of_numbers) > 1:
         raise ValueError(
@@ -201,7 +180,7 @@ def validate_targets(models: Iterable[Any], y: Any) -> Any:
 
 
 def validate_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
-    """Return the number of the candidate to train on all records, if any."""
+    """Return the index of the candidate to refit on all records, or None."""
     if refit is None:
         return None
     several = names != [""]
@@ -216,11 +195,7 @@ def validate_refit(refit: Any, names: list[str], epsilons: list[float]) -> int |
 
 
 def validate_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
-    """Return the scorers by their names, or refuse one before anything is fitted.
-
-    A single one is called "score"; several have the names in ``scoring``, of which the first counts
-    wherever one is needed.
-    """
+    """Return the scorers by name; a single one is called "score", and the first is the main one."""
     if isinstance(scoring, Mapping):
         named = dict(scoring)
     elif isinstance(scoring, (list, tuple)):
@@ -255,9 +230,9 @@ def _validate_scorer(estimator: Any, scoring: Any) -> Any:
 
 
 def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool) -> None:
-    """Refuse a scorer that returns no number for a model that learns nothing.
+    """Refuse a scorer that does not return a number for a dummy model.
 
-    **Edge cases.** One that fails on such a model, as it asks for more, may work on others.
+    **Edge cases.** A scorer that fails on the dummy is accepted: it may need other methods.
     """
     n = num_samples(records.X)
     few = records.part(np.unique(np.linspace(0, n - 1, _N_TRIAL_RECORDS).astype(int)))
@@ -277,10 +252,12 @@ def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: b
 
 
 def validate_splitter(cv: Any, y: Any, classifier: bool) -> Any:
-    """Return what splits the records; ValueError for what cannot."""
+    """Return the splitter for ``cv``; ValueError if it cannot split."""
     try:
         splitter = check_cv(cv, y, classifier=classifier)
-        if not callable(getattr(splitter, "get_n_splits", None)):  # such as text, which splits too
+        if not callable(
+            getattr(splitter, "get_n_splits", None)
+        ):  # such as str, which has a split method
             raise TypeError("it is no splitter")
         return splitter
     except (TypeError, ValueError) as error:
@@ -288,10 +265,9 @@ def validate_splitter(cv: Any, y: Any, classifier: bool) -> Any:
 
 
 def validate_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
-    """Return the splits as numbers of records; ValueError for what divides them in no two parts.
+    """Return the splits as row numbers; refuse splits whose two sides share a record.
 
-    **Guarantees.** No record is on both sides of a split: a model that was trained on a record that
-    it is tested on looks better, and an attack on it worse, than they are.
+    A model tested on its training records would look better than it is, and an attack on it worse.
     """
     try:
         found = [
@@ -313,7 +289,7 @@ def validate_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> li
 
 
 def _row_numbers(part: Any, n: int) -> NDArray[np.intp]:
-    """Return the numbers of the records in a part of a split, which may be a mask."""
+    """Return the row numbers of one side of a split, which may be a mask."""
     rows = np.asarray(part)
     if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "biu":
         raise ValueError(f"a part of a split is {part!r}, not the numbers of its records")
@@ -327,26 +303,7 @@ def _row_numbers(part: Any, n: int) -> NDArray[np.intp]:
 
 
 def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
-    """Return the name of the privacy parameter of a model, as in ``get_params``.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Bare or nested.
-    name : str, default=None
-        The name, to be checked. ``None`` finds the only parameter called ``epsilon``.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TypeError
-        If ``estimator`` is no estimator object.
-    ValueError
-        If there is no such parameter, or more than one.
-    """
+    """Return a model's privacy parameter: ``name`` once checked, or the only ``epsilon``."""
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
         raise TypeError(
             f"estimator={estimator!r} must be a scikit-learn estimator object. Pass an instance."
@@ -374,28 +331,14 @@ def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
 
 
 def choose_splitter(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> Any:
-    """Return the splitter: for a number of folds, one that keeps groups together if there are any.
-
-    Parameters
-    ----------
-    cv : int, splitter, iterable or None
-    y : array-like of shape (n_samples,), default=None
-    classifier : bool
-    grouped : bool
-        Whether records have groups.
-    """
+    """Return the splitter for ``cv``; a number of folds means GroupKFold if there are groups."""
     if grouped and (cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))):
         return GroupKFold(5 if cv is None else int(cv))
     return validate_splitter(cv, y, classifier)
 
 
 def check_groups_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:
-    """Refuse splits that have somebody on both sides.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse splits with a group on both sides."""
     if people is None:
         return
     for train, test in splits:
@@ -410,7 +353,7 @@ def check_groups_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv:
 
 
 def warn_of_unprotected_groups(models: Mapping[str, Any], people: Groups) -> None:
-    """Warn of models whose guarantees protect single records, though people have several."""
+    """Warn of models whose guarantees are for single records although groups were given."""
     for name, model in models.items():
         if group_names(model):
             continue
@@ -426,7 +369,7 @@ def warn_of_unprotected_groups(models: Mapping[str, Any], people: Groups) -> Non
 
 @dataclass(frozen=True)
 class RoutedArguments:
-    """The further arguments of each estimator and each scorer, by name, and of the splitter."""
+    """Routed arguments of each estimator and scorer, by name, and of the splitter."""
 
     fit: dict[str, dict[str, Any]]
     score: dict[str, dict[str, Any]]
@@ -441,7 +384,7 @@ class RoutedMixin:
     cv: Any
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what the estimators, the scorers and the splitter ask for.
+        """Return the metadata requests of the estimators, the scorers and the splitter.
 
         Returns
         -------
@@ -500,10 +443,7 @@ class RoutedMixin:
 
 
 def split_weights(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
-    """Return the weights of records among arguments of ``fit``, and the names of all others.
-
-    Groups are none of these: they are there wherever ``fit`` takes them.
-    """
+    """Return the sample weights among arguments of ``fit``, and the names of all but groups."""
     names = ["sample_weight"]
     if isinstance(model, Pipeline):
         names.append(f"{model.steps[-1][0]}__sample_weight")

@@ -1,4 +1,4 @@
-"""A sweep as a table, in words, and as a page."""
+"""Table, text summary and HTML page of a sweep."""
 
 from __future__ import annotations
 

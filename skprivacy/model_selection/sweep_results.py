@@ -68,7 +68,7 @@ def _parameter_column(name: str, params: list[dict[str, Any]]) -> np.ma.MaskedAr
 
 
 class ResultsMixin:
-    """The methods of a fitted sweep that read its results."""
+    """Methods of a fitted sweep that read, plot and report its results."""
 
     estimator: Any
     scoring: Any
@@ -169,7 +169,7 @@ class ResultsMixin:
     def by_group(
         self, *, compared_with: str | None = None, confidence: float = 0.95
     ) -> pd.DataFrame:
-        """Return what each privacy level costs each subgroup, and which it leaves exposed.
+        """Return the cost of each privacy level to each subgroup, and the subgroups it exposes.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class ResultsMixin:
         return tabulate_groups(private, reference, (self.subgroups_, name), splits, confidence)
 
     def plot_by_group(self, axes: Any = None) -> Any:
-        """Plot what privacy costs the subgroups that it costs most, and how exposed they are.
+        """Plot utility and exposure of the subgroups that lose most by privacy.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class ResultsMixin:
         return of_groups_drawn(self).plot(axes=axes)
 
     def _splits(self, confidence: float) -> Splits:
-        """Return what the splits tell, after checking what is asked of them."""
+        """Return the corrected errors of splits, after checking ``confidence``."""
         open_unit("confidence", confidence, 0.95)
         if self.n_splits_ < 2:
             raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
@@ -289,7 +289,7 @@ class ResultsMixin:
         return epsilons[order], np.stack(splits, axis=1)[order]
 
     def _known_curve(self, score: str | None, estimator: str | None) -> tuple[Any, Any]:
-        """Return the curve, or refuse one of which nothing can be read."""
+        """Return the curve, or refuse one with NaN scores."""
         epsilons, scores = self._curve(score, estimator)
         _check_finite(scores, f"score={score or self.scores_[0]!r}")
         return epsilons, scores
@@ -305,7 +305,7 @@ class ResultsMixin:
         Returns
         -------
         PrivacyUtilityDisplay
-            What was drawn.
+            The display.
         """
         from ..display import PrivacyUtilityDisplay
 
@@ -318,14 +318,14 @@ class ResultsMixin:
         name: str = "the records",
         about: About | None = None,
     ) -> str:
-        """Return a page with the figure, all results, what they cost and how to read them.
+        """Return an HTML page with the figure, all results, their cost and how to read them.
 
         Parameters
         ----------
         path : str or PathLike, default=None
             Where to write it, in UTF-8; it must end in .html. ``None`` does not.
         name : str, default="the records"
-            What the data is called on the page, unless ``about`` tells.
+            Name of the data on the page, unless ``about`` gives one.
         about : About, default=None
             Data set, author, command and digests, for the page.
 
@@ -350,7 +350,7 @@ class ResultsMixin:
 
     @property
     def score_name_(self) -> str:
-        """What the first score is called in figures and on pages."""
+        """Name of the first score in figures and on pages."""
         if self.scores_ != ["score"]:
             return self.scores_[0]
         if isinstance(self.scoring, str):

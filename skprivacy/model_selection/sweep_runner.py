@@ -1,8 +1,6 @@
-"""One model of a sweep: fitted, scored and attacked.
+"""Fits, scores and attacks of the models and baselines of a sweep, in parallel and resumed.
 
-What a sweep compares private models with: models that learn from the same records freely.
-
-All fits of a sweep: in parallel, resumed where their results have been kept.
+:class:`SweepRunner` runs all of them; :func:`fit_and_attack` and :func:`fit_baseline` are one fit.
 """
 
 from __future__ import annotations
@@ -107,12 +105,7 @@ def validate_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | La
 
 
 class SplitModel:
-    """A model of one split: behind the first step, if that is taken once, or as it is.
-
-    Attributes
-    ----------
-    split : Split
-    """
+    """A model on one split, fitted behind the shared first step if there is one."""
 
     def __init__(self, model: Any, split: Split) -> None:
         first = split.own.first
@@ -123,7 +116,7 @@ class SplitModel:
 
     @property
     def model(self) -> Any:
-        """The model that takes records as they are."""
+        """The model that takes raw records, with its first step."""
         return self._fitted if self._first is None else self._first.before(self._fitted, self._name)
 
     @property
@@ -132,7 +125,7 @@ class SplitModel:
         return self._first is not None
 
     def seen(self, records: Records) -> tuple[Any, Any]:
-        """Return a model, and what stands for the records to it: for those who ask no more."""
+        """Return the model without the shared step, and the features for it; else model and X."""
         if self._first is None or records.first is None:
             return self.model, records.X
         return self._fitted, records.first.features
@@ -158,7 +151,7 @@ def fit_and_score(fitting: SplitModel, scorers: dict[str, Any]) -> dict[str, Any
 def _score(fitting: SplitModel, records: Records, name: str, scorer: Any) -> float:
     """Return a score; NaN, with a warning, if the scorer fails: the model has been paid for."""
     model, X = fitting.model, records.X
-    if uses_predictions_only(scorer):  # any other may look at the records
+    if uses_predictions_only(scorer):  # other scorers may use the raw records
         model, X = fitting.seen(records)
     try:
         found = scorer(model, X, records.y, **records.score_params.get(name, {}))
@@ -192,13 +185,13 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
     if isinstance(attack, LabelInferenceAttack):
         people = None if own.people is None else check_groups(own.people, own.X)
         return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
-    if type(attack) is LossThreshold and fitting.is_behind:  # it asks for predictions alone
+    if type(attack) is LossThreshold and fitting.is_behind:  # it needs predictions only
         model, X = fitting.seen(known)
-        # nobody asks for a threshold, for which the model would have to answer once more
+        # no threshold is needed, which would cost another prediction
         attack = clone(attack).set_params(target=model, training_loss=0.0, fpr=None)
         attack.fit(X, known.y)
         scores = attack.score_samples(X, known.y)
-        n = num_samples(own.X)  # they come first of those that are known
+        n = num_samples(own.X)  # the training records come first in known
         return AttackResult(scores[:n], scores[n:], type(attack).__name__)
     attack = clone(attack).set_params(target=fitting.model)
     if pool is not None:
@@ -209,10 +202,10 @@ def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
 def measure_leakage(
     fitting: SplitModel, scorers: dict[str, Any], attack: Any, pool: Any = None
 ) -> dict[str, Any]:
-    """Return how well a fitted model is attacked, and what it is to each subgroup.
+    """Attack a fitted model, and return the figures of the attack and of each subgroup.
 
-    Figures of the attack are NaN without one, and if it fails: the model has been paid for. Of
-    people they are those of all their records together.
+    The figures are NaN without an attack, and if it fails: the model has been paid for. With
+    groups, the attack joins all records of a group.
     """
     split = fitting.split
     result = None if attack is None else _try_attack(fitting, attack, pool)
@@ -263,29 +256,7 @@ _BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 def validate_baselines(
     baseline: Any, models: dict[str, Any], params: list[str], epsilons: list[float], X: Any
 ) -> dict[str, Any]:
-    """Return the baselines by their names.
-
-    Parameters
-    ----------
-    baseline : "auto", None, estimator or dict of estimators
-    models : dict of estimators
-        The private models by their names; a single one has none.
-    params : list of str
-        The name of the privacy parameter of each.
-    epsilons : list of float
-        What the sweep varies it over.
-    X : array-like, sparse matrix or DataFrame
-        The records.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    TypeError
-        If a baseline is no estimator object.
-    """
+    """Return the baselines by name; ``params`` names the privacy parameter of each model."""
     if baseline is None:
         return {}
     if isinstance(baseline, str) and baseline == "auto":
@@ -312,7 +283,7 @@ def validate_baselines(
 
 
 def sibling_name(name: str) -> str:
-    """Return what a private model without privacy is called."""
+    """Return the name of the baseline that is a private model at epsilon=inf."""
     return f"{name or 'same model'}{_SIBLING}"
 
 
@@ -328,7 +299,7 @@ def fit_baseline(
     try:
         trees = isinstance(_last_step(model), _BOOSTING)
         few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
-        with warnings.catch_warnings(), few:  # the private models give the same ones
+        with warnings.catch_warnings(), few:  # the private models give the same warnings
             warnings.simplefilter("ignore")
             warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
             fitting = SplitModel(model, split)
@@ -392,7 +363,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class SweepRunner:
-    """How candidates are fitted: on which splits, scored and attacked by what."""
+    """Runs all fits of a sweep: the splits, the scorers, the attack and the store of results."""
 
     splits: list[tuple[Any, Any]]
     scorers: dict[str, Any]
@@ -421,7 +392,7 @@ class SweepRunner:
         return rows
 
     def earlier(self, candidates: list[Candidate]) -> list[Claim]:
-        """Return the claims of models, other than these, whose results have been kept."""
+        """Return the claims of other models whose results are in the store."""
         return self.store.claims_beside(self._files(candidates))
 
     def baselines(self, candidates: list[Candidate], optional: bool) -> list[Row | None]:
@@ -431,7 +402,7 @@ class SweepRunner:
             return list(self._rows(candidates, fit_baseline, how, bar))
 
     def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
-        """Yield the models that are going to be trained, each with the rows of its records."""
+        """Yield the models without a stored result, each with its training rows."""
         each = [(c, train) for c in candidates for train, _ in self.splits]
         for fit, file in zip(each, self._files(candidates), strict=True):
             if load_result(file) is None:
@@ -448,7 +419,7 @@ class SweepRunner:
         how: list[tuple[Any, ...]],
         bar: Any,
     ) -> Iterator[Any]:
-        """Yield the result of each candidate on each split: what is kept, and what is made now."""
+        """Yield the result of each candidate on each split, stored or computed now."""
         files = self._files(candidates)
         known = [load_result(file) for file in files]
         jobs = [
@@ -501,7 +472,7 @@ class SweepRunner:
 
     @contextmanager
     def saying_what_stays_charged(self, total: int) -> Iterator[None]:
-        """Let the refusal of one model say that it does not undo the earlier ones."""
+        """Add to a refusal that the charges of earlier models remain."""
         try:
             yield
         except (BudgetExceededError, LedgerError) as error:
@@ -541,7 +512,7 @@ def check_fit_arguments(attack: Any, records: Records, model: Any) -> None:
 def _run_on_split(
     fit: Callable[..., Any], records: Records, split: Any, file: Any, model: Any, *how: Any
 ) -> Any:
-    """Run a fit on one split and keep its result; records are divided where it runs."""
+    """Run a fit on one split and store its result; the worker divides the records."""
     row = fit(model, Split.of(records, *split), *how)
     store_result(row, file)
     return row

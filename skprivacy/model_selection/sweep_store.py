@@ -1,4 +1,4 @@
-"""Results of the fits of a sweep, kept in a folder, so that an interrupted one resumes."""
+"""Store of the results of a sweep's fits in a folder, from which an interrupted sweep resumes."""
 
 from __future__ import annotations
 
@@ -34,34 +34,19 @@ _AGAIN = "Restore it, pass another folder, or delete this one: all of its fits a
 
 @dataclass(frozen=True)
 class ResultStore:
-    """A folder with the results of finished fits; ``folder=None`` keeps nothing.
+    """A folder with the results of finished fits; ``folder=None`` stores nothing.
 
-    Attributes
-    ----------
-    folder : Path or None
-    plan : str, default=""
-        What tells this sweep from any other.
-
-    Notes
-    -----
-    **Guarantees.** Only results are written: scores, attacks and claims, never a model. A file is
-    whole or not there, and holds a digest, without which it is not used. Files are for their owner
-    alone, as no guarantee covers what they hold. The folder's plan says by digests what they
-    belong to, and another sweep is refused.
+    **Guarantees.** Only results are written: scores, attacks and claims, never a model. Files are
+    written atomically and checked by a digest. Only their owner can read them, as no guarantee
+    covers their content. The folder's plan identifies the sweep by digests, and refuses others.
     """
 
     folder: Path | None
-    plan: str = ""
+    plan: str = ""  # identifies the sweep
 
     @classmethod
     def at(cls, path: Any, plan: Mapping[str, Any]) -> ResultStore:
-        """Open a folder for a sweep, which is described by the values of ``plan``.
-
-        Raises
-        ------
-        ValueError
-            If it is no folder, holds the results of another sweep, or its plan is lost or damaged.
-        """
+        """Open a folder for the sweep that ``plan`` describes; refuse that of another sweep."""
         if path is None:
             return cls(None)
         folder = Path(path)
@@ -91,33 +76,27 @@ class ResultStore:
         return cls(folder, repr(sorted(digests.items())))
 
     def file(self, *fit: Any) -> Path | None:
-        """Return where the result of a fit is kept; ``fit`` describes it in plain values."""
+        """Return the file for the result of a fit, which plain values ``fit`` identify."""
         if self.folder is None:
             return None
         name = hashlib.blake2b(repr((self.plan, *fit)).encode(), digest_size=12).hexdigest()
         return self.folder / f"fit_{name}.json"
 
     def claims_beside(self, files: Iterable[Path | None]) -> list[Claim]:
-        """Return the claims of all models that left a trace here, but for those of some files.
-
-        They are those at other epsilons, and those that were trained on all records.
-        """
+        """Return the claims of all models in the folder, with refits, except those of ``files``."""
         if self.folder is None:
             return []
         beside = sorted(set(self.folder.glob("*fit_*.json")) - {f for f in files if f})
         return [row["claim"] for row in map(_load_row, beside) if "claim" in row]
 
     def keep_refit(self, claim: Claim) -> None:
-        """Note that one more model has been trained on all records."""
+        """Record the claim of a model trained on all records."""
         if self.folder is not None:
             store_result({"claim": claim}, self.folder / f"refit_{uuid.uuid4().hex}.json")
 
 
 def store_result(row: dict[str, Any] | None, file: Path | None) -> None:
-    """Write the result of a fit, if it is to be kept.
-
-    Where that fails, such as on a full disk, there is a warning: the fit is done, and charged.
-    """
+    """Write the result of a fit; only warn if that fails, since the fit is done and charged."""
     if row is None or file is None:
         return
     content = {k: _claim_to_dict(v) if isinstance(v, Claim) else v for k, v in row.items()}
@@ -132,7 +111,7 @@ def store_result(row: dict[str, Any] | None, file: Path | None) -> None:
 
 
 def load_result(file: Path | None) -> dict[str, Any] | None:
-    """Return the result of a fit, if it has been kept."""
+    """Return the stored result of a fit, or None."""
     return None if file is None or not file.exists() else _load_row(file)
 
 
@@ -143,12 +122,9 @@ def describe_sweep(
     records: Mapping[str, Records],
     cv: list[list[Any]],
 ) -> dict[str, Any]:
-    """Return what the results of a sweep depend on, beside epsilon and the baselines.
+    """Return the facts that determine a sweep's results, besides epsilon and the baselines.
 
-    Raises
-    ------
-    ValueError
-        If a budget ends with this process, or ``cv``, the splits as drawn twice, differ.
+    ``cv`` holds the splits as drawn twice; they must be equal.
     """
     splits, again = (joblib.hash(drawn) for drawn in cv)
     if splits != again:
@@ -177,13 +153,7 @@ def describe_sweep(
 
 
 def _describe_model(model: Any, param: str) -> tuple[Any, list[tuple[str, str]]]:
-    """Return what a model is at any epsilon, and the budgets that its fits are charged to.
-
-    Raises
-    ------
-    ValueError
-        If a budget does not outlive this process: what is kept would be charged to nothing.
-    """
+    """Return a model without epsilon and budgets, and the ledgers of its budgets."""
     params = model.get_params()
     budgets = {k: v for k, v in params.items() if isinstance(v, PrivacyBudget)}
     bare = clone(model).set_params(**{param: None}, **dict.fromkeys(budgets))
@@ -211,7 +181,7 @@ def _hash_value(what: str, value: Any) -> str:
 
 
 def _add_digest(file: Path, content: Mapping[str, Any]) -> str:
-    """Return what is written to a file: JSON, with a digest of it and of the file's name."""
+    """Return JSON with a digest of the content and of the file's name."""
     known = parse_json(json.dumps(content, default=_to_python), allow_constants=True)
     return json.dumps({"digest": _compute_digest(file, known), "content": known})
 
