@@ -71,7 +71,7 @@ default=None
         ``scoring(y_true, y_pred)`` returns a number from 0 to 1 for each record, whatever the other
         records are.
     test_size : float, default=0.2
-        Share of the records that are scored on, in (0, 1), drawn once and independently of the data.
+        Share of the records that are scored on, in (0, 1): one draw, independent of the data.
     n_records : int, default=None
         A public figure for the number of records, or of people if ``fit`` is given ``groups``,
         which is needed if the guarantee hides how many there are (add/remove). An estimator that
