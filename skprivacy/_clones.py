@@ -1,6 +1,7 @@
-"""Clones of the target for the attacker to train: seeded, without warnings, never charged.
+"""Clones of the target that attacks train (seeded, silent, never charged), and safe model calls.
 
-The generators that numpy, Python and torch share, from which user-defined models may draw.
+Start with :func:`train_clone`. :func:`name_failing_model` keeps values of the data out of errors of
+third-party models, and :func:`seed_globally` seeds the generators that such models may draw from.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
     from ._groups import Groups
 
 __all__ = [
-    "asked",
+    "call_model",
     "check_weights",
+    "describe_error",
     "group_names",
-    "named_failure",
-    "seeded_globally",
+    "name_failing_model",
+    "seed_globally",
     "shadow_clone",
     "train_clone",
     "weight_name",
-    "without_values",
 ]
 
 _HERE = Path(__file__).parent
-# Texts of scikit-learn: those of counts alone, and others up to a digit, quote, bracket or colon.
+# Messages of scikit-learn that hold counts only, or their start up to a digit, quote or bracket.
 _FIXED_WORDS = re.compile(
     r"X has \d+ features, but \w+ is expecting \d+ features as input"
     r"|Found (array|input variables) with .*"
@@ -90,40 +91,40 @@ def train_clone(
         given[weight_name(estimator)] = sample_weight[rows]
     if groups is not None:
         given |= dict.fromkeys(group_names(estimator), groups.named(rows))
-    with warnings.catch_warnings(), named_failure(estimator, "trained on X and y"):
+    with warnings.catch_warnings(), name_failing_model(estimator, "trained on X and y"):
         warnings.simplefilter("ignore")
         return shadow_clone(estimator, seed).fit(safe_indexing(X, rows), y[rows], **given)
 
 
 @contextmanager
-def named_failure(model: Any, what: str) -> Iterator[None]:
-    """Say of an error of a model, which may name nothing, what the model was being asked."""
+def name_failing_model(model: Any, what: str) -> Iterator[None]:
+    """Prefix errors of a model with its name and the call that failed."""
     try:
         yield
     except (NotFittedError, BudgetExceededError, SyntheticTrainingError):
         raise
     except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise_alone(kind(f"{type(model).__name__} cannot be {what}: {without_values(error)}"))
+        raise_alone(kind(f"{type(model).__name__} cannot be {what}: {describe_error(error)}"))
     except MemoryError as error:
         if Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_HERE):
-            raise  # of a GPU: its text says what to do
+            raise  # our own, for a GPU: it names a remedy
         told = "there is not enough memory. Pass fewer values"
         raise_alone(ValueError(f"{type(model).__name__} cannot be {what}: {told}."))
 
 
-def asked(model: Any, method: str, X: Any) -> Any:
-    """Return what a model answers about records; an error says which model, without its text."""
-    with named_failure(model, "asked about X"):
+def call_model(model: Any, method: str, X: Any) -> Any:
+    """Call a method of a model on records; errors name the model and quote no values."""
+    with name_failing_model(model, "asked about X"):
         return getattr(model, method)(X)
 
 
-def without_values(error: BaseException) -> str:
-    """Return what may be told of the error of a model that somebody else wrote.
+def describe_error(error: BaseException) -> str:
+    """Return a description of a model's error that quotes no values of the data.
 
-    Its text may quote records. Texts of scikit-learn begin with fixed words and are cut where a
-    value may follow; of other libraries, only the kind of the error and its place are told. Errors
-    of this library are free of values.
+    Messages of scikit-learn are cut where a value may follow their fixed words. For other packages
+    only the type of the error and its place are given. Errors of this library contain no values and
+    are returned unchanged.
     """
     if isinstance(error, InvalidParameterError):
         return str(error).partition(" Got ")[0]
@@ -163,7 +164,7 @@ def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray
 
 
 def weight_name(estimator: Any) -> str:
-    """Return the name under which ``fit`` takes weights; in a pipeline those of its last step."""
+    """Return the argument of ``fit`` for weights; in a pipeline that of its last step."""
     routed = get_config()["enable_metadata_routing"]
     if isinstance(estimator, Pipeline) and not routed:
         return f"{estimator.steps[-1][0]}__sample_weight"
@@ -171,7 +172,7 @@ def weight_name(estimator: Any) -> str:
 
 
 def group_names(estimator: Any) -> list[str]:
-    """Return the names under which ``fit`` takes groups: none, one, or one for each step."""
+    """Return the arguments of ``fit`` for groups: none, one, or one for each pipeline step."""
     if get_config()["enable_metadata_routing"]:
         return sorted(get_routing_for_object(estimator).consumes("fit", ["groups"]))
     return list(_group_names(estimator))
@@ -186,24 +187,16 @@ def _group_names(estimator: Any) -> Iterator[str]:
 
 
 @contextmanager
-def seeded_globally(seed: int) -> Iterator[None]:
-    """Seed the shared generators, and put them back afterwards.
+def seed_globally(seed: int) -> Iterator[None]:
+    """Seed the global generators of Python, numpy and torch, and restore their states on exit.
 
-    Parameters
-    ----------
-    seed : int
-        In [0, 2**32).
+    **Guarantees.** The restored states are independent of the draws inside the block.
 
-    Notes
-    -----
-    **Guarantees.** Afterwards their states tell nothing of what was drawn in between.
-
-    **Edge cases.** Without a torch that is loaded, only the generators of numpy and Python; those
-    of GPUs are left alone.
+    **Edge cases.** torch is seeded only if it is loaded. Generators of GPUs are left alone.
     """
     torch = sys.modules.get("torch")
     generator = torch and torch.default_generator
-    # NPY002 asks for a generator of one's own; the one that NumPy shares is what is meant.
+    # NPY002 asks for a local generator, but third-party models draw from numpy's global one.
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     of_torch = generator and generator.get_state()
     random.seed(seed)

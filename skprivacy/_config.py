@@ -29,12 +29,12 @@ class _Context:
 
 
 _open: list[_Context] = []
-_outside = False  # what holds when the last context is closed
+_outside = False  # strictness when no context is open
 _lock = threading.RLock()
 
 
 def _new_lock() -> None:
-    """A thread that a fork left behind may have held the old one."""
+    """Replace the lock after a fork: a thread that does not exist in the child may have held it."""
     global _lock
     _lock = threading.RLock()
 
@@ -43,19 +43,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_new_lock)
 
 
-def _shared() -> bool:
+def _is_shared_strict() -> bool:
     return os.environ.get(_STRICT, "0") not in ("", "0")
 
 
-def _share() -> None:
-    """Make threads without a context of their own as strict as the strictest of the others.
+def _update_shared() -> None:
+    """Set the strictness of threads and new processes without a context: the strictest open one.
 
-    They may work for it, as new processes may. No thread gets less strict by what another does.
+    Such threads and processes may work for the strictest thread. No thread becomes less strict
+    through another.
     """
     os.environ[_STRICT] = "1" if _outside or any(context.strict for context in _open) else "0"
 
 
-def _own() -> list[_Context]:
+def _own_contexts() -> list[_Context]:
     return [context for context in _open if context.thread == threading.get_ident()]
 
 
@@ -74,8 +75,8 @@ def get_config() -> dict[str, bool]:
     {'strict': False}
     """
     with _lock:
-        own = _own()
-        return {"strict": own[-1].strict if own else _shared()}
+        own = _own_contexts()
+        return {"strict": own[-1].strict if own else _is_shared_strict()}
 
 
 def set_config(*, strict: bool | None = None) -> None:
@@ -95,11 +96,11 @@ def set_config(*, strict: bool | None = None) -> None:
         return
     _check_strict(strict)
     with _lock:
-        if own := _own():
+        if own := _own_contexts():
             own[-1].strict = bool(strict)
         else:
             _outside = bool(strict)
-        _share()
+        _update_shared()
 
 
 def _check_strict(strict: bool | None) -> None:
@@ -139,29 +140,29 @@ def config_context(*, strict: bool | None = None) -> Iterator[None]:
     _check_strict(strict)
     with _lock:
         if not _open:
-            _outside = _shared()
+            _outside = _is_shared_strict()
         context = _Context(
             threading.get_ident(), get_config()["strict"] if strict is None else bool(strict)
         )
         _open.append(context)
-        _share()
+        _update_shared()
     try:
         yield
     finally:
         with _lock:
             _open.remove(context)
-            _share()
+            _update_shared()
 
 
 def leak(message: str) -> None:
-    """Report that something was read off the private data: a warning, or an error if strict."""
+    """Report a fact that was read off the private data: a warning, or an error if strict."""
     if get_config()["strict"]:
         raise ValueError(f"{message} (an error because strict=True; see skprivacy.set_config)")
     warn_caller(message, PrivacyLeakWarning)
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code that led here, also through pipelines and searches."""
+    """Warn at the line of the user's code, beyond pipelines, searches and joblib."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_CALLER:
         level, frame = level + 1, frame.f_back

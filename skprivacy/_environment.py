@@ -1,9 +1,4 @@
-"""How many threads linear algebra uses in this process.
-
-How many workers train models at a time: as many as asked for, and no more than have work.
-
-torch is optional: what needs it says how to install it.
-"""
+"""Threads of linear algebra and of torch, joblib workers, and the error for a missing torch."""
 
 from __future__ import annotations
 
@@ -27,70 +22,69 @@ __all__ = [
     "PREDICT_WORK",
     "blas_threads",
     "check_n_jobs",
+    "default_n_jobs",
+    "limit_workers",
+    "name_missing_torch",
     "one_blas_thread",
     "one_thread",
     "one_torch_thread",
-    "several",
     "single_thread",
     "threads_for",
-    "torch_is_named",
-    "workers",
 ]
 
 # Multiplications of an operation that are worth several threads.
 MUCH_WORK = 1 << 25
-# Of a prediction, which is asked for once and not step after step.
+# The same for a prediction, which runs once and not in every step.
 PREDICT_WORK = 1 << 28
-# Numbers of the records that are worth several threads to an estimator of scikit-learn's.
+# Cells of X above which an estimator of scikit-learn gains from several threads.
 MANY_NUMBERS = 1 << 23
 
 
 def blas_threads() -> int:
-    """Return how many threads linear algebra uses."""
-    return _threads(_controller())
+    """Return the number of threads that linear algebra uses."""
+    return _count_threads(_controller())
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """Return a context in which linear algebra uses one thread.
 
-    On many small products, several threads mostly wait for each other: one is faster, and leaves
-    the other cores to other models.
+    On many small products, several threads mostly wait for each other: one thread is faster, and
+    leaves the other cores to other models.
 
-    **Edge cases.** It does nothing if that is already so: if several threads each restored the
-    number they found, the last one would restore one.
+    **Edge cases.** It does nothing if one thread is set already. Otherwise concurrent contexts
+    would restore the 1 that they found.
     """
     controller = _controller()
-    if _threads(controller) == 1:
+    if _count_threads(controller) == 1:
         return nullcontext()
     return controller.limit(limits=1, user_api="blas")
 
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Let linear algebra and compiled loops (OpenMP) take this thread alone."""
+    """Restrict linear algebra and compiled loops (OpenMP) to one thread."""
     with one_blas_thread(), _controller().limit(limits=1, user_api="openmp"):
         yield
 
 
 def one_thread(numbers: float, worth: float = MANY_NUMBERS) -> AbstractContextManager[Any]:
-    """Let linear algebra and compiled loops take this thread alone if ``numbers`` are few.
+    """Restrict linear algebra and compiled loops to one thread if ``numbers`` is below ``worth``.
 
-    They are few below ``worth``. Threads that wait for one another take ten times the processor
-    time where other processes want the cores, too. The number of threads decides how sums round,
-    so ``numbers`` must be public.
+    Waiting threads take ten times the processor time if other processes use the cores, too. The
+    number of threads decides how sums round, so ``numbers`` must be public.
     """
     return single_thread() if numbers < worth else nullcontext()
 
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Let torch compute on this thread alone.
+    """Restrict torch to one thread.
 
-    At the end of every operation its threads wait for the last of them: on small operations that is
-    most of the time, and many times that where other processes want the cores, too.
+    After every operation, torch's threads wait for the slowest. On small operations that is most
+    of the time, and many times more if other processes use the cores, too.
 
-    **Edge cases.** Other threads keep the number that they have; one that begins to use torch
-    meanwhile has one.
+    **Edge cases.** Other Python threads keep their number, except a thread that first uses torch
+    inside this block: it gets one.
     """
     import torch
 
@@ -108,11 +102,11 @@ def one_torch_thread() -> Iterator[None]:
 def threads_for(
     module: Any, n_rows: float, worth: float = MUCH_WORK
 ) -> AbstractContextManager[Any]:
-    """Return a context with as many threads of torch as passes of so many rows are worth.
+    """Return a context with one torch thread if a pass over ``n_rows`` is below ``worth``.
 
-    That is one below ``worth`` multiplications by weights.
+    The work of a pass is counted in multiplications by weights.
 
-    **Edge cases.** What a convolution works is not known from its weights: it gets all threads.
+    **Edge cases.** The work of a convolution does not follow from its weights: it gets all.
     """
     shapes = [p.shape for p in module.parameters()]
     if any(len(shape) > 2 for shape in shapes):
@@ -122,16 +116,16 @@ def threads_for(
 
 
 def _controller() -> ThreadpoolController:
-    return _of_modules(len(sys.modules))
+    return _find_thread_pools(len(sys.modules))
 
 
 @lru_cache(maxsize=1)
-def _of_modules(count: int) -> ThreadpoolController:
-    """Return the libraries that are loaded: looked for again when more has been imported."""
+def _find_thread_pools(count: int) -> ThreadpoolController:
+    """Return the loaded libraries; ``count`` modules key the cache, so new imports are found."""
     return ThreadpoolController()
 
 
-def _threads(controller: ThreadpoolController) -> int:
+def _count_threads(controller: ThreadpoolController) -> int:
     pools = [pool["num_threads"] for pool in controller.info() if pool["user_api"] == "blas"]
     return max(pools, default=effective_n_jobs(-1))
 
@@ -153,16 +147,16 @@ def check_n_jobs(n_jobs: Any) -> None:
     )
 
 
-def workers(n_jobs: int | None, n_tasks: int) -> int | None:
-    """Return ``n_jobs`` for joblib, which would start idle workers if it exceeds the tasks."""
+def limit_workers(n_jobs: int | None, n_tasks: int) -> int | None:
+    """Return ``n_jobs``, at most the number of tasks: joblib would start idle workers."""
     check_n_jobs(n_jobs)
     if n_jobs is None or n_jobs < 0:
         return n_jobs
     return min(int(n_jobs), max(1, n_tasks))
 
 
-def several(n_jobs: int | None) -> int | None:
-    """Return ``n_jobs``; for None as many as joblib is configured for, or linear algebra uses."""
+def default_n_jobs(n_jobs: int | None) -> int | None:
+    """Return ``n_jobs``; None means joblib's setting, or the threads of linear algebra."""
     _, configured = get_active_backend()
     return blas_threads() if n_jobs is None and configured is None else n_jobs
 
@@ -171,8 +165,8 @@ _EXTRA = {"torch", "skorch"}
 
 
 @contextmanager
-def torch_is_named() -> Iterator[None]:
-    """Name the extra to install where an import within the block finds torch missing."""
+def name_missing_torch() -> Iterator[None]:
+    """Raise an ImportError that names the extra to install if torch or skorch is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

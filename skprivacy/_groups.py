@@ -1,9 +1,8 @@
-"""Whose record is whose: the ``groups`` of a private fit, which then protects groups.
+"""Groups of records, such as a patient's visits, and recognition of identifier columns by name.
 
-Recognition of identifier columns, such as ``patient_id``, by their names alone.
-
-Nothing here reads a value. ``preprocessing/inferred_facts.py`` looks at values, for the
-holder of the data.
+A fit with ``groups`` protects all records of a group together: see :class:`Groups` for the weights
+that bound a group's contribution. :func:`find_identifiers` recognises columns such as
+``patient_id`` from their names, which are public; it reads no value.
 """
 
 from __future__ import annotations
@@ -25,24 +24,26 @@ from .exceptions import PrivacyWarning
 from .mechanisms import SecureRandom
 
 __all__ = [
-    "PARTS",
+    "SHARES_PER_GROUP",
     "Groups",
-    "as_text",
-    "ask_whose",
     "check_groups",
     "check_order",
-    "identifiers",
-    "protected",
-    "unit_of",
+    "find_identifiers",
+    "group_labels",
+    "group_unit",
+    "resolve_groups",
+    "warn_of_identifiers",
 ]
 
-_ONE_OF = {"groups": "group", "parties": "party"}
-PARTS = 1 << 20  # into which a group is divided among its records: sums of such shares are exact
+_DEFAULT_UNITS = {"groups": "group", "parties": "party"}
+SHARES_PER_GROUP = (
+    1 << 20
+)  # a group's weight is divided into 2**20 equal shares, whose sums are exact
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The group of each record, such as the patient whose visit it is.
+    """The group of each record, such as the patient of each visit.
 
     Parameters
     ----------
@@ -51,9 +52,9 @@ class Groups:
     n : int
         Number of groups.
     unit : str
-        What a group is called: the unit of the guarantee.
+        Name of a group, such as "patient": the unit of the guarantee.
     names : sequence of shape (n,)
-        The values that groups are known by, in the order of their numbers.
+        Original values of the groups, in the order of their codes.
     """
 
     codes: NDArray[np.int64]
@@ -62,39 +63,40 @@ class Groups:
     names: Any = ()
 
     def sizes(self) -> NDArray[np.int64]:
-        """Return how many records each group has, of shape (n,)."""
+        """Return the number of records in each group, of shape (n,)."""
         return np.bincount(self.codes, minlength=self.n)
 
     def shares(self) -> NDArray[np.float64]:
-        """Return 1 / size of its group for each record: those of a group add up to 1.
+        """Return 1 / size of its group for each record; the shares of a group add up to 1.
 
-        **Guarantees.** A sum of records' contributions with these weights is a sum over groups, to
-        which a group adds a convex combination of its records' contributions: it lies in every
-        convex set that they lie in, such as a ball, so a sensitivity that holds for one record
-        holds for a group. Sums of floats may exceed it by their rounding.
+        **Guarantees.** With these weights, a group adds a convex combination of its records'
+        contributions to a sum. It lies in every convex set, such as a ball, that contains them, so
+        a sensitivity proved for one record holds for a group. Floating-point sums may exceed it by
+        their rounding.
         """
         return 1.0 / self.sizes()[self.codes]
 
     def exact_shares(self) -> NDArray[np.float64]:
         """Return the shares as multiples of 2**-20, rounded down.
 
-        **Guarantees.** As for :meth:`shares`, with 0 among what is combined: those of a group add
-        up to 1 at most, and sums below 2**33 are exact in any order. That of a record which is a
-        group by itself is 1.
+        **Guarantees.** As for :meth:`shares`, with 0 added to the convex combination: the shares of
+        a group add up to at most 1, and sums below 2**33 are exact in any order. A group of one
+        record has share 1.
 
-        **Edge cases.** The records of a group of more than 2**20 count for nothing.
+        **Edge cases.** In a group of more than 2**20 records, every share is 0.
         """
-        parts: NDArray[np.float64] = (PARTS // self.sizes())[self.codes] / PARTS
+        parts: NDArray[np.float64] = (SHARES_PER_GROUP // self.sizes())[
+            self.codes
+        ] / SHARES_PER_GROUP
         return parts
 
     def at_most(self, k: int, random: SecureRandom) -> NDArray[np.int64]:
         """Return the positions of at most ``k`` records of each group, drawn once, in order.
 
-        **Guarantees.** Which records of a group are drawn depends on the number of its records and
-        on chance alone.
+        **Guarantees.** The draw depends only on the group's size and on random numbers.
         """
         sizes = self.sizes()
-        if sizes.max(initial=0) <= k:  # all are drawn, whatever chance says
+        if sizes.max(initial=0) <= k:  # all are drawn
             return np.arange(len(self.codes))
         keys = np.frombuffer(random.random_bytes(8 * len(self.codes)), np.uint64)
         order = np.lexsort((keys, self.codes))
@@ -102,11 +104,11 @@ class Groups:
         return np.sort(order[rank < k])
 
     def named(self, rows: NDArray[np.intp]) -> pd.Series[Any]:
-        """Return the groups of some records in the form that ``fit`` takes, with their name."""
+        """Return the groups of some rows as a named Series, as ``fit`` takes them."""
         return pd.Series(self.codes[rows], name=None if self.unit == "group" else self.unit)
 
     def of(self, rows: NDArray[np.int64]) -> Groups:
-        """Return the groups of some records, all of which have one at least."""
+        """Return the groups of some rows; every group must keep at least one record."""
         return Groups(self.codes[rows], self.n, self.unit, self.names)
 
 
@@ -119,7 +121,7 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
         Equal values are one group. A Series' name is the unit of the guarantee.
     X : array-like of shape (n_samples, n_features)
     name : {"groups", "parties"}, default="groups"
-        What the argument is called, and a group that has no name of its own.
+        Name of the argument; it also gives the unit if ``groups`` has no name.
 
     Returns
     -------
@@ -128,13 +130,15 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
     Raises
     ------
     ValueError
-        If the shape is wrong, a record belongs to nobody, a group is written in two types, or
-        ``X`` and ``groups`` have the same rows in another order, by their indices.
+        If the shape is wrong, a record has no group, a group occurs both as number and as text, or
+        the indices of ``X`` and ``groups`` show the same rows in another order.
     """
     check_unmasked(groups, name)
     check_order(groups, X, name)
-    unit = unit_of(groups, name)
-    values = groups if isinstance(groups, pd.Series) else _array(groups, name, num_samples(X))
+    unit = group_unit(groups, name)
+    values = (
+        groups if isinstance(groups, pd.Series) else _as_group_array(groups, name, num_samples(X))
+    )
     if np.ndim(values) != 1:
         raise ValueError(
             f"{name} has shape {np.shape(values)}; expected one value for each record, such as the "
@@ -153,23 +157,23 @@ def check_groups(groups: Any, X: Any, name: str = "groups") -> Groups:
     if (codes < 0).any():
         raise ValueError(
             f"{name} has missing values, first at position {int((codes < 0).argmax())}: a record "
-            "that belongs to nobody would not be protected. Drop such records, or give each a "
+            "without a group would not be protected. Drop such records, or give each a "
             "value of its own."
         )
-    if np.asarray(names).dtype == object and len(set(as_text(names))) < len(names):
+    if np.asarray(names).dtype == object and len(set(group_labels(names))) < len(names):
         raise ValueError(
-            f"{name} has a value both as a number and as text, such as 1 and '1', which a file "
-            "that is read in parts may come to: one group would be protected as two. Read the "
-            "column as text, for instance by pandas.read_csv(path, dtype={'patient': str})."
+            f"{name} has a value both as a number and as text, such as 1 and '1': one group "
+            "would be protected as two. Files read in chunks may give both; read the column as "
+            "text, for instance by pandas.read_csv(path, dtype={'patient': str})."
         )
     return Groups(codes.astype(np.int64), len(names), unit, names)
 
 
 def check_order(groups: Any, X: Any, name: str = "groups") -> None:
-    """Refuse groups whose rows are those of ``X``, by their indices, in another order.
+    """Refuse groups whose index is that of ``X`` in another order.
 
-    Rows go together by position, as everywhere in scikit-learn: records would be taken for those
-    of other groups, and nobody's would be protected.
+    scikit-learn matches rows by position: records would be assigned to the wrong groups, and no
+    group would be protected.
     """
     if not (isinstance(groups, pd.Series) and isinstance(X, (pd.DataFrame, pd.Series))):
         return
@@ -181,33 +185,30 @@ def check_order(groups: Any, X: Any, name: str = "groups") -> None:
         )
 
 
-def as_text(names: Any) -> list[str]:
-    """Return what groups are called, whichever type a file has been read as."""
+def group_labels(names: Any) -> list[str]:
+    """Return the names of groups as text, equal for integers read as floats or as integers."""
     values = np.asarray(names).tolist()
     whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
     return [str(name) for name in whole]
 
 
-def protected(groups: Any, X: Any) -> Groups:
-    """Return whom a guarantee protects: the groups, or without these each record by itself.
-
-    Parameters and errors are those of :func:`check_groups`, but that ``groups`` may be None.
-    """
+def resolve_groups(groups: Any, X: Any) -> Groups:
+    """Return the protected groups; each record is a group of its own if ``groups`` is None."""
     if groups is None:
         n = num_samples(X)
         return Groups(np.arange(n), n, "record")
     return check_groups(groups, X)
 
 
-def unit_of(groups: Any, name: str = "groups") -> str:
-    """Return what one of the groups is called: the name of a Series, or "group" or "party"."""
+def group_unit(groups: Any, name: str = "groups") -> str:
+    """Return the unit of a guarantee: the name of a Series, or else "group" or "party"."""
     own = getattr(groups, "name", None)
     if own == "record":
         raise ValueError(
-            f"{name} is named 'record', which stands for guarantees of single records. Rename it "
-            "after what its values are, such as 'patient'."
+            f"{name} is named 'record', which is the unit of guarantees for single records. Give "
+            "it the name of its values, such as 'patient'."
         )
-    return own if isinstance(own, str) and own else _ONE_OF[name]
+    return own if isinstance(own, str) and own else _DEFAULT_UNITS[name]
 
 
 def _check_length(values: Any, name: str, n: int) -> None:
@@ -215,7 +216,7 @@ def _check_length(values: Any, name: str, n: int) -> None:
         raise ValueError(f"{name} has {len(values)} values for {n} records. Pass one for each.")
 
 
-def _array(groups: Any, name: str, n: int) -> NDArray[Any]:
+def _as_group_array(groups: Any, name: str, n: int) -> NDArray[Any]:
     """Return an array in which numbers stay numbers and text stays text."""
     if isinstance(groups, np.ndarray):
         return groups
@@ -234,9 +235,9 @@ def _array(groups: Any, name: str, n: int) -> NDArray[Any]:
     return as_array(name, groups)
 
 
-# Names without accents, blanks and capitals. A name is recognised if it is in WHOLE, or if it or
-# its last words are WHO + NUMBER ("patient" + "nr") or ID + WHO ("id" + "patient").
-_WHOLE = {
+# Words without accents, blanks and capitals. A column is recognised if its name is a whole name, or
+# ends with a person word and a number word ("patient" + "nr"), or the reverse ("id" + "patient").
+_WHOLE_NAMES = {
     "English": "customer client participant patient person pseudonym respondent subject user "
     "ssn uid pid ptid mrn socialsecuritynumber taxid email emailaddress passport "
     "hospitalnumber hospitalno admissionid encounterid episodeid hadmid stayid visitid",
@@ -247,7 +248,7 @@ _WHOLE = {
     "Italian": "paziente codicefiscale",
     "Dutch, Nordic, Polish": "bsn personnummer personnr fodselsnummer cpr pesel pacjent",
 }
-_WHO = {
+_PERSON_WORDS = {
     "English": "account anon applicant beneficiary borrower candidate cardholder case child "
     "citizen client customer device donor driver drivinglicense employee enrollee family guest "
     "household individual insurance insured member medicalrecord mobile national participant "
@@ -264,15 +265,15 @@ _WHO = {
     "Italian": "assistito cartella cartellaclinica paziente utente",
     "Dutch, Nordic, Polish": "burgerservice klant klienta pacjenta persoons",
 }
-_NUMBER = (
+_NUMBER_WORDS = (
     "id ids identifier identification uid uuid guid number num no nr key code "
     "identifikator kennung kennzeichen nummer nro schlussel schluessel"
 )
-_ID = (
+_ID_WORDS = (
     "id identifiant identificador identificativo identifikator codice codigo "
     "numero numerode numerodel numerodela"
 )
-_AFTER = "anon anonymised anonymized encrypted hash hashed pseudonymised pseudonymized"
+_IGNORED_ENDINGS = "anon anonymised anonymized encrypted hash hashed pseudonymised pseudonymized"
 
 
 def _alternatives(words: str | dict[str, str]) -> str:
@@ -280,29 +281,18 @@ def _alternatives(words: str | dict[str, str]) -> str:
     return "|".join(text.split())
 
 
-_IS_WHOLE = re.compile(_alternatives(_WHOLE))
-_WHO_ALTERNATIVES = _alternatives(_WHO)
+_IS_WHOLE = re.compile(_alternatives(_WHOLE_NAMES))
+_WHO_ALTERNATIVES = _alternatives(_PERSON_WORDS)
 _IS_PAIR = re.compile(
-    f"({_WHO_ALTERNATIVES})s?({_alternatives(_NUMBER)})|({_alternatives(_ID)})({_WHO_ALTERNATIVES})"
+    f"({_WHO_ALTERNATIVES})s?({_alternatives(_NUMBER_WORDS)})|({_alternatives(_ID_WORDS)})({_WHO_ALTERNATIVES})"
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_asked: set[str] = set()
+_warned_names: set[str] = set()
 
 
-def identifiers(columns: Iterable[Any]) -> list[str]:
-    """Return the names of columns that seem to identify people, such as "patient_id".
+def find_identifiers(columns: Iterable[Any]) -> list[str]:
+    """Return the column names that look like identifiers; non-string names are ignored.
 
-    Parameters
-    ----------
-    columns : iterable
-        Names; non-string names are ignored.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
     >>> from skprivacy._groups import identifiers
     >>> identifiers(["age", "Patient ID", "Fallnummer", "num\u00e9ro de patient", "paid", 7])
     ['Patient ID', 'Fallnummer', 'num\u00e9ro de patient']
@@ -315,29 +305,22 @@ def _is_identifier(name: str) -> bool:
     letters = unicodedata.normalize("NFKD", name)
     plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
     words = [word.lower() for word in _WORD.findall(plain)]
-    while len(words) > 1 and words[-1] in _AFTER.split():
+    while len(words) > 1 and words[-1] in _IGNORED_ENDINGS.split():
         words.pop()
     if _IS_WHOLE.fullmatch("".join(words)):
         return True
     return any(_IS_PAIR.fullmatch("".join(words[i:])) for i in range(len(words)))
 
 
-def ask_whose(columns: Iterable[Any], what: str = "The guarantee") -> None:
-    """Warn about identifier columns where no groups were given.
-
-    Warns
-    -----
-    PrivacyWarning
-        If there is one that this process has not asked about. The names of columns are public;
-        their values are not looked at.
-    """
-    found = [name for name in identifiers(columns) if name not in _asked]
+def warn_of_identifiers(columns: Iterable[Any], what: str = "The guarantee") -> None:
+    """Warn once per process about an identifier column where no groups were given."""
+    found = [name for name in find_identifiers(columns) if name not in _warned_names]
     if found:
-        _asked.update(found)
+        _warned_names.update(found)
         warn_caller(
             f"X has the column {found[0]!r}, and no groups were given. {what} is about single "
-            "records: can anybody have several? Then pass that column as groups= instead of among "
-            "the features, and everybody is protected with all their records. If nobody can, drop "
-            "or rename it.",
+            "records. If a person can have several, pass that column as groups= instead of among "
+            "the features: the guarantee then covers all records of a person. Otherwise drop or "
+            "rename it.",
             PrivacyWarning,
         )

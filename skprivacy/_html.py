@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NARROW",
-    "bare",
-    "embed",
+    "embed_figure",
+    "format_guarantee",
+    "format_share",
     "render",
-    "share",
 ]
 
 
@@ -33,15 +33,15 @@ def render(template: str, **context: Any) -> str:
     return _environment().get_template(template).render(version=__version__, **context)
 
 
-def bare(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:
-    """Return a guarantee in words without its assumptions, which are listed separately."""
+def format_guarantee(guarantee: PrivacyGuarantee | None, absent: str = "none") -> str:
+    """Return a guarantee as text without its assumptions, which pages list separately."""
     return absent if guarantee is None else repr(replace(guarantee, assumptions=()))
 
 
-def embed(figure: Figure, alt: str) -> Markup:
+def embed_figure(figure: Figure, alt: str) -> Markup:
     """Return a figure as an ``img`` element with embedded data.
 
-    Its paper is transparent, so that a page with a dark ground can turn the colours round.
+    Its background is transparent, so that a page with a dark theme can invert the colours.
     """
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=200, transparent=True, metadata={"Software": None})
@@ -58,26 +58,26 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": _number, "percent": _percent, "share": share}
-    environment.filters |= {"bare": bare, "significant": _significant}
+    environment.filters |= {"number": _number, "percent": _percent, "share": format_share}
+    environment.filters |= {"bare": format_guarantee, "significant": _significant}
     return environment
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    """Return a number with so many digits; a zero has no sign."""
+    """Format a number with ``digits`` decimals; a zero has no sign."""
     if value is None or math.isnan(value):
         return "–"
     return "∞" if math.isinf(value) else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _significant(value: float) -> str:
-    """Return a number of whatever size in four digits."""
+    """Format a number with four significant digits, or as an integer from 1,000 on."""
     if math.isnan(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """Return a share in per cent with enough digits for small values: 0.14 %, not 0.1 %."""
     if value is None or math.isnan(value):
         return "–"

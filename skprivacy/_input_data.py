@@ -1,8 +1,8 @@
-"""Check X and y where they enter: no error may quote a value of the data.
+"""Validation of X and y whose errors never quote a value of the data.
 
-scikit-learn, pandas and numpy print arrays and single cells in some of their errors. The functions
-here have the names of scikit-learn's, refuse such input first, and name the parameter. Nothing
-else in the package imports those of scikit-learn.
+scikit-learn, pandas and numpy print arrays and cells in some of their errors. The functions here
+have the names of scikit-learn's functions, refuse such input first, and name the parameter. No
+other module of the package imports scikit-learn's versions. Start with :func:`validate_data`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ __all__ = [
     "ClassifierMixin",
     "RegressorMixin",
     "all_numbers",
-    "any_has_length",
     "as_frame",
     "assert_all_finite",
     "check_X_y",
@@ -40,7 +39,8 @@ __all__ = [
     "check_readable",
     "check_y",
     "column_or_1d",
-    "distinct",
+    "distinct_labels",
+    "holds_collections",
     "indexable",
     "label_columns",
     "make_row_major",
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _LARGEST = sys.float_info.max
-_NOT_GIVEN = "no_validation"  # scikit-learn's word for records that are not there
+_NOT_GIVEN = "no_validation"  # scikit-learn's marker of an absent argument
 
 
 def validate_data(
@@ -63,12 +63,8 @@ def validate_data(
 ) -> Any:
     """Validate records and targets as scikit-learn's function of this name does.
 
-    Records are returned in C order, as :func:`make_row_major` explains.
-
-    Raises
-    ------
-    ValueError, TypeError
-        What is wrong, and with which of the two. Neither records nor targets are shown.
+    Records are returned in C order, as :func:`make_row_major` explains. Errors name X or y
+    and show no values.
     """
     if not _is_absent(X):
         if skip_check_array:
@@ -88,11 +84,11 @@ def validate_data(
 
 
 def make_row_major(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame | NDArray[Any]:
-    """Return records in C order: X itself if it is stored so.
+    """Return records in C order: X itself if it is in C order already.
 
-    BLAS has one kernel for each memory order of a factor, and they round differently. pandas stores
-    a table by columns, numpy by rows: without this, equal records of both get unequal answers, by
-    how much depends on the processor. pandas keeps the order when it selects rows.
+    BLAS has a kernel for each memory order, and these round differently. pandas stores a table by
+    columns, numpy by rows: without this, equal records give different answers, by an amount that
+    depends on the processor. pandas keeps the order when it selects rows.
 
     **Edge cases.** A table of several types, or of types that are not numpy's numbers, is returned
     as it is: its columns have no common array.
@@ -131,7 +127,7 @@ def _read_targets(y: Any, name: str = "y") -> Any:
 
 
 def check_consistent_length(*arrays: Any) -> None:
-    """Refuse arrays of different numbers of records; those that are None are passed over."""
+    """Refuse arrays with different numbers of records; None is ignored."""
     lengths = [num_samples(array) for array in arrays if array is not None]
     if len(set(lengths)) > 1:
         raise ValueError(
@@ -154,7 +150,7 @@ def indexable(*arrays: Any) -> list[Any]:
 
 
 def type_of_target(y: Any) -> str:
-    """Return what kind of targets these are, as scikit-learn's function of this name does."""
+    """Return the type of the targets, as scikit-learn's function of this name does."""
     check_readable(y, "y")
     _check_real(y, "y")
     return str(multiclass.type_of_target(y))
@@ -168,7 +164,7 @@ def check_classification_targets(y: Any) -> None:
 
 
 def check_readable(values: Any, name: str = "X") -> None:
-    """Refuse what holds no records, and what numpy cannot read or reads as something else."""
+    """Refuse values that hold no records, or that numpy cannot read or misreads."""
     check_unmasked(values, name)
     if isinstance(values, pd.DataFrame):
         if values.shape[1] == 0:
@@ -181,7 +177,7 @@ def check_readable(values: Any, name: str = "X") -> None:
     if isinstance(values, np.ndarray) or is_tensor(values):
         as_array(name, values)
     check_column_names(values, name)
-    if not isinstance(values, pd.DataFrame):  # a cell that is no value is left out by a schema
+    if not isinstance(values, pd.DataFrame):  # a Schema handles cells of other types itself
         _check_real(values, name)
 
 
@@ -192,7 +188,7 @@ def _is_one_value(values: Any) -> bool:
 
 
 def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
-    """Return records in a container that scikit-learn takes, whose cells are of the right kind."""
+    """Return records in a container and with cells that scikit-learn accepts."""
     check_readable(X, name)
     if not (isinstance(X, pd.DataFrame | pd.Series) or sparse.issparse(X) or hasattr(X, "columns")):
         X = as_array(name, X)
@@ -210,15 +206,15 @@ def _read_table(X: Any, name: str, dtype: Any, checks: dict[str, Any]) -> Any:
 
 
 def check_y(y: Any, name: str = "y") -> None:
-    """Refuse targets of which a record has none, or several, whatever they are kept in."""
-    if y is None or sparse.issparse(y):  # which scikit-learn refuses where it has to
+    """Refuse missing targets, and several targets for a record."""
+    if y is None or sparse.issparse(y):  # scikit-learn refuses these where needed
         return
     check_readable(y, name)
     values = as_array(name, y)
     _check_real(values, name, of_objects=True)
     if values.dtype.kind != "O":
         return
-    if any_has_length(values):
+    if holds_collections(values):
         raise TypeError(
             f"{name} holds a sequence or another collection; expected one label or number for "
             "each record."
@@ -235,7 +231,7 @@ def _is_absent(values: Any) -> bool:
 
 
 def _as_numbers(y: Any) -> Any:
-    """Return numbers that are kept as text or objects as an array of floats."""
+    """Convert numbers stored as text or objects to floats."""
     if y is None or sparse.issparse(y):
         return y
     values = np.asarray(y)
@@ -243,7 +239,7 @@ def _as_numbers(y: Any) -> Any:
 
 
 def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
-    """Refuse integers that no float can hold: whatever converts the records would fail on them."""
+    """Refuse integers beyond the range of floats, on which a conversion would fail."""
     columns: list[tuple[Any, str]]
     if isinstance(X, np.ndarray):
         columns = [(X.flat, "")] if X.dtype.kind == "O" else []
@@ -277,13 +273,13 @@ def _holds_complex(values: Any) -> bool:
 
 
 class _CheckedScore:
-    """``score`` of an estimator, which checks y and the weights before scikit-learn sees them."""
+    """Mixin whose ``score`` checks y and the weights before scikit-learn's does."""
 
     @abstractmethod
     def _check_scored(self, y: Any) -> None: ...
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return how good predictions are: accuracy of a classifier, R2 of a regressor.
+        """Return the accuracy of a classifier, or R2 of a regressor.
 
         Parameters
         ----------
@@ -321,15 +317,15 @@ class ClassifierMixin(_CheckedScore, base.ClassifierMixin):
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise ValueError("Input y contains NaN or infinity. Leave such records out.")
         known = getattr(self, "classes_", values)
-        if isinstance(known, np.ndarray) and _text_or_not(values) - _text_or_not(known):
+        if isinstance(known, np.ndarray) and _text_kinds(values) - _text_kinds(known):
             raise TypeError(
                 f"y holds labels of another type than classes_={known.tolist()[:20]}. Pass y in "
                 "the form of the fit."
             )
 
 
-def _text_or_not(labels: NDArray[Any]) -> set[bool]:
-    """Return whether labels are text: {True}, {False}, or both."""
+def _text_kinds(labels: NDArray[Any]) -> set[bool]:
+    """Return {True} for labels that are text, {False} for others, and both for a mixture."""
     if labels.dtype == object:
         return {isinstance(label, str | bytes) for label in labels.flat}
     return {labels.dtype.kind in "US"}
@@ -350,15 +346,13 @@ def all_numbers(frame: pd.DataFrame) -> bool:
 
 
 def as_frame(X: Any, name: str = "X") -> Any:
-    """Return a table of pyarrow or polars as a DataFrame of pandas, anything else as it is.
+    """Convert a pyarrow or polars table to pandas, keeping column names; return others unchanged.
 
-    Sparse columns that leave out another value than zero become dense: scikit-learn refuses them.
-
-    A Schema looks for columns by name, whatever their order; numpy would lose the names.
+    Sparse columns with a fill value other than zero become dense, since scikit-learn refuses them.
     """
     library, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if library == "pyarrow" and kind in ("Table", "RecordBatch"):
-        check_names_differ(X.schema.names, name)  # pandas would keep both
+        check_names_differ(X.schema.names, name)  # to_pandas would keep repeated names
         return X.to_pandas()
     if library == "polars" and kind == "DataFrame":  # not by its to_pandas, which needs pyarrow
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
@@ -366,7 +360,7 @@ def as_frame(X: Any, name: str = "X") -> Any:
 
 
 def _dense_where_filled(X: pd.DataFrame) -> pd.DataFrame:
-    """Return a table without sparse columns that leave out another value than zero."""
+    """Make sparse columns dense if their fill value is not zero."""
     filled = {
         i: pd.Series(np.asarray(X.iloc[:, i]), X.index, name=X.columns[i])
         for i, dtype in enumerate(X.dtypes)
@@ -386,7 +380,7 @@ def check_column_names(X: Any, name: str = "X") -> None:
 
 
 def check_names_differ(columns: Any, name: str = "X") -> None:
-    """Refuse names of columns that occur more than once."""
+    """Refuse repeated column names."""
     names = pd.Index(columns)
     if not names.is_unique:
         twice = names[names.duplicated()].unique().tolist()
@@ -421,7 +415,7 @@ def _check_convertible(values: Any, name: str) -> None:
     if getattr(getattr(values, "dtype", None), "kind", "O") != "O" or sparse.issparse(values):
         return
     array = as_array(name, values)
-    if array.dtype.kind == "O" and any_has_length(array):
+    if array.dtype.kind == "O" and holds_collections(array):
         raise TypeError(
             f"{name} holds a sequence or another collection; each argument must be a string or a "
             "number. Make a column of each of its values."
@@ -440,22 +434,22 @@ def _check_convertible(values: Any, name: str) -> None:
     raise error
 
 
-def any_has_length(values: NDArray[np.object_]) -> bool:
-    """Return whether a cell holds several values."""
+def holds_collections(values: NDArray[np.object_]) -> bool:
+    """Return whether any cell holds several values."""
     if set(map(type, values.flat)) <= {str, int, float, bool}:  # in a tenth of the time
         return False
     return any(map(_has_length, values.flat))
 
 
 def _has_length(value: Any) -> bool:
-    """Return whether a cell holds several values; an array without dimensions is one."""
+    """Return whether a cell holds several values; a zero-dimensional array holds one."""
     if isinstance(value, str | bytes):
         return False
     return bool(np.ndim(value)) if isinstance(value, np.ndarray) else hasattr(value, "__len__")
 
 
 def _holds_text(values: Any, name: str) -> bool:
-    if sparse.issparse(values):  # numbers; numpy would go through it row by row, where it can
+    if sparse.issparse(values):  # sparse matrices hold numbers only
         return False
     array = as_array(name, values)
     if array.dtype.kind not in "OUS":
@@ -472,7 +466,7 @@ def _reads_as_number(value: Any) -> bool:
 
 
 def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.intp]:
-    """Return the column of each label in ``classes``, which are those of a model."""
+    """Return the index of each label in a model's classes."""
     y = as_array(name, y)
     if y.ndim != 1:
         raise ValueError(f"{name} has shape {y.shape}; expected one label for each record.")
@@ -495,25 +489,25 @@ def label_columns(y: Any, classes: NDArray[Any], name: str = "y") -> NDArray[np.
 
 
 def check_one_type(name: str, labels: Any) -> None:
-    """Raise TypeError for labels as bytes, and for such as have no order: text beside numbers."""
+    """Raise TypeError for labels as bytes, and for labels that cannot be sorted."""
     values = as_array(name, labels)
     if values.dtype.kind == "S":
         raise TypeError(f"{name} has labels as bytes. Convert them to text: labels.astype(str).")
     if values.dtype.kind != "O":
         return
     try:
-        found = distinct(values)
+        found = distinct_labels(values)
         np.searchsorted(found, found)  # alone, a complex number among others passes
     except (TypeError, ValueError):
         raise_alone(
             TypeError(
-                f"{name} must have labels of one type; some have no order, as text beside numbers."
+                f"{name} must have labels of one type; text and numbers cannot be sorted together."
             )
         )
 
 
-def distinct(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the different labels, sorted; of objects only those that differ are compared."""
+def distinct_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the sorted distinct labels; for objects, sorts only after removing duplicates."""
     if labels.dtype.kind == "O":
         try:
             found = dict.fromkeys(labels.flat)

@@ -1,7 +1,4 @@
-"""Write output files without following links or overwriting a ledger, and escape shown text.
-
-Conversion of values to JSON, and of a model's text to one line.
-"""
+"""Writing of output files (atomic, never through links or over a ledger) and escaping of text."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "OF_SQLITE",
+    "SQLITE_SUFFIXES",
     "as_path",
     "create_file",
     "displayable",
@@ -37,13 +34,17 @@ __all__ = [
 ]
 
 Content = str | bytes | memoryview  # text is written in UTF-8
-OF_SQLITE = ("-journal", "-wal", "-shm")  # after its name, files that SQLite has beside a database
-_DATABASE = b"SQLite format 3\0"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet begins to compute with
+SQLITE_SUFFIXES = (
+    "-journal",
+    "-wal",
+    "-shm",
+)  # suffixes of the files that SQLite keeps beside a database
+_SQLITE_HEADER = b"SQLite format 3\0"
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes text that starts so
 
 
 def as_path(name: str, value: Any) -> str:
-    """Return a path as text; TypeError for what is no path."""
+    """Return a path as text; TypeError for anything else."""
     try:
         path = os.fsdecode(value)
         os.fsencode(path)
@@ -57,18 +58,10 @@ def as_path(name: str, value: Any) -> str:
 
 
 def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
-    """Return ``path`` to be written to, unless it is a link or a privacy ledger stands there.
+    """Return ``path`` for writing; refuse links, databases and other suffixes than ``suffixes``.
 
-    Raises
-    ------
-    TypeError
-        If it is no path.
-    OSError
-        If it is a symbolic link. The file that a link leads to may belong to somebody else.
-    ValueError
-        If there is a database at the path, such as a ledger, or its name is that of a file which
-        SQLite keeps beside one. It is left as it is. Or if the name ends in none of ``suffixes``,
-        where some are given: it would lie about what is inside.
+    Symbolic links are refused because their target may belong to somebody else. A database may be a
+    privacy ledger; the files that SQLite keeps beside a database are refused, too.
     """
     found = Path(as_path("path", path))
     if suffixes and found.suffix.lower() not in suffixes:
@@ -81,42 +74,28 @@ def output_path(path: str | PathLike[str], *suffixes: str) -> Path:
             f"{found} is a database, perhaps a privacy ledger, and is not overwritten. Pass "
             "another file name."
         )
-    beside = next((rest for rest in OF_SQLITE if found.name.endswith(rest)), None)
+    beside = next((rest for rest in SQLITE_SUFFIXES if found.name.endswith(rest)), None)
     if beside and is_database(found.with_name(found.name.removesuffix(beside) or ".")):
         raise ValueError(
-            f"{found} belongs to the database beside it, perhaps a privacy ledger, which would "
-            "delete it or be damaged by it. Pass another file name."
+            f"{found} belongs to the database beside it, perhaps a privacy ledger, and is not "
+            "overwritten. Pass another file name."
         )
     return found
 
 
 def is_database(path: Path) -> bool:
-    """Return whether there is a file of SQLite's at a path."""
+    """Return whether the file at a path is a SQLite database."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(_DATABASE)) == _DATABASE
+        return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
 
 
 def write_file(path: str | PathLike[str], content: Content, mode: int | None = None) -> None:
-    """Write a file; what was there is replaced when all of the new one is on the disk.
+    """Write a file atomically: the new file replaces the old one once it is on the disk.
 
-    Parameters
-    ----------
-    path : str or Path
-    content : str or bytes-like
-    mode : int, default=None
-        Permissions. None: those of the file that was there, or else those of any new file.
+    ``mode`` sets the permissions. None keeps those of an existing file. Errors name the file.
 
-    Raises
-    ------
-    ValueError
-        If a privacy ledger stands there.
-    OSError
-        If it cannot be written, such as on a full disk, or is a symbolic link; it names the file.
-
-    Notes
-    -----
     **Guarantees.** After a full disk, an interruption or a kill, the path holds the whole new file
     or the previous one. A link at the path is refused. A link that appears meanwhile is replaced
     by the new file, so no file elsewhere is changed.
@@ -125,54 +104,54 @@ def write_file(path: str | PathLike[str], content: Content, mode: int | None = N
     to in place.
     """
     place = output_path(path)
-    with _named(path):
+    with _name_file(path):
         there = place.exists()
         if there and mode is None and stat.S_ISREG(found := place.lstat().st_mode):
             mode = stat.S_IMODE(found)
-        if there and not _replaceable(place):
+        if there and not _is_replaceable(place):
             with open(place, "wb", opener=_open_without_links) as file:
-                file.write(_bytes(content))
+                file.write(_encode(content))
             return
-        with _draft(place, content, mode) as draft:
+        with _write_draft(place, content, mode) as draft:
             os.replace(draft, place)
 
 
 def create_file(path: str | PathLike[str], content: Content, mode: int | None = None) -> None:
     """Write a file that does not exist, as :func:`write_file` does; FileExistsError if it does.
 
-    **Guarantees.** Of several processes that create it at once, one does.
+    **Guarantees.** If several processes create the file at once, one of them succeeds.
 
-    **Edge cases.** On a file system without links, such as that of a memory stick, an interruption
-    may leave a part of it.
+    **Edge cases.** On a file system without hard links, such as a memory stick's, an interruption
+    may leave a partial file.
     """
     place = Path(path).absolute()
-    if not place.exists():  # else it is not written to
+    if not place.exists():  # an existing file raises FileExistsError below
         output_path(place)
-    with _named(path), _draft(place, content, mode) as draft:
+    with _name_file(path), _write_draft(place, content, mode) as draft:
         try:
             os.link(draft, place)
         except FileExistsError:
             raise
         except OSError:
             with open(place, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                file.write(_bytes(content))
+                file.write(_encode(content))
             place.chmod(stat.S_IMODE(draft.stat().st_mode))
 
 
 def write_figure(path: str | PathLike[str], figure: Figure, **options: Any) -> None:
-    """Write a figure of Matplotlib in the format that the name says, as :func:`write_file` does."""
+    """Write a Matplotlib figure in the format of the file name, as :func:`write_file` does."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=Path(path).suffix[1:] or None, **options)
     write_file(path, drawn.getbuffer())
 
 
 @contextmanager
-def _draft(place: Path, content: Content, mode: int | None) -> Iterator[Path]:
-    """Give a hidden file beside ``place``, with all of the content on the disk."""
+def _write_draft(place: Path, content: Content, mode: int | None) -> Iterator[Path]:
+    """Write the content to a hidden file beside ``place``; delete it on exit if it still exists."""
     draft, masked = place.with_name(f".{uuid.uuid4().hex}"), 0o666 if mode is None else 0o600
     try:
         with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, masked)) as file:
-            file.write(_bytes(content))
+            file.write(_encode(content))
             file.flush()
             os.fsync(file.fileno())
         if mode is not None:
@@ -184,8 +163,8 @@ def _draft(place: Path, content: Content, mode: int | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _named(path: str | PathLike[str]) -> Iterator[None]:
-    """Let an error name the file that was asked for: it names the draft, or none."""
+def _name_file(path: str | PathLike[str]) -> Iterator[None]:
+    """Make an OSError name the requested file instead of the draft."""
     try:
         yield
     except OSError as error:
@@ -193,7 +172,7 @@ def _named(path: str | PathLike[str]) -> Iterator[None]:
         raise (OSError(error.errno, error.strerror, str(path)) if known else error) from error
 
 
-def _replaceable(place: Path) -> bool:
+def _is_replaceable(place: Path) -> bool:
     return place.is_file() and os.access(place, os.W_OK) and os.access(place.parent, os.W_OK)
 
 
@@ -201,30 +180,30 @@ def _open_without_links(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0))
 
 
-def _bytes(content: Content) -> bytes | memoryview:
+def _encode(content: Content) -> bytes | memoryview:
     return content.encode() if isinstance(content, str) else content
 
 
 def displayable(text: str) -> str:
-    """Return text in which characters that steer a terminal are written as escapes."""
+    """Return text with terminal control characters escaped."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def without_mathtext(text: object) -> str:
-    """Return text in which matplotlib finds no formulas, whatever names it holds."""
+    """Return text that matplotlib does not parse as a formula."""
     return displayable(str(text)).replace("$", r"\$")
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose texts no spreadsheet takes for formulas: they begin with an apostrophe.
+    """Prefix texts that a spreadsheet would run as formulas with an apostrophe.
 
-    **Edge cases.** Texts that are numbers are left alone.
+    **Edge cases.** Texts that are numbers are unchanged.
     """
-    return table.map(_plain)
+    return table.map(_escape_formula)
 
 
-def _plain(value: object) -> object:
-    if not isinstance(value, str) or not value.startswith(_FORMULA):
+def _escape_formula(value: object) -> object:
+    if not isinstance(value, str) or not value.startswith(_FORMULA_STARTS):
         return value
     try:
         float(value)
@@ -233,11 +212,11 @@ def _plain(value: object) -> object:
     return value
 
 
-_LONGEST = 120  # characters; the bounds of many columns would fill pages
+_MAX_TEXT_LENGTH = 120  # characters; the bounds of many columns would fill pages
 
 
 def json_safe(value: Any) -> Any:
-    """Return the value with None in place of numbers that JSON lacks."""
+    """Return the value with None in place of NaN and infinities, which JSON lacks."""
     if isinstance(value, dict):
         return {key: json_safe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -248,5 +227,5 @@ def json_safe(value: Any) -> Any:
 
 
 def shorten_text(model: str) -> str:
-    """Return the text of a model, cut to the length of a line."""
-    return model if len(model) <= _LONGEST else f"{model[: _LONGEST - 3]}..."
+    """Return a model's text, cut to 120 characters."""
+    return model if len(model) <= _MAX_TEXT_LENGTH else f"{model[: _MAX_TEXT_LENGTH - 3]}..."

@@ -1,6 +1,7 @@
 """All private names of scikit-learn that the library uses.
 
-Accounting imports this file, but neither metrics nor searches: those are imported when asked for.
+scikit-learn's metrics and searches are imported inside functions: accounting imports this module
+and needs neither.
 """
 
 from inspect import signature
@@ -21,32 +22,32 @@ __all__ = [
     "Interval",
     "InvalidParameterError",
     "StrOptions",
-    "asks_predictions_alone",
     "is_search",
     "num_samples",
     "output_container",
     "safe_indexing",
     "takes_weights",
+    "uses_predictions_only",
     "validate_parameter_constraints",
 ]
 
 
-def asks_predictions_alone(scorer: Any) -> bool:
-    """Return whether a scorer does nothing with records but to hand them to the model."""
+def uses_predictions_only(scorer: Any) -> bool:
+    """Return whether a scorer uses records only to call the model's prediction methods."""
     from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 
     return type(scorer) in (_PassthroughScorer, _Scorer)
 
 
 def is_search(model: Any) -> bool:
-    """Return whether a model is one of scikit-learn's searches, or made after them."""
+    """Return whether a model is a search of scikit-learn, or derives from one."""
     from sklearn.model_selection._search import BaseSearchCV
 
     return isinstance(model, BaseSearchCV)
 
 
 def num_samples(X: Any, name: str = "X") -> int:
-    """Return the number of records; TypeError for what holds none, which is not shown."""
+    """Return the number of records; TypeError, without the value, if there are none to count."""
     try:
         return int(_num_samples(X))
     except TypeError:
@@ -55,7 +56,7 @@ def num_samples(X: Any, name: str = "X") -> int:
 
 
 def output_container(transformer: Any) -> str | None:
-    """Return the container that ``transformer.set_output`` was called with; None if it was not."""
+    """Return the setting of ``set_output(transform=...)``, or None."""
     found: str | None = getattr(transformer, "_sklearn_output_config", {}).get("transform")
     return found
 

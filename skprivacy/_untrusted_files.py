@@ -1,4 +1,4 @@
-"""Read files and JSON of strangers: regular files of bounded size, and no repeated keys.
+"""Reading of untrusted files and JSON: regular files of bounded size, no repeated keys.
 
 Every file that somebody else may have written is opened by :func:`open_file` or read by
 :func:`read_file`, and every JSON text is parsed by :func:`parse_json`.

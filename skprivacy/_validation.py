@@ -1,4 +1,4 @@
-"""Checks of input that scikit-learn does not make in all versions and cases."""
+"""Checks of parameters and arrays that scikit-learn does not make in all versions and cases."""
 
 from __future__ import annotations
 
@@ -45,18 +45,17 @@ __all__ = [
     "whole",
 ]
 
-# A larger delta is meaningless for any table; the number of records, which may be private, is not
-# used.
+# A larger delta is meaningless for any table. The check does not use the number of records, which
+# may be private.
 _LARGEST_DELTA = 0.1
 _EXTREME = 1e15  # squares and products of such numbers neither overflow nor vanish
 
 
 class Interval(_sklearn.Interval):
-    """scikit-learn's range of numbers, without what calculates wrongly.
+    """scikit-learn's range of numbers, without types that give wrong results.
 
-    That are True and numpy's spans of time, which pass for integers, its numbers of 8 and 16 bits,
-    of which twice a norm of ``np.uint8(200)`` is 144, fractions, and integers that need more than
-    64 bits.
+    Refuses booleans and numpy's timedeltas, which pass for integers; numpy's 8 and 16 bit numbers,
+    as twice ``np.uint8(200)`` is 144; fractions; and integers of more than 64 bits.
     """
 
     def is_satisfied_by(self, val: Any) -> bool:
@@ -67,19 +66,19 @@ class Interval(_sklearn.Interval):
         if isinstance(val, Rational) and (
             val.denominator != 1 or abs(int(val.numerator)) >= 1 << 63
         ):
-            return False  # numpy takes it for an object
+            return False  # numpy would make an object array of it
         return bool(super().is_satisfied_by(val))
 
 
-# scikit-learn's own fails on numpy's spans of time, as it compares them.
+# scikit-learn's own constraint "verbose" fails on numpy's timedeltas.
 VERBOSE = [Interval(Integral, 0, None, closed="left"), "boolean"]
 
 
 class PlainNumbers:
-    """Base of dataclasses whose numbers become Python's before anything is computed with them.
+    """Base of dataclasses that converts numpy numbers in their fields to Python's.
 
-    **Guarantees.** No field is a number of numpy's that overflows or rounds: of two counts
-    ``np.uint8(200)`` the product is 64, and a guarantee would be stated for 64 releases.
+    **Guarantees.** No field overflows or rounds: the product of two counts ``np.uint8(200)`` is 64,
+    and a guarantee would be stated for 64 releases.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -119,9 +118,9 @@ def _plain(value: Any) -> Any:
 
 
 def raise_alone(error: Exception) -> NoReturn:
-    """Raise an error without the one that is being handled, which may quote values of the data.
+    """Raise an error without its context, which may quote values of the data.
 
-    ``raise error from None`` hides that one from a traceback and still keeps it.
+    ``raise error from None`` hides the context in tracebacks, but keeps it in ``__context__``.
     """
     try:
         raise error from None
@@ -130,7 +129,7 @@ def raise_alone(error: Exception) -> NoReturn:
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """Return values as numpy reads them; ValueError or TypeError by name if it cannot."""
+    """Return values as a numpy array; errors give the parameter's name and no values."""
     if is_tensor(values):
         _check_tensor(values, name)
     try:
@@ -179,7 +178,7 @@ def check_delta_is_small(delta: float) -> None:
 
 
 def check_unmasked(values: Any, name: str = "X") -> None:
-    """Refuse a masked array: what converts it to an ordinary one uses the values under the mask."""
+    """Refuse a masked array: conversion would use the values under the mask."""
     if np.ma.isMaskedArray(values):
         raise ValueError(
             f"{name} is a masked array, whose mask would be ignored. Drop the masked records, or "
@@ -188,16 +187,13 @@ def check_unmasked(values: Any, name: str = "X") -> None:
 
 
 def is_tensor(values: Any) -> bool:
-    """Return whether ``values`` is a tensor of torch's, which is not imported for the question."""
+    """Return whether ``values`` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(values, torch.Tensor)
 
 
 def check_flat(values: Any, name: str = "value") -> None:
-    """Refuse what is no flat array of float32 or float64, to which noise is added in place.
-
-    A tensor of torch's is an array here, wherever it is.
-    """
+    """Refuse anything but a flat array or tensor of float32 or float64, for noise in place."""
     if not (isinstance(values, np.ndarray) or is_tensor(values)):
         raise TypeError(
             f"{name} is of type {type(values).__name__}; expected a flat array of float32 or "
@@ -219,7 +215,7 @@ def check_flat(values: Any, name: str = "value") -> None:
 
 
 def _is_float(dtype: Any) -> bool:
-    """Whether a type of numpy's or torch's is that of single or double precision, natively kept."""
+    """Return whether a numpy or torch dtype is float32 or float64 in native byte order."""
     if isinstance(dtype, np.dtype):
         return dtype in (np.float32, np.float64)
     return str(dtype) in ("torch.float32", "torch.float64")
@@ -228,17 +224,17 @@ def _is_float(dtype: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Return whether ``value`` is a real number; infinity and NaN are numbers.
 
-    A fraction is none: numpy would take it, and all that is computed with it, for an object.
+    Fractions are refused: numpy would compute with them as objects.
     """
     if type(value) is float:  # asked in every step of a training
         return True
-    if isinstance(value, bool | np.timedelta64):  # which numpy counts among its integers
+    if isinstance(value, bool | np.timedelta64):  # numpy registers timedelta64 as an integer
         return False
     return isinstance(value, Real) and not (isinstance(value, Rational) and value.denominator != 1)
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Return whether ``value`` is an integer, Python's or numpy's; True is none."""
+    """Return whether ``value`` is an integer of Python or numpy, and not a boolean."""
     return isinstance(value, Integral) and is_number(value)
 
 
@@ -283,12 +279,12 @@ def whole(name: str, value: Any, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is an integer of at least ``least``."""
     if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer >= {least}.")
-    if value >= 1 << 63:  # numpy has no such integer, and no loop comes to its end
+    if value >= 1 << 63:  # beyond numpy's integers, and any loop would be endless
         raise ValueError(f"{name}={value!r} must be below 2**63.")
 
 
 def storable(name: str, text: str) -> None:
-    """Raise ValueError for text with half a character, which no file and no table can hold."""
+    """Raise ValueError for text that UTF-8 cannot encode, such as a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -296,13 +292,13 @@ def storable(name: str, text: str) -> None:
 
 
 def flag(name: str, value: Any) -> None:
-    """Raise TypeError unless ``value`` is True or False: of others the truth is a guess."""
+    """Raise TypeError unless ``value`` is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} must be True or False.")
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:
-    """Return numpy's generator for a seed; ValueError for what it cannot be seeded with."""
+    """Return numpy's generator for a seed; ValueError for an invalid seed."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
@@ -323,11 +319,11 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def sequence(name: str, values: Any) -> tuple[Any, ...]:
-    """Return the values of a sequence; TypeError for anything else, which is not shown."""
+    """Return the values of a sequence; TypeError, without the value, for anything else."""
     try:
         if not isinstance(values, str | bytes):
             return tuple(values)
-    # also what only looks iterable: an array without dimensions, a buffer with several
+    # some objects only look iterable: arrays without dimensions, buffers with several
     except (TypeError, NotImplementedError):
         pass
     raise TypeError(f"{name} must be a sequence, not of type {type(values).__name__}.")

@@ -1,14 +1,12 @@
-"""The contract of a private fit: what every private estimator does around its release.
+"""The contract of private estimators: guarantee, budget charge, public facts and frozen parts.
 
 A fit warns of anything that voids the guarantee, states the guarantee, charges the budget, reads
-the data, and commits model and claim together. See ``doc/extending.rst``.
+the data, and sets the model and its claim together. Classes and bounds are public facts, given as
+parameters. A fact that is not given is read off the data: that leak raises a warning, or an error
+in strict mode, and becomes an assumption of the guarantee. Parts that were passed fitted may have
+learned from private records, which is an assumption, too.
 
-Parts of an estimator that no fit changes, and that may have learned from private records.
-
-Facts that a private fit treats as public: classes, and bounds of features and of targets.
-
-They are parameters. A fact that is not given is read off the data, which is a leak: it raises a
-warning, or an error if strict, and becomes an assumption of the guarantee.
+Start with :class:`PrivateEstimatorMixin` and ``doc/contributing/add_estimator.rst``.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from ._config import leak, warn_caller
-from ._groups import ask_whose
+from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
 from .accounting import (
     Composed,
@@ -46,60 +44,57 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
-    "of_frozen_parts",
-    "on_its_word",
+    "is_third_party_claim",
+    "list_frozen_assumptions",
     "private_release",
     "public_bounds",
     "public_classes",
     "public_target_bounds",
-    "rehearsed",
+    "rehearse_fit",
 ]
 
-_KNOWN = {"skprivacy", "sklearn", "skorch"}  # whose classes say of themselves what is so
-_LIBRARIES = {*_KNOWN, "numpy", "scipy", "torch"}  # whose functions have seen nobody's records
+_KNOWN_PACKAGES = {"skprivacy", "sklearn", "skorch"}  # whose `data_independent_` is true
+_LIBRARY_PACKAGES = {
+    *_KNOWN_PACKAGES,
+    "numpy",
+    "scipy",
+    "torch",
+}  # whose functions hold no records
 
 
-def of_frozen_parts(params: Mapping[str, Any], relation: str) -> Iterator[str]:
-    """Yield what a guarantee assumes of estimators that were passed fitted and stay as they are.
+def list_frozen_assumptions(params: Mapping[str, Any], relation: str) -> Iterator[str]:
+    """Yield the assumptions about parameters that were fitted beforehand and that no fit changes.
 
-    Parameters
-    ----------
-    params : mapping
-        Parameters of an estimator, by name.
-    relation : str
-        The neighbouring relation: under "label" features are public, and may have been learned
-        from.
+    Under the relation "label", features are public and such parts may have learned from them.
 
-    Notes
-    -----
-    **Edge cases.** A method of an estimator, as in ``FunctionTransformer(scaler.transform)``, keeps
-    what that has learned. What a function knows, such as a mean, is nowhere seen: those that an
-    estimator was handed are assumed of, and one that is itself a parameter by whoever takes it.
-    Nothing is assumed of a part that learns nothing, or says by ``data_independent_`` that it has
-    not.
+    **Edge cases.** A method of an estimator, as in ``FunctionTransformer(scaler.transform)``,
+    carries what the estimator has learned. A function may hold a value learned from records, such
+    as a mean, and nothing shows it: functions inside an estimator lead to an assumption. A function
+    that is itself a parameter does not: the estimator that takes it states its own assumption.
+    Parts that learn nothing, or declare so by ``data_independent_``, need no assumption.
     """
     private = "label" if relation == "label" else "record"
     for name, value in params.items():
         if _is_frozen(value) and _may_have_learned(value):
             yield f"the {name} depends on no private {private}"
             continue
-        found = list(_frozen_in(value))
+        found = list(_find_frozen(value))
         if any(_may_have_learned(part) for part in found if _is_estimator(part)):
             yield f"what is frozen in {name} depends on no private {private}"
         if not all(map(_is_estimator, found)):
             yield f"the functions in {name} depend on no private {private}"
 
 
-def on_its_word(step: Any) -> bool:
-    """Return whether that a transformer learns nothing is only said by a class of somebody else's.
+def is_third_party_claim(step: Any) -> bool:
+    """Return True if a third-party class declares itself data-independent.
 
-    A subclass of SchemaTransformer inherits what that says, whatever its own ``fit`` does.
+    A subclass of SchemaTransformer inherits the declaration, whatever its own ``fit`` does.
     """
-    return hasattr(step, "data_independent_") and _package(type(step)) not in _KNOWN
+    return hasattr(step, "data_independent_") and _package_name(type(step)) not in _KNOWN_PACKAGES
 
 
-def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
-    """Yield the frozen estimators in a parameter, to any depth, and functions of its estimators."""
+def _find_frozen(value: Any, inside: bool = False) -> Iterator[Any]:
+    """Yield the frozen estimators in a parameter, at any depth, and the functions inside them."""
     if isinstance(value, Mapping):
         value = list(value.values())
     elif isinstance(value, partial):
@@ -108,7 +103,7 @@ def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
         value = [value.pyfunc]
     if isinstance(value, list | tuple):
         for part in value:
-            yield from _frozen_in(part, inside)
+            yield from _find_frozen(part, inside)
     elif _is_estimator(owner := getattr(value, "__self__", None)):
         yield owner
     elif inside and _is_function(value):
@@ -116,14 +111,14 @@ def _frozen_in(value: Any, inside: bool = False) -> Iterator[Any]:
     elif _is_frozen(value):
         yield value
         if isinstance(value, FrozenEstimator):
-            yield from _frozen_in(value.estimator, inside=True)
+            yield from _find_frozen(value.estimator, inside=True)
     elif _is_estimator(value):
         for part in value.get_params(deep=False).values():
-            yield from _frozen_in(part, inside=True)
+            yield from _find_frozen(part, inside=True)
 
 
 def _is_function(value: Any) -> bool:
-    """Return whether it is a user's function, or an object with data that is called like one."""
+    """Return whether a value is a user's function, or a callable object that may hold data."""
     if not callable(value) or isinstance(value, type) or _is_estimator(value):
         return False
     if isinstance(value, np.ufunc):
@@ -131,13 +126,13 @@ def _is_function(value: Any) -> bool:
     owner = getattr(value, "__self__", None)
     if isinstance(value, BuiltinFunctionType) and isinstance(owner, type | ModuleType | None):
         return False
-    # A function has a name of its own, in numpy's dispatchers too; an object has its class's alone.
+    # Functions, numpy's dispatchers included, have __qualname__; callable objects do not.
     if isinstance(owner, type) or (owner is None and hasattr(value, "__qualname__")):
-        return _package(value) not in _LIBRARIES
-    return _package(value if owner is None else type(owner)) not in _KNOWN
+        return _package_name(value) not in _LIBRARY_PACKAGES
+    return _package_name(value if owner is None else type(owner)) not in _KNOWN_PACKAGES
 
 
-def _package(value: Any) -> str:
+def _package_name(value: Any) -> str:
     return (getattr(value, "__module__", None) or "").split(".")[0]
 
 
@@ -146,7 +141,7 @@ def _is_estimator(value: Any) -> bool:
 
 
 def _is_frozen(value: Any) -> bool:
-    """Return whether an estimator is its own clone, or has one that is fitted as it is."""
+    """Return whether clone() returns the estimator itself, or a copy that is already fitted."""
     if not _is_estimator(value):
         return False
     own = getattr(type(value), "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
@@ -159,13 +154,13 @@ def _is_frozen(value: Any) -> bool:
 def _may_have_learned(frozen: Any) -> bool:
     inner = frozen.estimator if isinstance(frozen, FrozenEstimator) else frozen
     if getattr(inner, "data_independent_", False) is True:
-        return on_its_word(inner)
+        return is_third_party_claim(inner)
     return bool(not hasattr(inner, "__sklearn_tags__") or get_tags(inner).requires_fit)
 
 
 _SEED_IS_SECRET = "nobody knows or guesses noise_seed"
-# What a relation leaves unprotected, where that is not nothing.
-_IS_PUBLIC = {
+# The facts that a relation does not protect.
+_PUBLIC_FACTS = {
     "zero_out": "the number of records is public",
     "replace_one": "the number of records is public",
     "label": "the features of all records are public (labels alone are protected)",
@@ -174,20 +169,20 @@ _rehearsing: ContextVar[bool] = ContextVar("rehearsing", default=False)
 
 
 class _StatedError(BaseException):
-    """Ends a rehearsal; whoever catches every Exception lets it pass."""
+    """Ends a rehearsal. A BaseException, which no ``except Exception`` catches."""
 
     def __init__(self, guarantee: PrivacyGuarantee) -> None:
         super().__init__(guarantee)
         self.guarantee = guarantee
 
 
-def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
-    """Return what a fit would guarantee, by running it up to where it would be charged.
+def rehearse_fit(fit: Callable[[], Any]) -> PrivacyGuarantee:
+    """Return the guarantee of a fit, by running it up to the charge of its first release.
 
     Parameters
     ----------
     fit : callable
-        Takes nothing and fits a private estimator, alone or as the last step of a pipeline.
+        Fits a private estimator, alone or as the last step of a pipeline; takes no arguments.
 
     Returns
     -------
@@ -201,16 +196,16 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
 
     Notes
     -----
-    **Guarantees.** Nothing is charged or released, and the estimator stays as it was. A guarantee
-    is stated by public facts, so it tells nothing about the records.
+    **Guarantees.** Nothing is charged or released, and the estimator is unchanged. The guarantee
+    depends on public facts alone, so it reveals nothing about the records.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.base import rehearsed
+    >>> from skprivacy.base import rehearse_fit
     >>> from skprivacy.preprocessing import PrivateStandardScaler
     >>> scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1))
-    >>> rehearsed(lambda: scaler.fit(np.zeros((10, 2))))
+    >>> rehearse_fit(lambda: scaler.fit(np.zeros((10, 2))))
     0.50-DP, add-remove, exact noise, proved
     >>> hasattr(scaler, "privacy_")
     False
@@ -223,29 +218,28 @@ def rehearsed(fit: Callable[[], Any]) -> PrivacyGuarantee:
     finally:
         _rehearsing.reset(token)
     raise TypeError(
-        "The fit has released nothing through the contract of private estimators, so what it would "
-        "guarantee is unknown. Rehearse an estimator of skprivacy, or one that inherits "
-        "PrivateEstimatorMixin."
+        "fit() made no charged release, so its guarantee is unknown. Rehearse an estimator of "
+        "skprivacy, or one that inherits PrivateEstimatorMixin."
     )
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def undone_if_refused(method: Method) -> Method:
-    """Make a method, such as ``fit``, leave the estimator as it was if it raises an error."""
+def rolls_back_on_error(method: Method) -> Method:
+    """Decorate a method, such as ``fit``: an error in it leaves the estimator unchanged."""
 
     @wraps(method)
     def undoing(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with undone_on_error(self):
+        with roll_back_on_error(self):
             return method(self, *args, **kwargs)
 
     return cast(Method, undoing)
 
 
 @contextmanager
-def undone_on_error(estimator: Any) -> Iterator[None]:
-    """Take back the attributes that the enclosed code has set, if it is refused or interrupted."""
+def roll_back_on_error(estimator: Any) -> Iterator[None]:
+    """Restore the estimator's attributes if the enclosed code fails or is interrupted."""
     before = dict(vars(estimator))
     try:
         yield
@@ -284,7 +278,7 @@ T = TypeVar("T")
 
 
 class _BegunContext(Generic[T]):
-    """A context manager that was entered when it was created, and is used once."""
+    """A context manager that is entered at its creation and can be used once."""
 
     def __init__(self, context: AbstractContextManager[T]) -> None:
         self._context = context
@@ -306,12 +300,12 @@ class _BegunContext(Generic[T]):
         return self._context.__exit__(kind, error, trace)
 
 
-def begins_at_call(
+def enter_at_call(
     function: Callable[P, Iterator[T]],
 ) -> Callable[P, AbstractContextManager[T]]:
-    """Make a context manager that runs to its ``yield`` when it is called, not when entered.
+    """Decorate a generator as a context manager that runs to its ``yield`` when it is called.
 
-    A release that is stated without ``with`` is charged all the same.
+    So a release is charged even if the caller forgets ``with``.
     """
     context = contextmanager(function)
 
@@ -322,7 +316,7 @@ def begins_at_call(
     return begin
 
 
-@begins_at_call
+@enter_at_call
 def private_release(
     event: Event,
     *,
@@ -338,9 +332,9 @@ def private_release(
     kind: str = "proved",
     arithmetic: str = "unspecified",
 ) -> Iterator[PrivacyGuarantee]:
-    """State the guarantee of a release and charge it; the data may be touched only inside.
+    """State the guarantee of a release and charge it; read the data only inside the ``with`` block.
 
-    The budget is charged by the call, also if its result is never entered.
+    The call itself charges the budget, even if the context is never entered.
 
     Parameters
     ----------
@@ -359,15 +353,15 @@ def private_release(
     assumptions : tuple of str, default=()
         Conditions of the guarantee, in addition to those that follow from the other parameters.
     unit : str, default="record"
-        What neighbouring data sets differ in: a record, or a group by the name of its column.
+        Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
     before : PrivacyGuarantee, default=None
         The guarantee of earlier releases, with which this one is composed.
     charging : callable, default=reserve_release
         Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
-        What is known of the guarantee, apart from ``noise_seed``.
+        Kind of the guarantee if ``noise_seed`` is None.
     arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
-        That of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several.
+        Arithmetic of the noise: ``mechanism.arithmetic``, or ``weakest_arithmetic`` of several.
 
     Yields
     ------
@@ -383,8 +377,8 @@ def private_release(
     """
     check_relation(relation)
     stated = list(assumptions)
-    if relation in _IS_PUBLIC:
-        words = _IS_PUBLIC[relation]
+    if relation in _PUBLIC_FACTS:
+        words = _PUBLIC_FACTS[relation]
         stated.append(words if unit == "record" else words.replace("of records", "of groups"))
     if noise_seed is not None:
         warn_caller(
@@ -399,14 +393,14 @@ def private_release(
         event, float(at_delta), relation, kind, tuple(stated), unit, arithmetic
     )
     if before is not None:
-        guarantee = _composed(before, guarantee)
+        guarantee = _compose_guarantees(before, guarantee)
     if _rehearsing.get():
         raise _StatedError(guarantee)
     with charging(budget, event, relation, who, kind, unit):
         yield guarantee
 
 
-def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarantee:
+def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarantee:
     if before.relation != now.relation:
         raise ValueError(
             f"relation={now.relation!r} must be {before.relation!r}, as for the earlier releases: "
@@ -422,15 +416,15 @@ def _composed(before: PrivacyGuarantee, now: PrivacyGuarantee) -> PrivacyGuarant
         Composed((before.event, now.event)),
         at_delta=now.at_delta,
         relation=now.relation,
-        kind=_weaker(before.kind, now.kind),
+        kind=_weaker_kind(before.kind, now.kind),
         assumptions=tuple(dict.fromkeys((*before.assumptions, *now.assumptions))),
         unit=now.unit,
         arithmetic=weakest_arithmetic((before.arithmetic, now.arithmetic)),
     )
 
 
-def _weaker(before: str, now: str) -> str:
-    """Return the kind of two guarantees together."""
+def _weaker_kind(before: str, now: str) -> str:
+    """Return the kind of two composed guarantees."""
     if "estimate" in (before, now):
         return "estimate"
     return now if before == "proved" else before
@@ -461,7 +455,7 @@ class PrivateFit:
         Parameters
         ----------
         *statements : str
-            What must be true, or public, for the guarantee to hold.
+            Conditions of the guarantee.
         """
         self._assumptions.extend(statements)
 
@@ -471,7 +465,7 @@ class PrivateFit:
         Parameters
         ----------
         kind : {"random_dp", "estimate"}
-            What is known of the guarantee.
+            Kind of the guarantee.
         statement : str
             Why it is not proved.
         """
@@ -484,14 +478,14 @@ class PrivateFit:
         Parameters
         ----------
         warning : str
-            What leaks, and what to pass instead.
+            The leak, and the parameter that avoids it.
         assumption : str
-            What is taken for public.
+            The fact that is assumed to be public.
         """
         leak(warning)
         self.assume(assumption)
 
-    @begins_at_call
+    @enter_at_call
     def charged(
         self,
         event: Event,
@@ -503,33 +497,33 @@ class PrivateFit:
         charging: Callable[..., AbstractContextManager[Any]] = reserve_release,
         arithmetic: str = "unspecified",
     ) -> Iterator[None]:
-        """State the guarantee and charge the budget; the data may be touched only inside.
+        """State the guarantee and charge the budget; read the data only inside the ``with`` block.
 
-        The budget is charged by the call. On leaving without an error, the estimator has
+        The call itself charges the budget. On leaving without an error, the estimator has
         ``privacy_``, ``privacy_event_``, ``epsilon_`` and ``delta_``. Parameters are those of
         :func:`private_release`.
 
         Parameters
         ----------
         event : Event
-            What the fit releases.
+            Accounting event of the fit's release.
         relation : {"add_remove", "label", "zero_out", "replace_one"}
             The neighbouring relation.
         at_delta : float
             The delta at which epsilon is stated; 0 for pure differential privacy.
         unit : str, default="record"
-            What neighbouring data sets differ in: a record, or a group by the name of its column.
+            Unit in which neighbouring data sets differ: "record", or the name of ``groups``.
         before : PrivacyGuarantee, default=None
             The guarantee of earlier releases, with which this one is composed.
         charging : callable, default=reserve_release
             As in :func:`private_release`.
         arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
-            That of the noise, as in :func:`private_release`.
+            Arithmetic of the noise, as in :func:`private_release`.
         """
         model: Any = self._estimator
         if unit == "record":
-            ask_whose(getattr(model, "feature_names_in_", ()))
-        self.assume(*of_frozen_parts(model.get_params(deep=False), relation))
+            warn_of_identifiers(getattr(model, "feature_names_in_", ()))
+        self.assume(*list_frozen_assumptions(model.get_params(deep=False), relation))
         with private_release(
             event,
             relation=relation,
@@ -575,14 +569,14 @@ class PrivateEstimatorMixin:
 
     Notes
     -----
-    **Guarantees.** A fit that is refused, fails or is interrupted leaves the estimator as it was:
-    an earlier model keeps its own claim, and a new estimator stays unfitted. What was charged
-    stays charged. A seed of the noise is never pickled with a fitted model.
+    **Guarantees.** A fit that is refused, fails or is interrupted leaves the estimator unchanged:
+    an earlier model keeps its own claim, and a new estimator stays unfitted. Charges are not
+    undone. The noise seed is never pickled with a fitted model.
     """
 
     @contextmanager
     def _private_fit(self) -> Iterator[PrivateFit]:
-        with undone_on_error(self):
+        with roll_back_on_error(self):
             yield PrivateFit(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -622,7 +616,7 @@ def public_classes(
     ValueError
         If there are fewer than two classes, or ``y`` holds others; the message does not name them.
     TypeError
-        If ``given`` holds classes that have no order.
+        If ``given`` holds classes that cannot be sorted.
     """
     if given is None:
         check_classification_targets(y)

@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 
 from skprivacy import PATEClassifier, PrivateSearchCV, load_model, save_model
 from skprivacy.audit import claim_of
-from skprivacy.base import of_frozen_parts
+from skprivacy.base import list_frozen_assumptions
 from skprivacy.ensemble import PrivateKNNClassifier
 from skprivacy.fine_tuning import ALMFineTuner
 from skprivacy.label_privacy import (
@@ -271,13 +271,17 @@ MIDDLE = Centre(X.mean(axis=0))
     ids=["object", "method", "partial", "vectorize", "frompyfunc", "interpolator"],
 )
 def test_what_is_called_like_a_function_is_assumed_of(function):
-    told = list(of_frozen_parts({"teacher": behind(FunctionTransformer(function))}, "add_remove"))
+    told = list(
+        list_frozen_assumptions({"teacher": behind(FunctionTransformer(function))}, "add_remove")
+    )
     assert told == ["the functions in teacher depend on no private record"]
 
 
 @pytest.mark.parametrize("function", [np.log1p, expit, abs, np.nan_to_num, softmax, None])
 def test_functions_of_libraries_have_seen_nobody(function):
-    assert not list(of_frozen_parts({"teacher": behind(FunctionTransformer(function))}, "label"))
+    assert not list(
+        list_frozen_assumptions({"teacher": behind(FunctionTransformer(function))}, "label")
+    )
 
 
 def test_a_private_search_refuses_them():

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from skprivacy._groups import check_groups, protected
+from skprivacy._groups import check_groups, resolve_groups
 from skprivacy.mechanisms import SecureRandom
 
 X = np.zeros((4, 2))
@@ -96,7 +96,7 @@ def test_exact_shares_of_a_group_never_add_up_to_more_than_one(size):
 
 
 def test_without_groups_each_record_is_protected_by_itself():
-    found = protected(None, X)
+    found = resolve_groups(None, X)
     assert (found.codes.tolist(), found.n, found.unit) == ([0, 1, 2, 3], 4, "record")
     assert found.exact_shares().tolist() == [1.0] * 4
     assert found.at_most(1, SecureRandom()).tolist() == [0, 1, 2, 3]

@@ -9,7 +9,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import _groups as _identifiers
-from skprivacy._groups import identifiers
+from skprivacy._groups import find_identifiers
 from skprivacy.attacks import LossThreshold
 from skprivacy.audit import audit
 from skprivacy.exceptions import PrivacyWarning
@@ -23,7 +23,7 @@ Y = RNG.integers(0, 2, 60)
 
 @pytest.fixture(autouse=True)
 def nothing_asked():
-    with mock.patch.object(_identifiers, "_asked", set()):
+    with mock.patch.object(_identifiers, "_warned_names", set()):
         yield
 
 
@@ -44,7 +44,7 @@ def linear():
      "hashed_user_id", "user_id_hash", "study patient id", "insurance_number"],
 )  # fmt: skip
 def test_names_of_identifiers(name):
-    assert identifiers(["age", name]) == [name]
+    assert find_identifiers(["age", name]) == [name]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_names_of_identifiers(name):
      "president", "price_per_person", "female", "kidney", "piano", "employee", "child"],
 )  # fmt: skip
 def test_names_of_anything_else(name):
-    assert identifiers([name]) == []
+    assert find_identifiers([name]) == []
 
 
 def test_a_private_fit_asks_once_and_not_where_groups_are_given():
@@ -67,7 +67,7 @@ def test_a_private_fit_asks_once_and_not_where_groups_are_given():
         linear().fit(TABLE, Y)
     assert len(told) == 1
     linear().fit(TABLE, Y)  # a warning would be an error
-    _identifiers._asked.clear()
+    _identifiers._warned_names.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         linear().fit(TABLE.rename(columns={"patient_id": "height"}), Y)
@@ -87,7 +87,7 @@ def test_sweeps_and_audits_ask_too():
     sweep = PrivacySweepCV(linear(), epsilons=[1.0], cv=2, baseline=None)
     with pytest.warns(PrivacyWarning, match="What a sweep shows is about single records"):
         sweep.fit(TABLE, Y)
-    _identifiers._asked.clear()
+    _identifiers._warned_names.clear()
     tree = DecisionTreeClassifier(max_depth=1).fit(TABLE[:30], Y[:30])
     with pytest.warns(PrivacyWarning, match="What an audit shows is about single records"):
         audit(tree, TABLE[:30], Y[:30], TABLE[30:], Y[30:], attacks=[LossThreshold()])

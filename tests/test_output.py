@@ -158,7 +158,7 @@ def test_a_link_that_appears_during_writing_is_not_followed(writable, tmp_path, 
     place.chmod(0o640)
     link.symlink_to(place)
     monkeypatch.setattr("skprivacy._output.output_path", Path)  # it looked before the link came
-    monkeypatch.setattr("skprivacy._output._replaceable", lambda _: writable)
+    monkeypatch.setattr("skprivacy._output._is_replaceable", lambda _: writable)
     if writable:
         write_file(link, "new")
         assert not link.is_symlink()
@@ -283,11 +283,11 @@ def test_no_altered_result_of_a_sweep_is_used(tmp_path):
     """Another noise in a claim would be another epsilon."""
     swept(tmp_path / "kept")
     one, two = sorted((tmp_path / "kept").glob("fit_*.json"))
-    content, known = one.read_bytes(), _kept.kept(one)
+    content, known = one.read_bytes(), _kept.load_result(one)
     for at in range(0, len(content), 5):
         one.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
         try:
-            assert _kept.kept(one) == known  # such as 1E-05 for 1e-05
+            assert _kept.load_result(one) == known  # such as 1E-05 for 1e-05
         except ValueError as error:
             assert re.search(rf"{one.name} is damaged .* delete it", str(error))  # noqa: PT017
     for damaged in (two.read_bytes(), re.sub(rb'_score": 0', b'_score": 1', content)):

@@ -28,7 +28,7 @@ from sklearn.pipeline import Pipeline
 
 from .._clones import shadow_clone
 from .._environment import PREDICT_WORK, blas_threads, one_blas_thread, one_thread
-from .._input_data import check_X_y, distinct, label_columns
+from .._input_data import check_X_y, distinct_labels, label_columns
 from .._sklearn import safe_indexing
 from .perceptrons import Float32Array, Layers, append_columns
 from .stacked_dpsgd import PrivateTask, train_private
@@ -200,7 +200,7 @@ def train_stacked(
     n_jobs = min(_n_jobs(n_jobs), max(1, len(rows)))
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")  # the target model has raised the same warnings
-        prepare = _make_preparation(estimator, X, y, distinct(y), rows, seeds)
+        prepare = _make_preparation(estimator, X, y, distinct_labels(y), rows, seeds)
         prepared = map(prepare, range(len(rows)))
         for index, member in (
             _train_models(prepared, len(rows), n_jobs)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._input_data import check_array
 from .._sklearn import StrOptions
 from .._validation import Interval, is_whole
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from ..metrics.rates import as_numbers
 from .attack_result import AttackResult
 
@@ -234,7 +234,7 @@ class AggregateAttack(BaseEstimator):
         self.correlated = correlated
         self.fpr = fpr
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(
         self,
         released: ArrayLike,

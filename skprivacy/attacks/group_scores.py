@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from .._groups import Groups, as_text, check_groups
+from .._groups import Groups, check_groups, group_labels
 
 __all__ = ["JOINS", "connected_units", "join_group_scores", "separate_groups"]
 
@@ -48,7 +48,7 @@ def separate_groups(groups_in: Any, groups_out: Any) -> tuple[Groups, Groups]:
             "Give both the same name."
         )
     # compared as text, since one file may have been read as numbers and the other as text
-    shared = set(as_text(inside.names)) & set(as_text(outside.names))
+    shared = set(group_labels(inside.names)) & set(group_labels(outside.names))
     if shared:
         raise ValueError(
             f"{len(shared)} values of {inside.unit} are among both members and non-members. Split "

@@ -20,9 +20,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from .._clones import asked, named_failure
+from .._clones import name_failing_model
 from .._config import warn_caller
-from .._input_data import check_one_type, distinct, label_columns
+from .._input_data import check_one_type, distinct_labels, label_columns
 from .._sklearn import num_samples, safe_indexing
 from .._validation import as_array
 from . import scores
@@ -64,7 +64,11 @@ class Answers(NamedTuple):
 
     def ask(self, model: Any, X: Any, classes: Classes) -> Any:
         """Return the model's answers about records; probabilities have a column for each class."""
-        return predict_aligned(model, X, classes) if self.by_class else asked(model, self.method, X)
+        return (
+            predict_aligned(model, X, classes)
+            if self.by_class
+            else call_model(model, self.method, X)
+        )
 
     def signal(self, model: Any, X: Any, y: NDArray[Any], classes: Classes) -> Float64Array:
         """Return the log-odds of records, or minus the loss of models without probabilities."""
@@ -188,7 +192,7 @@ def class_list(*parts: Any) -> NDArray[Any]:
         )
     union = np.concatenate(arrays)
     check_one_type("y", union)
-    return distinct(union)
+    return distinct_labels(union)
 
 
 def check_known(y: NDArray[Any], classes: Any) -> None:
@@ -221,7 +225,7 @@ def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
             "LossThreshold, LiRA, RMIA or StrongestAttack, which accept other scores, or "
             "LabelOnlyAttack, which needs only predicted labels."
         )
-    with named_failure(model, "asked about X"):
+    with name_failing_model(model, "asked about X"):
         proba = apply_in_parts(model.predict_proba, X).astype(float, copy=False)
     if proba.ndim != 2 or proba.shape[1] != len(model.classes_):
         raise ValueError(

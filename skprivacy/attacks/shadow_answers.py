@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from .._clones import named_failure
+from .._clones import name_failing_model
 from .._sklearn import num_samples, safe_indexing
 from .._stacked import StackedMember
 from .._validation import raise_alone, sequence
@@ -213,7 +213,7 @@ class AnswerTable:
         """Query a fitted model about records, in parts, and store its answers for ``rows``."""
         asked = choose_answers(model, y)
         slices = split_rows(num_samples(X))
-        with named_failure(model, "asked about X"):
+        with name_failing_model(model, "asked about X"):
             ask = getattr(model, asked.method)
             found = [ask(X if len(slices) == 1 else safe_indexing(X, part)) for part in slices]
         answer: Any

@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._clones import check_weights, group_names
 from .._environment import N_JOBS
 from .._groups import Groups, check_groups
-from .._input_data import check_classification_targets, check_consistent_length, distinct
+from .._input_data import check_classification_targets, check_consistent_length, distinct_labels
 from .._sklearn import StrOptions, num_samples
 from .._stacked import is_stackable
 from .._validation import VERBOSE, Interval, check_random_state
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from .group_scores import connected_units
 from .model_answers import (
     KINDS,
@@ -182,7 +182,7 @@ class ShadowPool(BaseEstimator):
         self.verbose = verbose
         self.keep_models = keep_models
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, groups: Any = None
     ) -> ShadowPool:
@@ -236,7 +236,7 @@ class ShadowPool(BaseEstimator):
         all_prints = fingerprints(X)
         prints, first, rows = np.unique(all_prints, return_index=True, return_inverse=True)
         units = rows if people is None else connected_units(rows, people)
-        if classes is not None and len(distinct(y)) < 2:
+        if classes is not None and len(distinct_labels(y)) < 2:
             raise ValueError(
                 "y has only one class, so shadow models cannot be trained. Pass records of every "
                 "class, or use attacks without shadow models, such as LossThreshold."

@@ -27,7 +27,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from tqdm import tqdm
 
 from .._clones import train_clone
-from .._environment import one_blas_thread, several, workers
+from .._environment import one_blas_thread
 from .._groups import Groups
 from .._output import create_file, write_file
 from .._stacked import train_stacked
@@ -110,12 +110,12 @@ def train_shadows(
         if stacked:
             return _train_stacked(estimator, data, jobs, shared, n_jobs, device, verbose)
         threads = trains_in_threads(estimator)
-        n_jobs = several(n_jobs) if threads else n_jobs
+        n_jobs = default_n_jobs(n_jobs) if threads else n_jobs
         with one_blas_thread(), warnings.catch_warnings():  # joblib limits other processes itself
             # outside of the threads, since each thread's filter would reset the others'
             warnings.simplefilter("ignore")
             parallel = Parallel(
-                n_jobs=workers(n_jobs, len(jobs.rows)),
+                n_jobs=limit_workers(n_jobs, len(jobs.rows)),
                 prefer="threads" if threads else None,
                 return_as="generator" if verbose else "list",
             )

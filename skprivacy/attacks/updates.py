@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._clones import without_values
+from .._clones import describe_error
 from .._input_data import label_columns
 from .._sklearn import num_samples
 from .._validation import is_number, positive, sequence, whole
@@ -308,7 +308,7 @@ def call_train(train: Callable[..., Any], weights: Float64Array, *given: Any) ->
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"train={train!r} must take a vector of {len(weights)} weights and return a vector or "
-            f"a network. It failed: {without_values(error)}"
+            f"a network. It failed: {describe_error(error)}"
         ) from None
 
 

@@ -15,9 +15,9 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from .._clones import asked
-from .._groups import ask_whose, check_order
-from .._input_data import check_one_type, distinct
+from .._clones import call_model
+from .._groups import check_order, warn_of_identifiers
+from .._input_data import check_one_type, distinct_labels
 from .._sklearn import num_samples, safe_indexing
 from .._validation import sequence
 from ..attacks import AttackResult, LossThreshold, MembershipAttack, ShadowPool, StrongestAttack
@@ -180,7 +180,7 @@ def audit(
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
     people = None
     if groups is None:
-        ask_whose(getattr(X_train, "columns", ()), "What an audit shows")
+        warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
     else:
         people = MemberGroups.from_pair(groups, num_samples(X_train), num_samples(X_test))
         for whose, X in zip(groups, (X_train, X_test), strict=True):
@@ -430,7 +430,7 @@ def _check_records(model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: 
             continue
         check_one_type(f"y_{part}", y)
         known = np.asarray(model.classes_).tolist()
-        if unknown := set(distinct(np.asarray(y)).tolist()) - set(known):
+        if unknown := set(distinct_labels(np.asarray(y)).tolist()) - set(known):
             raise ValueError(
                 f"y_{part} has {len(unknown)} labels that are not classes of the model, which are "
                 f"{known[:20]}. Remove these records, or pass labels as the model was fitted with."
@@ -442,4 +442,4 @@ def _shape_of_answers(model: Any, X: Any) -> tuple[int, ...]:
     """Return the shape of the model's prediction for one record."""
     if not hasattr(model, "predict"):
         return ()
-    return np.shape(asked(model, "predict", safe_indexing(X, np.arange(1))))[1:]
+    return np.shape(call_model(model, "predict", safe_indexing(X, np.arange(1))))[1:]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
-from .._groups import ask_whose, check_order
+from .._groups import check_order, warn_of_identifiers
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_random_state, sequence
 from ..accounting import PrivacyGuarantee
@@ -186,7 +186,7 @@ def audit_synthetic(
 
 def _people(groups: Any, X_in: Any, X_out: Any) -> MemberGroups | None:
     if groups is None:
-        ask_whose(getattr(X_in, "columns", ()), "What an audit shows")
+        warn_of_identifiers(getattr(X_in, "columns", ()), "What an audit shows")
         return None
     people = MemberGroups.from_pair(groups, num_samples(X_in), num_samples(X_out))
     for whose, X in zip(groups, (X_in, X_out), strict=True):

@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from .. import _config
-from .._groups import identifiers
+from .._groups import find_identifiers
 from ..datasets.catalogue import CATALOGUE
 from ..exceptions import DatasetNotFoundError
 from ..preprocessing import Bounded, Categories, Dates, Hashed, Schema, draft_schema
@@ -255,7 +255,7 @@ def _load_file(path: Path, args: argparse.Namespace) -> Records:
             f"{frame[target].isna().sum()}. Remove these rows."
         )
     groups = pop_group_column(frame, args.groups, target, schema)
-    if groups is None and (whose := identifiers(frame)):
+    if groups is None and (whose := find_identifiers(frame)):
         print_message(
             f"Column {whose[0]} seems to identify people. Without --groups the guarantee is for "
             f"single records. If people have several records, pass `--groups {whose[0]}`."

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from .._clones import named_failure
+from .._clones import name_failing_model
 from .._docs import fill_docs
 from .._input_data import check_y, column_or_1d, indexable
 from .._sklearn import num_samples, safe_indexing
@@ -129,7 +129,7 @@ class MemGuardClassifier(OutputDefence):
                 f"X has n_samples = {num_samples(X)}, too few to hold out held_out="
                 f"{self.held_out!r} of them and to learn from the others."
             ) from None
-        with named_failure(self.estimator, "trained on X and y"):
+        with name_failing_model(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(safe_indexing(X, kept), labels[kept])
         shown = [
             np.sort(self.estimator_.predict_proba(safe_indexing(X, rows)), axis=1)

@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure
+from .._clones import name_failing_model
 from .._docs import fill_docs
 from .._input_data import ClassifierMixin, check_readable, check_y
 from .._sklearn import HasMethods
 from .._validation import Interval
-from ..base import undone_on_error
+from ..base import roll_back_on_error
 
 __all__ = [
     "CONSTRAINTS",
@@ -73,7 +73,7 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         %(fit_returns)s
         """
         self._validate_params()
-        with undone_on_error(self):  # an error leaves an earlier fit unchanged
+        with roll_back_on_error(self):  # an error leaves an earlier fit unchanged
             self._fit_estimator(X, y)
             self.classes_ = self.estimator_.classes_
             for name in ("n_features_in_", "feature_names_in_"):
@@ -116,13 +116,13 @@ class OutputDefence(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):
         """Return the unchanged probabilities of the model."""
         check_is_fitted(self, "estimator_")
         check_readable(X)
-        with named_failure(self.estimator_, "asked about X"):
+        with name_failing_model(self.estimator_, "asked about X"):
             return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
 
     def _fit_estimator(self, X: Any, y: Any) -> None:
         check_readable(X)
         check_y(y)
-        with named_failure(self.estimator, "trained on X and y"):
+        with name_failing_model(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(X, y)
 
     @abstractmethod

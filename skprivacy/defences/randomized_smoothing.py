@@ -12,12 +12,12 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure
+from .._clones import name_failing_model
 from .._groups import check_order
 from .._input_data import ClassifierMixin, validate_data
 from .._sklearn import HasMethods
 from .._validation import Interval, check_random_state
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from ..metrics import clopper_pearson
 
 __all__ = ["SmoothedClassifier"]
@@ -125,7 +125,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.augment = augment
         self.random_state = random_state
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
     ) -> SmoothedClassifier:
@@ -154,7 +154,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             # Certificates need noise that training did not use; training uses a hash of the seed.
             key = check_random_state(self.random_state).bytes(_KEY_BYTES)
             rows = rows + self.sigma * _noise_by_row(rows, key)
-        with named_failure(self.estimator, "trained on X and y"):
+        with name_failing_model(self.estimator, "trained on X and y"):
             self.estimator_ = clone(self.estimator).fit(rows, labels, **given)
         self.classes_ = self.estimator_.classes_
         return self

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import check_order, protected
+from .._groups import check_order, resolve_groups
 from .._input_data import check_numbers
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
@@ -197,7 +197,7 @@ class PrivateKNNClassifier(StudentClassifier):
             self._assume_schemas(fit)
             check_numbers(X)
             rows = np.asarray(X, dtype=np.float64)
-            who = protected(groups, rows)
+            who = resolve_groups(groups, rows)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
             self.classes_, codes = public_classes(fit, y, self.classes)

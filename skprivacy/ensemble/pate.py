@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
 from .._environment import N_JOBS
-from .._groups import Groups, check_order, protected
+from .._groups import Groups, check_order, resolve_groups
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import PrivacyBudget, check_delta, weakest_arithmetic
@@ -330,7 +330,7 @@ class PATEClassifier(StudentClassifier):
                 f"groups are given with partition={self.partition!r}, which would split them. Use "
                 "partition='hash', which gives each group to one teacher."
             )
-        return protected(groups, X)
+        return resolve_groups(groups, X)
 
     def _relation_and_moved_votes(self) -> tuple[str, int]:
         """Return the relation, and the number of votes of a query that a neighbour moves."""

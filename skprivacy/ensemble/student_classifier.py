@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
-from .._clones import named_failure, without_values
+from .._clones import describe_error, name_failing_model
 from .._environment import one_thread
 from .._input_data import (
     ClassifierMixin,
@@ -206,7 +206,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
             raise_alone(
                 ValueError(
                     f"student={self.student!r} cannot be fitted to the public records "
-                    f"({without_values(error)}). Nothing was charged. Pass a student that takes "
+                    f"({describe_error(error)}). Nothing was charged. Pass a student that takes "
                     "them, for instance a pipeline that begins with SchemaTransformer."
                 )
             )
@@ -279,7 +279,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         rows = self._rows(X)
         if isinstance(self.student_, DummyClassifier):
             rows = np.zeros((num_samples(rows), 1))
-        with named_failure(self.student_, "asked about X"):
+        with name_failing_model(self.student_, "asked about X"):
             return self.classes_[self.student_.predict(rows)]
 
     @_student_has("predict_proba")
@@ -300,7 +300,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         if isinstance(self.student_, DummyClassifier):
             rows = np.zeros((num_samples(rows), 1))
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        with named_failure(self.student_, "asked about X"):
+        with name_failing_model(self.student_, "asked about X"):
             found[:, self.student_.classes_] = self.student_.predict_proba(rows)
         return found
 

@@ -32,7 +32,7 @@ from .._environment import one_thread
 from .._input_data import ClassifierMixin, all_numbers, check_one_type, validate_data
 from .._sklearn import num_samples, safe_indexing
 from .._validation import Interval
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from .aggregators import UNANSWERED
 
 __all__ = [
@@ -132,7 +132,7 @@ class PropagationStudent(ClassifierMixin, BaseEstimator):
         self.alpha = alpha
         self.max_rounds = max_rounds
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> PropagationStudent:
         """Fit to partly labelled records.
 

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._clones import seeded_globally, shadow_clone, without_values
-from .._environment import one_thread, single_thread, workers
+from .._clones import describe_error, seed_globally, shadow_clone
+from .._environment import limit_workers, one_thread, single_thread
 from .._groups import Groups
 from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, resolve_device, train_alone, train_isolated_networks
@@ -123,7 +123,7 @@ def collect_votes(
         ]  # fmt: skip
     # The number of threads decides how sums round, so it must not depend on the records.
     with single_thread():
-        votes: list[NDArray[np.int64]] = Parallel(n_jobs=workers(n_jobs, len(rows)))(
+        votes: list[NDArray[np.int64]] = Parallel(n_jobs=limit_workers(n_jobs, len(rows)))(
             delayed(_vote)(
                 train, teacher, safe_indexing(X, own), y[own], queries, classes, int(seeds[i]),
                 i % len(classes),
@@ -199,7 +199,7 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
             raise_alone(
                 ValueError(
                     f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
-                    f"({without_values(error)}). Nothing was charged. Pass one that takes these "
+                    f"({describe_error(error)}). Nothing was charged. Pass one that takes these "
                     "records, for instance a pipeline that begins with SchemaTransformer."
                 )
             )
@@ -337,7 +337,7 @@ def _seed_shared_generators(seed: int) -> Iterator[None]:
     Otherwise a teacher that draws from them would depend on the draws of earlier teachers, hence on
     their records. The lock does the same for teachers in other threads.
     """
-    with _teacher_lock, seeded_globally(seed):
+    with _teacher_lock, seed_globally(seed):
         yield
 
 

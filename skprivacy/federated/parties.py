@@ -11,7 +11,7 @@ import pandas as pd
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 
-from .._groups import Groups, as_text, check_groups, protected
+from .._groups import Groups, check_groups, group_labels, resolve_groups
 from .._validation import sequence
 from ..mechanisms import PoissonSampler, SecureRandom
 from .plan import FederatedPlan
@@ -21,7 +21,7 @@ __all__ = ["check_parties", "train_over_parties"]
 
 def check_parties(parties: Any, X: Any, names: Any) -> Groups:
     """Return the party of each record; without ``parties`` each record is a separate party."""
-    who = protected(None, X) if parties is None else check_groups(parties, X, "parties")
+    who = resolve_groups(None, X) if parties is None else check_groups(parties, X, "parties")
     return who if names is None else _index_parties(who, parties, names)
 
 
@@ -31,7 +31,7 @@ def _index_parties(who: Groups, parties: Any, names: Any) -> Groups:
     every = sequence("party_names", names)
     if not all(isinstance(name, str | int | float | np.generic) for name in every):
         raise ValueError(f"party_names={names!r} must be numbers or text, as in parties.")
-    if len(set(as_text(np.array(every, object)))) < len(every):
+    if len(set(group_labels(np.array(every, object)))) < len(every):
         raise ValueError(f"party_names={names!r} must name each party once.")
     places = pd.Index(np.array(every, object)).get_indexer(np.asarray(who.names, object))
     if (places < 0).any():

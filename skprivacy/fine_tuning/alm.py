@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order, protected
+from .._groups import Groups, check_order, resolve_groups
 from .._input_data import (
     ClassifierMixin,
     all_numbers,
@@ -330,7 +330,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             )
         check_order(groups, X)
         X, target = self._check_data(X, y)
-        who = protected(groups, X)
+        who = resolve_groups(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         self.classes_, labels = public_classes(fit, target, self.classes)

@@ -30,11 +30,11 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure
+from .._clones import name_failing_model
 from .._docs import fill_docs
 from .._input_data import check_numbers, validate_data
 from .._sklearn import num_samples, safe_indexing
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from ..mechanisms.bounds import exact_map, quantize, row_norms, row_slices
 
 __all__ = [
@@ -85,12 +85,12 @@ def encode_each(encoder: Any, X: Any) -> NDArray[np.float64]:
     if encoder is None:
         check_numbers(X)
     if first is not None:
-        with named_failure(first, "asked about X"):
+        with name_failing_model(first, "asked about X"):
             X = first.transform(X)
     if rest is None:
         features = _as_feature_array(encoder, X, len(finite))
     else:
-        with named_failure(rest, "asked about X"):
+        with name_failing_model(rest, "asked about X"):
             features = _encode_one_by_one(rest, X, len(finite))
     features[~finite] = np.nan
     return features
@@ -108,7 +108,7 @@ def encode_together(encoder: Any, X: Any) -> NDArray[np.float64]:
     X, finite = _replace_nonfinite(encoder, X)
     if encoder is None:
         check_numbers(X)
-    with named_failure(encoder, "asked about X"):
+    with name_failing_model(encoder, "asked about X"):
         found = X if encoder is None else encoder.transform(X)
     features = _as_feature_array(encoder, found, len(finite))
     features[~finite] = np.nan
@@ -170,7 +170,7 @@ class HalfWhitening(TransformerMixin, BaseEstimator):
 
     _computes_records_apart = True  # rounding depends on no other record
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(self, X: ArrayLike, y: Any = None) -> HalfWhitening:
         """Learn the mean and the covariance of public records.
 

@@ -20,9 +20,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure, without_values
+from .._clones import describe_error, name_failing_model
 from .._docs import fill_docs
-from .._groups import check_order, protected
+from .._groups import check_order, resolve_groups
 from .._input_data import (
     ClassifierMixin,
     as_frame,
@@ -132,7 +132,7 @@ class NoisyLabelClassifier(
         with self._private_fit() as fit:
             check_order(groups, X)
             X, y = self._check_data(X, y)
-            who = protected(groups, X)
+            who = resolve_groups(groups, X)
             if who.n < 2:
                 raise ValueError(
                     f"groups holds {who.n} group; at least 2 are needed, since one record of each "
@@ -215,7 +215,7 @@ class NoisyLabelClassifier(
             raise_alone(
                 ValueError(
                     f"estimator={self._base(X)!r} cannot be fitted to X "
-                    f"({without_values(error)}). Nothing was charged. Pass a classifier that takes "
+                    f"({describe_error(error)}). Nothing was charged. Pass a classifier that takes "
                     "these features, for instance a pipeline."
                 )
             )
@@ -244,7 +244,7 @@ class NoisyLabelClassifier(
             Elements of ``classes_``.
         """
         rows = self._rows(X)
-        with named_failure(self.estimator_, "asked about X"):
+        with name_failing_model(self.estimator_, "asked about X"):
             return self.classes_[self.estimator_.predict(rows)]
 
     @_estimator_has("predict_proba")
@@ -263,7 +263,7 @@ class NoisyLabelClassifier(
         """
         rows = self._rows(X)
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        with named_failure(self.estimator_, "asked about X"):
+        with name_failing_model(self.estimator_, "asked about X"):
             found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
         return found
 

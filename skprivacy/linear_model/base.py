@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._groups import Groups, protected
+from .._groups import Groups, resolve_groups
 from .._input_data import ClassifierMixin, RegressorMixin, validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
@@ -76,7 +76,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _resolve_groups(self, groups: ArrayLike | None, X: NDArray) -> Groups:
         """Return the protected groups; refuse a delta too large for their number."""
-        who = protected(groups, X)
+        who = resolve_groups(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         return who

@@ -1,4 +1,4 @@
-"""Choosing a privacy level, and hyper-parameters: what it costs and what it brings.
+"""Selection of a privacy level and of hyper-parameters, with the privacy that it costs.
 
 Files, in reading order:
 

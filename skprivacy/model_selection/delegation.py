@@ -1,7 +1,4 @@
-"""What a private search does by its best model.
-
-What a sweep does by its refitted model.
-"""
+"""Prediction methods of a search or a sweep, delegated to its best or refitted model."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import asked, named_failure
+from .._clones import call_model, name_failing_model
 from .._input_data import check_one_type, check_y
-from .sweep_plan import checked_scorers
+from .sweep_plan import validate_scorers
 
 __all__ = [
     "BestModelMixin",
@@ -23,16 +20,16 @@ __all__ = [
 ]
 
 
-def _best_has(name: str) -> Callable[[Any], bool]:
+def _best_model_has(name: str) -> Callable[[Any], bool]:
     return lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), name)
 
 
 class BestModelMixin:
-    """The methods of the model that a search has released."""
+    """Prediction methods of a search, which call its best model."""
 
     best_estimator_: Any
 
-    @available_if(_best_has("predict"))
+    @available_if(_best_model_has("predict"))
     def predict(self, X: Any) -> NDArray:
         """Predict with the best model.
 
@@ -47,7 +44,7 @@ class BestModelMixin:
         check_is_fitted(self)
         return self.best_estimator_.predict(X)
 
-    @available_if(_best_has("predict_proba"))
+    @available_if(_best_model_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray:
         """Predict probabilities with the best model.
 
@@ -62,7 +59,7 @@ class BestModelMixin:
         check_is_fitted(self)
         return self.best_estimator_.predict_proba(X)
 
-    @available_if(_best_has("decision_function"))
+    @available_if(_best_model_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray:
         """Return the scores of the best model.
 
@@ -77,7 +74,7 @@ class BestModelMixin:
         check_is_fitted(self)
         return self.best_estimator_.decision_function(X)
 
-    @available_if(_best_has("score"))
+    @available_if(_best_model_has("score"))
     def score(self, X: Any, y: Any) -> float:
         """Return the best model's score on these records, which is not protected.
 
@@ -100,7 +97,7 @@ class BestModelMixin:
         return self.best_estimator_.classes_
 
 
-def _refitted(method: str) -> Callable[[Any], bool]:
+def _refitted_model_has(method: str) -> Callable[[Any], bool]:
     """Return whether the refitted model has a method."""
 
     def check(self: Any) -> bool:
@@ -114,33 +111,33 @@ def _refitted(method: str) -> Callable[[Any], bool]:
 
 
 class RefittedMixin:
-    """The methods of a model that a sweep has trained on all records, if it was told to."""
+    """Prediction methods of a sweep with ``refit``, which call the model fitted to all records."""
 
     scoring: Any
     estimator_: Any
     _routed_to_score: Callable[[str, Any], dict[str, Any]]
 
-    @available_if(_refitted("predict"))
+    @available_if(_refitted_model_has("predict"))
     def predict(self, X: Any) -> np.ndarray:
         """Predict with the refitted model."""
-        return asked(self.estimator_, "predict", X)
+        return call_model(self.estimator_, "predict", X)
 
-    @available_if(_refitted("predict_proba"))
+    @available_if(_refitted_model_has("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict probabilities with the refitted model."""
-        return asked(self.estimator_, "predict_proba", X)
+        return call_model(self.estimator_, "predict_proba", X)
 
-    @available_if(_refitted("predict_log_proba"))
+    @available_if(_refitted_model_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Predict log-probabilities with the refitted model."""
-        return asked(self.estimator_, "predict_log_proba", X)
+        return call_model(self.estimator_, "predict_log_proba", X)
 
-    @available_if(_refitted("decision_function"))
+    @available_if(_refitted_model_has("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the refitted model."""
-        return asked(self.estimator_, "decision_function", X)
+        return call_model(self.estimator_, "decision_function", X)
 
-    @available_if(_refitted("score"))
+    @available_if(_refitted_model_has("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
         """Score the refitted model by ``scoring``, the first of several.
 
@@ -149,9 +146,9 @@ class RefittedMixin:
         check_y(y)
         if y is not None:
             check_one_type("y", y)
-        name, scorer = next(iter(checked_scorers(self.estimator_, self.scoring).items()))
+        name, scorer = next(iter(validate_scorers(self.estimator_, self.scoring).items()))
         routed = self._routed_to_score(name, params)
-        with named_failure(self.estimator_, "scored on X and y"):
+        with name_failing_model(self.estimator_, "scored on X and y"):
             return scorer(self.estimator_, X, y, **routed)
 
     @property

@@ -1,4 +1,4 @@
-"""A scorer that watches how much models leak while a search of scikit-learn compares them."""
+"""Scorer of membership leakage for scikit-learn's searches (Yeom et al. 2018)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._clones import asked
+from .._clones import call_model
 from .._input_data import check_consistent_length, label_columns
 from .._sklearn import safe_indexing
 from .._validation import as_array
@@ -17,16 +17,16 @@ from ..attacks.model_answers import class_list, predict_aligned
 from ..attacks.record_tables import as_records, fingerprints
 from ..attacks.scores import loss
 from ..metrics import auc
-from .sweep_plan import checked_splits, checked_splitter
+from .sweep_plan import validate_splits, validate_splitter
 
 __all__ = ["loss_auc", "make_leakage_scorer"]
 
 Measure = Callable[[Any, Any, Any, Any, Any], float]
-HOW = "Pass make_leakage_scorer the same X, y, groups and cv as the search"
+_REMEDY = "Pass make_leakage_scorer the same X, y, groups and cv as the search"
 
 
 def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> float:
-    """Return how well the loss tells a model's training records from new ones.
+    """Return the AUC of a membership attack by the loss (Yeom et al. 2018).
 
     Parameters
     ----------
@@ -62,19 +62,21 @@ def loss_auc(model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> 
     if not hasattr(model, "predict"):
         raise TypeError(f"model={model!r} must be a fitted classifier or regressor.")
     return auc(
-        _minus_loss(model, _records("X_train", X_train), _labels("y_train", y_train, model)),
-        _minus_loss(model, _records("X_new", X_new), _labels("y_new", y_new, model)),
+        _negative_loss(
+            model, _check_records("X_train", X_train), _check_labels("y_train", y_train, model)
+        ),
+        _negative_loss(model, _check_records("X_new", X_new), _check_labels("y_new", y_new, model)),
     )
 
 
-def _records(name: str, X: Any) -> Any:
+def _check_records(name: str, X: Any) -> Any:
     found = as_records(X, name)
     if found.ndim < 2:
         raise ValueError(f"{name} has shape {found.shape}; expected records by features.")
     return found
 
 
-def _labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
+def _check_labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
     if not np.ndim(y):
         raise ValueError(f"{name} must have one label for each record; got {type(y).__name__}.")
     if hasattr(model, "classes_") and np.ndim(y) != 1:
@@ -82,12 +84,14 @@ def _labels(name: str, y: Any, model: Any = None) -> NDArray[Any]:
     return as_array(name, y)
 
 
-def _minus_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+def _negative_loss(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     check_consistent_length(X, y)
     if not hasattr(model, "classes_"):
-        return -((np.asarray(asked(model, "predict", X), dtype=float).reshape(y.shape) - y) ** 2)
+        return -(
+            (np.asarray(call_model(model, "predict", X), dtype=float).reshape(y.shape) - y) ** 2
+        )
     if not hasattr(model, "predict_proba"):
-        return (np.asarray(asked(model, "predict", X)) == y).astype(float)
+        return (np.asarray(call_model(model, "predict", X)) == y).astype(float)
     classes = class_list(model.classes_, y)
     return loss(predict_aligned(model, X, classes), label_columns(y, classes))
 
@@ -97,10 +101,9 @@ def make_leakage_scorer(
 ) -> LeakageScorer:
     """Return a scorer of leakage for ``GridSearchCV``, ``cross_validate`` and their like.
 
-    A scorer is shown a fitted model and its test fold, but not the training fold, without which
-    membership cannot be measured. This one knows all records and the splits: it finds the split
-    by its test fold, so that it compares exactly the records that the model was trained on with
-    exactly those that were held out.
+    scikit-learn passes a scorer the fitted model and the test fold, but membership cannot be
+    measured without the training fold. This scorer holds all records and the splits. It finds the
+    split by the test fold, and compares the model's training records with the held-out ones.
 
     Parameters
     ----------
@@ -110,10 +113,10 @@ def make_leakage_scorer(
         As in the search, with three folds or more. It must split alike each time: a splitter that
         shuffles needs a ``random_state``.
     groups : array-like of shape (n_samples,), default=None
-        As they are passed to the search's ``fit``.
+        The groups that are passed to the search's ``fit``.
     measure : callable, default=loss_auc
-        What is measured: a function ``(model, X_train, y_train, X_new, y_new) -> float`` that is
-        larger for models that leak more.
+        Measure of leakage: a function ``(model, X_train, y_train, X_new, y_new) -> float`` that
+        is larger for models that leak more.
 
     Returns
     -------
@@ -154,12 +157,12 @@ def make_leakage_scorer(
 
 
 class LeakageScorer:
-    """Knows the training fold of each test fold; returned by :func:`make_leakage_scorer`."""
+    """Scorer that finds the training fold of a test fold; see :func:`make_leakage_scorer`."""
 
     def __init__(self, X: Any, y: Any, cv: Any, groups: Any, measure: Measure) -> None:
-        check_consistent_length(as_records(X), _labels("y", y))
+        check_consistent_length(as_records(X), _check_labels("y", y))
         if groups is not None:
-            check_consistent_length(X, _labels("groups", groups))
+            check_consistent_length(X, _check_labels("groups", groups))
         if not callable(measure):
             raise TypeError(
                 f"measure={measure!r} must be a function (model, X_train, y_train, X_new, y_new) "
@@ -168,13 +171,13 @@ class LeakageScorer:
         self.X, self.y, self.measure = X, y, measure
         records = _fingerprints(X, y)
         self._splits: dict[bytes, tuple[Any, Any]] = {}
-        for classifier in (False, True):  # an integer means other splits for either
-            splitter = checked_splitter(cv, y, classifier)
-            splits, again = (checked_splits(splitter, cv, X, y, groups=groups) for _ in range(2))
+        for classifier in (False, True):  # an integer cv is stratified for classifiers only
+            splitter = validate_splitter(cv, y, classifier)
+            splits, again = (validate_splits(splitter, cv, X, y, groups=groups) for _ in range(2))
             if not all(map(_same_split, splits, again)):
                 raise ValueError(
-                    f"cv={cv!r} splits differently each time, so that no split of the search can "
-                    "be known. Pass random_state=0 to it, and the same cv to the search."
+                    f"cv={cv!r} splits differently each time, so the splits of the search are "
+                    "unknown. Pass random_state=0 to it, and the same cv to the search."
                 )
             shown = [[_digest(records[fold]) for fold in split] for split in splits]
             if {own for own, _ in shown} & {held_out for _, held_out in shown}:
@@ -188,10 +191,10 @@ class LeakageScorer:
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
         """Return minus the leakage of a model that was trained without this fold."""
         if y is None:
-            raise ValueError(f"y is None; leakage is measured from records and labels. {HOW}.")
+            raise ValueError(f"y is None; leakage is measured from records and labels. {_REMEDY}.")
         found = self._splits.get(_digest(_fingerprints(X, y)))
         if found is None:
-            raise ValueError(f"X is no fold of the splits that this scorer knows. {HOW}.")
+            raise ValueError(f"X is no fold of the splits that this scorer knows. {_REMEDY}.")
         parts = list(self._parts(*found))
         return -float(self.measure(estimator, *parts))
 

@@ -18,7 +18,7 @@ from ..audit import claim_of
 from ..base import PrivateEstimatorMixin
 from ..mechanisms import SecureRandom
 from .delegation import BestModelMixin
-from .search_candidates import Candidates, public_settings
+from .search_candidates import Candidates, list_settings
 from .search_plan import NumberOfTrials, PreparedSearch, SearchPlan
 from .search_scores import HeldOut, record_score
 from .sweep_plan import epsilon_parameter
@@ -72,7 +72,7 @@ default=None
         ``scoring(y_true, y_pred)`` returns a number from 0 to 1 for each record, whatever the other
         records are.
     test_size : float, default=0.2
-        Share of the records that are scored on, in (0, 1). They are drawn once, by nobody's data.
+        Share of the records that are scored on, in (0, 1): one draw, independent of the data.
     n_records : int, default=None
         A public figure for the number of records, or of people if ``fit`` is given ``groups``,
         which is needed if the guarantee hides how many there are (add/remove). An estimator that
@@ -94,13 +94,13 @@ default=None
     best_score_ : float
         Its noisy score. As the best of several noisy ones it is too high in the mean.
     plan_ : SearchPlan
-        What was spent on what.
+        How epsilon and delta were divided.
     candidates_ : list of dict
         The settings that trials drew from.
     privacy_ : PrivacyGuarantee
-        What is guaranteed, under which relation and assumptions.
+        The guarantee, with its relation and assumptions.
     privacy_event_ : Event
-        What was released.
+        The release, for composition with other releases.
     epsilon_, delta_ : float
         The guaranteed epsilon, and the delta at which it holds.
     n_features_in_ : int
@@ -225,11 +225,11 @@ default=None
         y : array-like of shape (n_samples,)
             Private labels or targets.
         groups : array-like of shape (n_samples,), default=None
-            Whose record each is, for people with several. Then people are held out, fits that take
-            groups are given theirs, a person adds the mean of their records to a score, and the
-            guarantee is for people; ``n_records`` counts them. A Series' name is its unit.
+            Group of each record, such as a patient. Whole groups are then held out and passed to
+            fits that take groups, a group adds the mean of its records to a score, and the
+            guarantee is for groups; ``n_records`` counts them. A Series' name is the unit.
         **fit_params : dict
-            Passed to every fit unchanged: public things, such as a PATE model's ``X_public``.
+            Passed to every fit unchanged; must be public, such as a PATE model's ``X_public``.
 
         Returns
         -------
@@ -255,15 +255,15 @@ default=None
             self.plan_, self.candidates_ = search.plan, candidates.settings
             self.best_estimator_, self.best_params_ = best.model, best.params
             self.best_score_ = search.score.mean(best.noisy_sum, search.data.expected)
-            # On its own, too, the model cost what the search has cost.
+            # The released model carries the cost of the whole search.
             part = candidates.private_part(best.model)
             for name in ("privacy_", "privacy_event_", "epsilon_", "delta_"):
                 setattr(part, name, getattr(self, name))
-            part.budget = self.budget  # what it is fitted on later is charged, too
+            part.budget = self.budget  # later fits are charged, too
         return self
 
     def plan(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> SearchPlan:
-        """Return what a search would do and what it would cost. Nothing is charged or released.
+        """Return the plan and the privacy cost of a search, without charging or releasing anything.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ default=None
         Returns
         -------
         SearchPlan
-            What it would do, and what it would guarantee.
+            Its trials and its guarantee.
         """
         copy = clone(self)
         trials, candidates = copy._checked(), copy._candidates()
@@ -304,7 +304,7 @@ default=None
             ]
 
     def _random(self) -> SecureRandom:
-        """Return the source of all chance: of the trials, of who is held out, and of noise."""
+        """Return the generator of the trials, the held-out records and the noise."""
         return SecureRandom(self.noise_seed)
 
     def _checked(self) -> NumberOfTrials:
@@ -324,7 +324,7 @@ default=None
         fixed = {}
         if self.n_records is not None:
             fixed["n_records"] = max(1, round((1 - self.test_size) * self.n_records))
-        settings = public_settings(self.param_distributions, self.n_candidates, self.random_state)
+        settings = list_settings(self.param_distributions, self.n_candidates, self.random_state)
         candidates = Candidates(self.estimator, prefix, settings, fixed)
         candidates.check()
         return candidates
@@ -348,8 +348,8 @@ default=None
                 )
             if getattr(value, "X", value) is X or value is y:
                 raise ValueError(
-                    f"{name} is what the search is to protect. Trials take it for public: what is "
-                    "learned from it is released as it is. Pass public records."
+                    f"{name} holds the records that the search protects, but trials treat it as "
+                    "public. Pass public records."
                 )
         X = as_frame(X)
         num_samples(X)  # refuses what holds none

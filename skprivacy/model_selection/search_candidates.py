@@ -1,4 +1,4 @@
-"""The settings that a private search tries, and what a fit of each would claim."""
+"""Candidate settings of a private search, and the rehearsed guarantee of each."""
 
 from __future__ import annotations
 
@@ -12,36 +12,18 @@ from sklearn.pipeline import Pipeline
 
 from ..accounting import PrivacyGuarantee
 from ..audit import claim_of
-from ..base import PrivateEstimatorMixin, rehearsed
+from ..base import PrivateEstimatorMixin, rehearse_fit
 from .search_scores import HeldOut
 
-__all__ = ["Candidates", "public_settings"]
+__all__ = ["Candidates", "list_settings"]
 
-_DECIDE_ABOUT_PRIVACY = (
+_PRIVACY_PARAMETERS = (
     "budget", "delta", "epsilon", "n_records", "noise_multiplier", "noise_seed", "relation",
 )  # fmt: skip
 
 
-def public_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[dict[str, Any]]:
-    """Return the settings that trials draw from.
-
-    Parameters
-    ----------
-    spaces : dict or list of dict
-        Names of parameters with lists of values, or distributions.
-    n_candidates : int
-        How many are drawn if there is a distribution.
-    random_state : int, RandomState instance or None
-
-    Returns
-    -------
-    list of dict
-
-    Raises
-    ------
-    ValueError
-        If there is none, or one decides about privacy.
-    """
+def list_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[dict[str, Any]]:
+    """Return the settings that trials draw from: the grid, or draws if there are distributions."""
     try:
         given = [spaces] if isinstance(spaces, Mapping) else list(spaces)
         if any(hasattr(v, "rvs") for space in given for v in space.values()):
@@ -54,7 +36,7 @@ def public_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[d
             f"lists of values or distributions: {error}"
         ) from None
     for name in sorted({name for params in found for name in params}):
-        if name.rpartition("__")[2] in _DECIDE_ABOUT_PRIVACY:
+        if name.rpartition("__")[2] in _PRIVACY_PARAMETERS:
             raise ValueError(
                 f"param_distributions varies {name!r}, but all trials must have one guarantee. "
                 "Remove it: epsilon and delta of the trials follow from those of the search."
@@ -68,47 +50,31 @@ def public_settings(spaces: Any, n_candidates: int, random_state: Any) -> list[d
 
 @dataclass(frozen=True)
 class Candidates:
-    """Settings of one model, of which each may be fitted with any epsilon and delta.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Bare, or a pipeline.
-    prefix : str
-        What the names of the private part's parameters begin with.
-    settings : list of dict
-    fixed : dict
-        Further parameters of the private part, where it has them.
-    """
+    """Settings of one model or pipeline, each of which can be fitted at any epsilon and delta."""
 
     estimator: Any
-    prefix: str
+    prefix: str  # of the names of the private step's parameters
     settings: list[dict[str, Any]]
-    fixed: dict[str, Any]
+    fixed: dict[str, Any]  # further parameters of the private step
 
     def model(self, number: int, epsilon: float, delta: float, noise_seed: Any = None) -> Any:
-        """Return a model that was not fitted."""
+        """Return an unfitted model with the setting of this number."""
         params = {k: clone(v, safe=False) for k, v in self.settings[number].items()}
         model = clone(self.estimator).set_params(**params)
         known = model.get_params()
         ours = {"epsilon": epsilon, "delta": delta, "budget": None, "noise_seed": noise_seed}
         ours = {self.prefix + k: v for k, v in (ours | self.fixed).items()}
-        # A progress bar would tell how many trials there are.
+        # A progress bar would reveal the number of trials.
         quiet = {k: type(v)(0) for k, v in known.items() if k.rpartition("__")[2] == "verbose"}
         return model.set_params(**{k: v for k, v in (ours | quiet).items() if k in known})
 
     def private_part(self, model: Any) -> Any:
-        """Return the private part of a model."""
+        """Return the private step of a model."""
         name = self.prefix.removesuffix("__")
         return model.get_params()[name] if name else model
 
     def check(self) -> None:
-        """Refuse a model whose fit cannot be rehearsed.
-
-        Raises
-        ------
-        TypeError
-        """
+        """Refuse a model whose fit cannot be rehearsed."""
         for number in range(len(self.settings)):
             model = last = self.model(number, 1.0, 0.0)
             while type(last) is Pipeline:
@@ -135,13 +101,7 @@ class Candidates:
     def claims(
         self, epsilon: float, delta: float, data: HeldOut, fit_params: dict[str, Any]
     ) -> list[PrivacyGuarantee]:
-        """Return what a fit of each setting would claim, without charging or releasing anything.
-
-        Raises
-        ------
-        ValueError
-            If a claim is not proved, or if they differ in what they protect.
-        """
+        """Rehearse a fit of each setting; refuse unproved claims, and mixed relations or units."""
         found = [
             self._claim(self.model(number, epsilon, delta), data, fit_params)
             for number in range(len(self.settings))
@@ -156,7 +116,7 @@ class Candidates:
         return found
 
     def _claim(self, model: Any, data: HeldOut, fit_params: dict[str, Any]) -> PrivacyGuarantee:
-        stated = rehearsed(lambda: data.fit(model, fit_params))
+        stated = rehearse_fit(lambda: data.fit(model, fit_params))
         self.private_part(model).privacy_ = stated  # for claim_of, as if it were fitted
         claim = claim_of(model, data.X_fit)
         if claim.guarantee is None or claim.guarantee.kind != "proved":

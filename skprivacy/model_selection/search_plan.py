@@ -1,11 +1,11 @@
-"""What a private search would do and what it costs, known before a record has been learned from.
+"""Plan, accounting and trials of a private hyper-parameter search.
 
-A search that is ready to run.
+A fixed number of trials would have to be composed. With a random number that stays secret, the best
+of all trials costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022). The
+number follows a truncated negative binomial distribution: :class:`NumberOfTrials`.
 
-How often a private search tries: the truncated negative binomial distribution.
-
-A fixed number of trials would have to be composed. If the number is random, and nobody learns it,
-the best of all trials costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022).
+Start with :func:`search_event`, which argues the guarantee, and :meth:`PreparedSearch.within`,
+which calibrates the trials.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from .._clones import seeded_globally
+from .._clones import seed_globally
 from ..accounting import (
     ApproxDP,
     Event,
@@ -41,36 +41,34 @@ __all__ = [
     "PreparedSearch",
     "SearchPlan",
     "Trial",
-    "largest_trial_epsilon",
+    "find_trial_epsilon",
     "score_mechanism",
     "search_event",
 ]
 
-_CLOSE = 0.005  # how far below the target the cost may stay
-_ROUNDS = 15
+_TOLERANCE = 0.005  # the cost may stay below the target by this share
+_MAX_ITERATIONS = 15
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What a private search would do, and what it costs; returned by ``PrivateSearchCV.plan``.
-
-    It depends on public facts alone.
+    """Plan and privacy cost of a private search, from public facts; see ``PrivateSearchCV.plan``.
 
     Attributes
     ----------
     guarantee : PrivacyGuarantee
-        What the whole search would cost.
+        Guarantee of the whole search.
     trial_epsilon, trial_delta : float
-        What a single trial is fitted with, whatever its hyper-parameters.
+        Epsilon and delta of each trial, whatever its hyper-parameters.
     n_trials : float
         The mean number of trials.
     n_candidates : int
-        How many settings a trial's are drawn from.
+        Number of settings that trials are drawn from.
     test_size : float
-        Share of the records that no trial learns from, because the trials are scored on them.
+        Share of the records that are held out to score the trials.
     score_std : float
-        Standard deviation of the noise of a score, in units of the score. Candidates that are
-        closer are told apart by chance.
+        Standard deviation of the noise of a score, in units of the score. The order of
+        candidates whose scores differ by less is random.
 
     Examples
     --------
@@ -113,33 +111,16 @@ class SearchPlan:
 def search_event(
     fits: list[Event], score: Event, trials: NumberOfTrials, test_size: float
 ) -> Event:
-    """Return the event of a search.
+    """Return the event of a search from the fit of each setting and the noisy score of a trial.
 
-    Parameters
-    ----------
-    fits : list of Event
-        A fit of each setting that a trial may have.
-    score : Event
-        The noisy score of a trial.
-    trials : NumberOfTrials
-        The law of their number.
-    test_size : float
-        The probability with which a record is held out.
-
-    Returns
-    -------
-    Event
-
-    Notes
-    -----
-    **Guarantees.** Given who is held out, a neighbour differs either in a record that is fitted on
-    or in one that is scored on. In the first case a trial costs what its fit costs: the held-out
-    records are the same, and its score is computed from them and from the fitted model. The
-    settings are drawn uniformly and released, so that is a :class:`~skprivacy.accounting.Mixture`.
-    In the second case the fits are the same, and a trial costs what its noisy score costs. In both,
-    one mechanism is run several times and its best outcome is released:
-    :class:`~skprivacy.accounting.PrivateSelection`. Who is held out is drawn once, independently of
-    the data, so the whole is a mixture of both cases.
+    **Guarantees.** Condition on the held-out set. A neighbour differs in a record that is either
+    fitted on or scored on. In the first case a trial costs as much as its fit: the held-out records
+    are equal, and the score depends on them and on the fitted model. The settings are drawn
+    uniformly and released, which is a :class:`~skprivacy.accounting.Mixture`. In the second case
+    the fits are equal, and a trial costs as much as its noisy score. In both cases one mechanism
+    runs several times and its best outcome is released:
+    :class:`~skprivacy.accounting.PrivateSelection`. A record is held out with probability
+    ``test_size``, independently of the data, so the whole is a mixture of both cases.
     """
     counts = Counter(fits)
     fit = fits[0]
@@ -149,40 +130,27 @@ def search_event(
 
 
 def score_mechanism(epsilon: float, delta: float) -> Laplace | Gaussian:
-    """Return what protects the sum of a score over records, at the cost of a fit."""
+    """Return the mechanism for the sum of a score, which costs as much as the fit of a trial."""
     if delta == 0:
         return Laplace.calibrated(epsilon, sensitivity=1.0)
     return Gaussian.calibrated(epsilon, delta, sensitivity=1.0)
 
 
-def largest_trial_epsilon(
+def find_trial_epsilon(
     cost: Callable[[float], float], epsilon: float, guess: float | None = None
 ) -> float:
-    """Return the epsilon of a trial at which the whole search costs ``epsilon``, or a little less.
+    """Return the epsilon of a trial at which the search costs ``epsilon``, or slightly less.
 
-    Parameters
-    ----------
-    cost : callable
-        Takes the epsilon of a trial and returns that of the search. It increases, nearly in
-        proportion.
-    epsilon : float
-        The target.
-    guess : float, default=None
-        Where to begin.
-
-    Raises
-    ------
-    ValueError
-        If no trial is cheap enough.
+    ``cost`` maps the epsilon of a trial to that of the search; it is nearly proportional.
     """
     trial, best = guess or epsilon / 1.5, 0.0
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ITERATIONS):
         whole = cost(trial)
         if whole <= epsilon:
             best = max(best, trial)
-            if whole >= epsilon * (1 - _CLOSE):
+            if whole >= epsilon * (1 - _TOLERANCE):
                 break
-        trial *= min(max((1 - _CLOSE / 2) * epsilon / whole, 0.1), 10.0)
+        trial *= min(max((1 - _TOLERANCE / 2) * epsilon / whole, 0.1), 10.0)
     if best:
         return best
     raise ValueError(
@@ -191,15 +159,15 @@ def largest_trial_epsilon(
     )
 
 
-_SECRET = "the number of trials, and all trials but the best, stay secret"
-# Trials read facts off the records that they are fitted on: one of a class may be held out.
-_SAME_FACTS = "whatever is read off the records is the same whoever is held out"
-_ROUNDING = 1e-3  # of the sum of the trials' deltas
+_SECRECY_ASSUMPTION = "the number of trials, and all trials but the best, stay secret"
+# A trial may read classes off its training records, and all records of a class may be held out.
+_FACTS_ASSUMPTION = "whatever is read off the records is the same whoever is held out"
+_DELTA_MARGIN = 1e-3  # of the sum of the trials' deltas
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a trial. **Private, unless it is the best of all.**"""
+    """Outcome of a trial. **Private, unless it is the best of all.**"""
 
     model: Any
     params: dict[str, Any]
@@ -208,7 +176,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class PreparedSearch:
-    """Everything that is settled before the first trial."""
+    """A calibrated search, ready to run its trials."""
 
     candidates: Candidates
     plan: SearchPlan
@@ -219,13 +187,13 @@ class PreparedSearch:
     fit_params: dict[str, Any]
 
     def best_of(self, numbers: Iterable[int], random: SecureRandom) -> Trial:
-        """Try the candidates of these numbers; only the best trial leaves this method."""
+        """Run the trials of these candidates; only the best one leaves this method."""
         best: Trial | None = None
         for number in numbers:
-            # Whoever knows the seeds of the global generators, as of numpy.random.seed(0) in a
-            # published script, must not learn from the weights that a network began with which of
-            # the trials was the best: each has a secret seed of its own.
-            with seeded_globally(int(random.integers(1 << 32, 1)[0])):
+            # A published script may seed the global generators, as by numpy.random.seed(0). The
+            # released model's initial weights would then reveal the number of its trial, so each
+            # trial gets a secret seed.
+            with seed_globally(int(random.integers(1 << 32, 1)[0])):
                 trial = self._tried(int(number), random)
             if best is None or trial.noisy_sum > best.noisy_sum:
                 best = trial
@@ -236,15 +204,15 @@ class PreparedSearch:
     def _tried(self, number: int, random: SecureRandom) -> Trial:
         seed = int(random.integers(1 << 31, 1)[0]) if random.seeded else None
         model = self.candidates.model(number, self.plan.trial_epsilon, self.plan.trial_delta, seed)
-        with warnings.catch_warnings():  # how many there are would tell the number of trials
+        with warnings.catch_warnings():  # their number would reveal the number of trials
             warnings.simplefilter("ignore")
             self.data.fit(model, self.fit_params)
             claimed = claim_of(model, self.data.X_fit).guarantee
-            if not _same(claimed, self.claims[number], random.seeded):
+            if not _is_same_claim(claimed, self.claims[number], random.seeded):
                 raise ValueError(
-                    "A trial has made another claim than its rehearsal, so the search is not "
-                    "covered by what was charged, and nothing of it is released. Search with an "
-                    "estimator that makes a single release."
+                    "A trial has made another claim than its rehearsal, so the charge does not "
+                    "cover the search and nothing is released. Search with an estimator that makes "
+                    "a single release."
                 )
             total = self.score.sum(model, self.data.X_out, self.data.y_out, self.data.people_out)
         noisy = float(self.mechanism.release(np.float64(total), random))
@@ -261,11 +229,8 @@ class PreparedSearch:
         data: HeldOut,
         fit_params: dict[str, Any],
     ) -> PreparedSearch:
-        """Return a search that costs ``epsilon`` at ``delta``, with as good trials as that allows.
-
-        Nothing is charged or released.
-        """
-        trial_delta = delta / trials.mean * (1 - _ROUNDING)
+        """Return a search calibrated to ``epsilon`` and ``delta``; nothing is charged."""
+        trial_delta = delta / trials.mean * (1 - _DELTA_MARGIN)
         claimed: dict[float, list[PrivacyGuarantee]] = {}
 
         def mechanism_at(trial_epsilon: float) -> Laplace | Gaussian:
@@ -275,7 +240,7 @@ class PreparedSearch:
             return search_event(fits, mechanism_at(trial_epsilon).event, trials, data.share)
 
         def roughly(trial_epsilon: float) -> float:
-            """Return the cost if fits cost what scores do, which needs no rehearsal."""
+            """Return the cost if a fit cost as much as a score, which needs no rehearsal."""
             fits = [mechanism_at(trial_epsilon).event]
             return epsilon_of(event_of(fits, trial_epsilon), delta)
 
@@ -285,15 +250,15 @@ class PreparedSearch:
             event = event_of([claim.event for claim in claims], trial_epsilon)
             return epsilon_of(event, delta, claims[0].relation)
 
-        guess = largest_trial_epsilon(roughly, epsilon)
-        trial_epsilon = largest_trial_epsilon(cost, epsilon, guess)
+        guess = find_trial_epsilon(roughly, epsilon)
+        trial_epsilon = find_trial_epsilon(cost, epsilon, guess)
         claims, mechanism = claimed[trial_epsilon], mechanism_at(trial_epsilon)
         assumed = dict.fromkeys(a for claim in claims for a in claim.assumptions)
         guarantee = PrivacyGuarantee(
             event_of([claim.event for claim in claims], trial_epsilon),
             delta,
             claims[0].relation,
-            assumptions=(*assumed, *_further(assumed, score)),
+            assumptions=(*assumed, *_search_assumptions(assumed, score)),
             unit=claims[0].unit,
             arithmetic=weakest_arithmetic(
                 [mechanism.arithmetic, *(claim.arithmetic for claim in claims)]
@@ -311,17 +276,19 @@ class PreparedSearch:
         return cls(candidates, plan, claims, score, mechanism, data, fit_params)
 
 
-def _further(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
-    """Yield what a search assumes beyond its trials."""
+def _search_assumptions(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
+    """Yield the assumptions of a search beyond those of its trials."""
     if any("read off" in assumption for assumption in assumed):
-        yield _SAME_FACTS
+        yield _FACTS_ASSUMPTION
     if score.assumption:
         yield score.assumption
-    yield _SECRET
+    yield _SECRECY_ASSUMPTION
 
 
-def _same(claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee, seeded: bool) -> bool:
-    """Return whether a claim is the expected one; a seed of the noise adds to what it assumes."""
+def _is_same_claim(
+    claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee, seeded: bool
+) -> bool:
+    """Return whether a claim is the rehearsed one; a noise seed may add assumptions."""
     if claimed is None:
         return False
     if seeded:
@@ -329,23 +296,20 @@ def _same(claimed: PrivacyGuarantee | None, expected: PrivacyGuarantee, seeded: 
     return claimed == expected
 
 
-_LEAST_RATE = 1e-9
-_LEAST_FIRST = 1e-7  # P(K = 1), below which the sum of 53-bit numbers does not follow the law
+_MIN_GAMMA = 1e-9
+_MIN_PROBABILITY_OF_ONE = (
+    1e-7  # P(K = 1), below which the sum of 53-bit numbers does not follow the law
+)
 
 
 @dataclass(frozen=True)
 class NumberOfTrials:
-    """The law of the number of trials K.
+    """Truncated negative binomial distribution of the number of trials K.
 
-    Parameters
-    ----------
-    eta, gamma : float
-        As in :class:`~skprivacy.accounting.PrivateSelection`.
+    ``eta`` and ``gamma`` are those of :class:`~skprivacy.accounting.PrivateSelection`.
 
-    Notes
-    -----
     **Guarantees.** K is drawn by inversion of a uniform number of 53 bits, so each probability is
-    off by about 1e-16, and numbers that are less probable are never drawn. The law of the best
+    off by about 1e-16, and less probable numbers are never drawn. The distribution of the best
     trial depends on them through f'(u), the sum of k P(K = k) u^(k - 1), which is at least P(K = 1)
     for every u: for ``gamma`` of 0.01 and above it is off by a relative 1e-9 at most, hence so is
     the privacy loss.
@@ -356,9 +320,9 @@ class NumberOfTrials:
 
     @classmethod
     def of_mean(cls, mean: float, eta: float) -> NumberOfTrials:
-        """Return the law of this mean, which is above 1."""
+        """Return the distribution with this mean, which must be above 1."""
         law = cls(1.0, 1 / mean) if eta == 1 else cls._by_bisection(mean, eta)
-        if law._probability_of_one() < _LEAST_FIRST:
+        if law._probability_of_one() < _MIN_PROBABILITY_OF_ONE:
             raise ValueError(
                 f"eta={eta!r} is too large for n_trials={mean!r}: few trials would next to never "
                 "occur, and their number could not be drawn exactly. Use a smaller eta, such as 1."
@@ -371,7 +335,7 @@ class NumberOfTrials:
         def excess(log_gamma: float) -> float:
             return math.log(cls(eta, math.exp(log_gamma)).mean / mean)
 
-        low, high = math.log(_LEAST_RATE), math.log1p(-1e-9)
+        low, high = math.log(_MIN_GAMMA), math.log1p(-1e-9)
         if excess(low) < 0 or excess(high) > 0:
             raise ValueError(
                 f"n_trials={mean!r} is out of reach for eta={eta!r}. Use eta=1, or a mean closer "
@@ -400,6 +364,6 @@ class NumberOfTrials:
         raise AssertionError("unreachable")
 
     def _probability_of_one(self) -> float:
-        if abs(self.eta) < 1e-100:  # its logarithms differ from those of 0 by nothing
+        if abs(self.eta) < 1e-100:  # the logarithmic distribution, to the last bit
             return (1 - self.gamma) / -math.log(self.gamma)
         return self.eta * (1 - self.gamma) / math.expm1(-self.eta * math.log(self.gamma))

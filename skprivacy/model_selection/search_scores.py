@@ -1,7 +1,7 @@
-"""Scores on held-out private records: who is held out, and what a record adds to a score.
+"""Held-out private records of a search, and scores of bounded sensitivity on them.
 
-A record is either fitted on or scored on, never both, and which of the two is drawn independently
-of the data. So a neighbour changes either the fits or the scores of a search, not both.
+Each record is either fitted on or scored on, drawn independently of the data. So a neighbour
+changes either the fits or the scores of a search, never both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-from .._clones import asked, group_names
+from .._clones import call_model, group_names
 from .._groups import Groups
 from .._sklearn import num_samples, safe_indexing
 from ..mechanisms import SecureRandom
@@ -28,23 +28,13 @@ __all__ = ["HeldOut", "RecordScore", "record_score"]
 class RecordScore:
     """The mean over records of a number within public bounds; higher is better.
 
-    Parameters
-    ----------
-    name : str
-    of_records : callable
-        Takes the true and the predicted values, each of shape (n,), and returns a number for each
-        record, from 0 to 1. What lies outside is clipped, and NaN counts as 0.
-    low, high : float
-        What 0 and 1 mean.
-    assumption : str, default=""
-        What must be true of ``of_records``.
+    ``of_records`` takes the true and the predicted values and returns a number from 0 to 1 for each
+    record; others are clipped, and NaN counts as 0. ``low`` and ``high`` are the scores for these.
 
-    Notes
-    -----
     **Guarantees.** The sum over records has sensitivity 1 under every relation: a record adds
-    between 0 and 1, one that contributes nothing adds 0. So has the sum over people, to which each
-    adds a combination of their records whose weights add up to 1 at most, exactly: their mean, but
-    for 2^-20 of it.
+    between 0 and 1, and one without contribution adds 0. So has the sum over groups: a group adds
+    a combination of its records with weights that add up to exactly 1 at most, which is their mean
+    up to a factor of 1 - 2^-20.
     """
 
     name: str
@@ -54,22 +44,22 @@ class RecordScore:
     assumption: str = ""
 
     def sum(self, model: Any, X: Any, y: NDArray[Any], people: Groups | None = None) -> float:
-        """Return the sum over the records, or over the people, of what each of them adds."""
+        """Return the sum of the scores of records, weighted within groups if there are any."""
         each = self._each(model, X, y)
         if people is None:
             return float(each.sum())
         return float((each * people.exact_shares()).sum())
 
     def _each(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what each record adds, from 0 to 1.
+        """Return the score of each record, from 0 to 1.
 
-        A record on which the model fails adds nothing: a refusal would tell that it is there.
+        A record on which the model fails scores 0: an error would reveal that it is there.
         """
         if num_samples(X) == 0:
             return np.zeros(0)
         try:
-            predicted = np.asarray(asked(model, "predict", X))
-        except Exception:  # whatever it is, RuntimeError of torch as well
+            predicted = np.asarray(call_model(model, "predict", X))
+        except Exception:  # any error, such as torch's RuntimeError
             if len(y) == 1:
                 return np.zeros(1)
             half = len(y) // 2
@@ -82,32 +72,12 @@ class RecordScore:
         return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
     def mean(self, noisy_sum: float, count: float) -> float:
-        """Return the score that a noisy sum over ``count`` records stands for."""
+        """Convert a noisy sum over ``count`` records to a mean score."""
         return self.low + (self.high - self.low) * noisy_sum / count
 
 
 def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
-    """Return a score by its name.
-
-    Parameters
-    ----------
-    scoring : str, callable or None
-        ``None``: accuracy of classifiers, squared error of regressors.
-    model : estimator
-    target_bounds : tuple (low, high) or None
-        Public bounds of a regressor's target.
-
-    Returns
-    -------
-    RecordScore
-
-    Raises
-    ------
-    ValueError
-        If it is not a mean over records, or a regressor's target has no public bounds.
-    TypeError
-        If a function does not take true and predicted values, or returns one number for all.
-    """
+    """Return the score for ``scoring``; None means accuracy, or squared error for regressors."""
     if callable(scoring):
         _check_function(scoring)
         return RecordScore(
@@ -120,7 +90,7 @@ def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
     elif scoring is None and is_regressor(model):
         scoring = "neg_mean_squared_error"
     if scoring == "accuracy":
-        return RecordScore("accuracy", _is_right)
+        return RecordScore("accuracy", _score_accuracy)
     if not isinstance(scoring, str) or scoring not in _ERRORS:
         raise ValueError(
             f"scoring={scoring!r} must be 'accuracy', {', '.join(map(repr, _ERRORS))} or a "
@@ -136,11 +106,11 @@ def record_score(scoring: Any, model: Any, target_bounds: Any) -> RecordScore:
     lower, upper = (float(bound) for bound in target_bounds)
     power = _ERRORS[scoring]
     lowest = -((upper - lower) ** power)
-    return RecordScore(scoring, partial(_closeness, lower, upper, power), lowest, 0.0)
+    return RecordScore(scoring, partial(_score_closeness, lower, upper, power), lowest, 0.0)
 
 
 def _check_function(scoring: Callable[..., Any]) -> None:
-    """Refuse what takes something else, before anything is charged, as far as that can be told."""
+    """Refuse a function of another signature or shape of result, before anything is charged."""
     try:
         signature(scoring).bind(None, None)
     except TypeError as error:
@@ -149,12 +119,12 @@ def _check_function(scoring: Callable[..., Any]) -> None:
             f"return a number from 0 to 1 for each record: {error}. A scorer of scikit-learn takes "
             "a model; pass a function."
         ) from error
-    except ValueError:  # its signature is not known
+    except ValueError:  # a function without a readable signature
         pass
     zeros = np.zeros(2)
     try:
         found = np.asarray(scoring(zeros, zeros), dtype=float)
-    except Exception:  # it may be made for labels of another type
+    except Exception:  # it may need labels of another type
         return
     _check_shape(scoring, found, zeros)
 
@@ -170,11 +140,11 @@ def _check_shape(scoring: Any, found: NDArray[Any], y: NDArray[Any]) -> None:
 _ERRORS = {"neg_mean_absolute_error": 1, "neg_mean_squared_error": 2}
 
 
-def _is_right(y: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
+def _score_accuracy(y: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(y == predicted)
 
 
-def _closeness(
+def _score_closeness(
     lower: float, upper: float, power: int, y: NDArray[Any], predicted: NDArray[Any]
 ) -> NDArray[np.float64]:
     true = np.clip(np.asarray(y, dtype=float), lower, upper)
@@ -186,37 +156,25 @@ def _closeness(
 class HeldOut:
     """Records to fit on and records to score on, as arrays or frames like those given.
 
-    Parameters
-    ----------
-    X_fit, y_fit : array-like
-    X_out, y_out : array-like
-        The records held out.
-    share : float
-        The probability with which each record, or each person, was held out.
-    expected : float
-        A public figure for how many are.
-    groups_fit : Series of shape (n_fit,) or None
-        Whose record each is that is fitted on, where people are held out.
-    people_out : Groups or None
-        Whose each record is that is held out.
+    With groups, whole groups are held out.
     """
 
     X_fit: Any
     y_fit: NDArray[Any]
     X_out: Any
     y_out: NDArray[Any]
-    share: float
-    expected: float
+    share: float  # probability with which a record, or a group, was held out
+    expected: float  # public figure for the number held out
     groups_fit: Any = None
     people_out: Groups | None = None
 
     @property
     def unit(self) -> str:
-        """What is held out: records, or people by the name of their groups."""
+        """Unit that is held out: "record", or the name of the groups."""
         return "record" if self.people_out is None else self.people_out.unit
 
     def fit(self, model: Any, fit_params: dict[str, Any]) -> Any:
-        """Fit a model on those who are not held out, with their groups if there are any."""
+        """Fit a model to the records that are not held out, with their groups if there are any."""
         grouped = (
             {} if self.groups_fit is None else dict.fromkeys(group_names(model), self.groups_fit)
         )
@@ -232,25 +190,11 @@ class HeldOut:
         random: SecureRandom,
         people: Groups | None = None,
     ) -> HeldOut:
-        """Draw who is held out, whatever the records are.
+        """Draw the held-out records, or groups, independently of the data.
 
-        Parameters
-        ----------
-        X, y : array-like of shape (n_samples, ...)
-        share : float
-            In (0, 1).
-        n_records : int or None
-            A public figure for the number of records, if it is private. Then each record has its
-            own coin, so that one record more leaves the others where they are. ``None``: the number
-            is public, and a subset of fixed size is drawn.
-        random : SecureRandom
-        people : Groups, default=None
-            Whose record each is: then people are drawn and counted, in place of records.
-
-        Raises
-        ------
-        ValueError
-            If the number is public, and a part would be empty.
+        With ``n_records``, the number of records is private. Each record then has its own coin, so
+        that adding a record does not move the others. Without it the number is public, and a subset
+        of fixed size is drawn.
         """
         n = num_samples(X) if people is None else people.n
         drawn = random.uniform(n)
@@ -271,10 +215,10 @@ class HeldOut:
         parts = safe_indexing(X, fit), y[fit], safe_indexing(X, out), y[out]
         if people is None:
             return cls(*parts, share, expected)
-        return cls(*parts, share, expected, people.named(fit), _all_there(people.of(out)))
+        return cls(*parts, share, expected, people.named(fit), _renumber_groups(people.of(out)))
 
 
-def _all_there(people: Groups) -> Groups:
-    """Return the people of some records, none of whom is without any."""
+def _renumber_groups(people: Groups) -> Groups:
+    """Renumber the groups of some records, so that each group has one."""
     found, codes = np.unique(people.codes, return_inverse=True)
     return Groups(codes.astype(np.int64), len(found), people.unit)

@@ -1,4 +1,4 @@
-"""Utility and leakage over a range of privacy levels."""
+"""Cross-validated utility and membership leakage over a range of privacy levels."""
 
 from __future__ import annotations
 
@@ -12,41 +12,47 @@ from sklearn.utils import get_tags
 
 from .._clones import check_weights, group_names, weight_name
 from .._environment import check_n_jobs
-from .._groups import ask_whose, check_groups
+from .._groups import check_groups, warn_of_identifiers
 from .._input_data import as_frame, indexable, validate_data
 from .._output import as_path
 from .._sklearn import num_samples
 from ..accounting import NonPrivate, PrivacyGuarantee
 from ..audit import Claim, claim_of
 from ..audit.inspection.claims import joint_claim as total_of
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from .delegation import RefittedMixin
-from .sweep_groups import groups_of, subgroups_of
+from .sweep_groups import collect_groups, resolve_subgroups
 from .sweep_plan import (
     RoutedMixin,
     check_affordable,
-    check_apart,
+    check_groups_apart,
     check_scorers,
-    checked_epsilons,
-    checked_models,
-    checked_refit,
-    checked_scorers,
-    checked_splits,
-    checked_targets,
+    choose_splitter,
     epsilon_parameter,
-    splitter_of,
-    tell_unprotected,
-    weights_in,
+    split_weights,
+    validate_epsilons,
+    validate_models,
+    validate_refit,
+    validate_scorers,
+    validate_splits,
+    validate_targets,
+    warn_of_unprotected_groups,
 )
-from .sweep_records import Candidate, Records, with_first_steps
-from .sweep_results import ShownMixin, as_grid_search
-from .sweep_runner import Fits, check_passed_on, checked_attack, checked_baselines, sibling_of
-from .sweep_store import Kept, plan_of
+from .sweep_records import Candidate, Records, share_first_steps
+from .sweep_results import ResultsMixin, arrange_results
+from .sweep_runner import (
+    SweepRunner,
+    check_fit_arguments,
+    sibling_name,
+    validate_attack,
+    validate_baselines,
+)
+from .sweep_store import ResultStore, describe_sweep
 
 __all__ = ["PrivacySweepCV"]
 
 
-class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin, BaseEstimator):
     """Cross-validated utility and membership leakage of a model at several privacy levels.
 
     For each epsilon and each split, one model is trained on the training folds. It is scored on
@@ -85,7 +91,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         estimators, the name of one and an epsilon. It is never
         chosen by the scores: the best score would usually select the least privacy.
     baseline : "auto", estimator, dict of estimators or None, default="auto"
-        What privacy is paid for with: models that are fitted on the same splits without protection.
+        Models without protection that are fitted on the same splits, for comparison.
         "auto" is histogram gradient boosting, with text and categories as they are, and the model
         itself at ``epsilon=inf``; one that does not take the records is left out. A dict has names.
     path : str or path-like, default=None
@@ -126,7 +132,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
     scorer_ : dict
         The scorers, by their names.
     subgroups_ : str or None
-        What groups the records, in a word.
+        Name of the subgroups.
     test_per_train_ : float
         How many test records a split has for a training record, in the mean.
     estimator_ : estimator
@@ -208,7 +214,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         self.baseline = baseline
         self.path = path
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, subgroups: Any = None, **params: Any
     ) -> PrivacySweepCV:
@@ -221,15 +227,14 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         y : array-like of shape (n_samples,)
             Class labels, or numbers for regressors.
         groups : array-like of shape (n_samples,), default=None
-            Whose record each is, for people with several; a Series' name says what they are. Nobody
-            is then among the training and the test records of one split: a number of folds means
-            :class:`~sklearn.model_selection.GroupKFold`. Groups are handed to the estimator's
-            ``fit`` if it takes them, or to those of a pipeline's steps that do, so that its
-            guarantees are for people; a warning tells where they are not. Attacks join all records
-            of a person.
+            Group of each record, such as a patient; a Series' name is the unit. No group is then
+            in both the training and the test records of a split: a number of folds means
+            ``GroupKFold``. Groups are handed to the estimator's ``fit`` if it takes them, or to
+            those of a pipeline's steps that do, so that its guarantees are for people; a warning
+            tells where they are not. Attacks join all records of a person.
         subgroups : str, int or array-like of shape (n_samples,), default=None
-            What groups the records for :meth:`by_group`: a column of ``X``, or the group of each
-            record. At most 100 different values.
+            Subgroups for :meth:`by_group`: a column of ``X``, or the subgroup of each record. At
+            most 100 different values.
         **params
             Further arguments of the estimator's ``fit``, such as ``sample_weight``. With
             ``enable_metadata_routing`` they go where they are asked for.
@@ -240,38 +245,38 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
             Itself, fitted.
         """
         check_n_jobs(self.n_jobs)
-        models, epsilons = checked_models(self.estimator), checked_epsilons(self.epsilons)
+        models, epsilons = validate_models(self.estimator), validate_epsilons(self.epsilons)
         path = None if self.path is None else as_path("path", self.path)
-        refit = checked_refit(self.refit, list(models), epsilons)
+        refit = validate_refit(self.refit, list(models), epsilons)
         names = [epsilon_parameter(model, self.param_name) for model in models.values()]
         first = next(iter(models.values()))
-        scorers = checked_scorers(first, self.scoring)
-        attack = checked_attack(self.attack, models.values())
+        scorers = validate_scorers(first, self.scoring)
+        attack = validate_attack(self.attack, models.values())
         X, y = indexable(as_frame(X), y)
         people = None if groups is None else check_groups(groups, X)
         X, groups = indexable(X, groups)
         validate_data(self, X, skip_check_array=True)
-        y = checked_targets(models.values(), y)
-        by, of_each = (None, None) if subgroups is None else subgroups_of(subgroups, X)
+        y = validate_targets(models.values(), y)
+        by, of_each = (None, None) if subgroups is None else resolve_subgroups(subgroups, X)
         routed = self._routed_to_fit(groups, params)
         whose = None if people is None else people.named(np.arange(len(people.codes)))
         records = {
             name: Records(X, y, of_each, routed.fit[name], routed.score, whose) for name in models
         }
         check_scorers(scorers, next(iter(records.values())), of_numbers=is_regressor(first))
-        splitter = splitter_of(
+        splitter = choose_splitter(
             self.cv, y, classifier=is_classifier(first), grouped=people is not None
         )
-        splits = checked_splits(splitter, self.cv, X, y, **routed.split)
-        check_apart(splits, people, self.cv)
+        splits = validate_splits(splitter, self.cv, X, y, **routed.split)
+        check_groups_apart(splits, people, self.cv)
         for name, model in models.items():
-            check_passed_on(attack, records[name], model)
+            check_fit_arguments(attack, records[name], model)
         if people is not None:
-            tell_unprotected(models, people)
+            warn_of_unprotected_groups(models, people)
         else:
-            ask_whose(getattr(self, "feature_names_in_", ()), "What a sweep shows")
-        compared = checked_baselines(self.baseline, models, names, epsilons, X)
-        records = with_first_steps(records, models)
+            warn_of_identifiers(getattr(self, "feature_names_in_", ()), "What a sweep shows")
+        compared = validate_baselines(self.baseline, models, names, epsilons, X)
+        records = share_first_steps(records, models)
         candidates = [
             Candidate(
                 name,
@@ -286,7 +291,7 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
             Candidate(
                 name,
                 model,
-                _for_baseline(name, model, models, records),
+                _baseline_records(name, model, models, records),
                 {"baseline": name},
                 repr(model),
             )
@@ -294,10 +299,10 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         ]
         plan = {}
         if path is not None:
-            again = checked_splits(splitter, self.cv, X, y, **routed.split)
-            plan = plan_of(self, models, names, records, [splits, again])
-        kept = Kept.at(path, plan)
-        fits = Fits(splits, scorers, attack, kept, self.n_jobs, self.verbose)
+            again = validate_splits(splitter, self.cv, X, y, **routed.split)
+            plan = describe_sweep(self, models, names, records, [splits, again])
+        kept = ResultStore.at(path, plan)
+        fits = SweepRunner(splits, scorers, attack, kept, self.n_jobs, self.verbose)
         total = len(candidates) * len(splits) + (refit is not None)
         last = [] if refit is None else [(candidates[refit], np.arange(num_samples(X)))]
         check_affordable([*fits.unpaid(candidates), *last])
@@ -317,11 +322,11 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         self.test_per_train_ = float(np.mean([len(test) / len(train) for train, test in splits]))
         self.attack_name_, self.scorer_ = type(attack).__name__, scorers
         self.scores_, self.subgroups_ = list(scorers), by
-        self.cv_results_ = as_grid_search(rows, [c.params for c in candidates], len(splits))
-        self.baseline_results_, fitted = _of_fitted(others, free, len(splits))
+        self.cv_results_ = arrange_results(rows, [c.params for c in candidates], len(splits))
+        self.baseline_results_, fitted = _collect_baselines(others, free, len(splits))
         self.group_results_ = {
-            "models": groups_of(rows, len(splits)),
-            "baselines": groups_of(fitted, len(splits)),
+            "models": collect_groups(rows, len(splits)),
+            "baselines": collect_groups(fitted, len(splits)),
         }
         main = self.scores_[0]
         self.best_index_ = int(np.argmin(self.cv_results_[f"rank_test_{main}"]))
@@ -329,15 +334,15 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         claims = [row["claim"] for row in rows]
         n = self.n_splits_
-        self.guarantees_ = [_together(claims[i : i + n]) for i in range(0, len(claims), n)]
-        self.charged_ = _together([*claims, *beside])
+        self.guarantees_ = [_joint_cost(claims[i : i + n]) for i in range(0, len(claims), n)]
+        self.charged_ = _joint_cost([*claims, *beside])
         if refit is not None:
             self.estimator_ = model
         return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(next(iter(checked_models(self.estimator).values())))
+        inner = get_tags(next(iter(validate_models(self.estimator).values())))
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         if self.refit is not None:  # only then can it predict
             tags.estimator_type = inner.estimator_type
@@ -346,22 +351,24 @@ class PrivacySweepCV(ShownMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixin,
         return tags
 
 
-def _for_baseline(
+def _baseline_records(
     name: str, model: Any, models: dict[str, Any], records: dict[str, Records]
 ) -> Records:
-    """Return the records for a baseline: with what its private sibling is given, or weights."""
+    """Return the records of a baseline, with its private sibling's arguments, or weights."""
     for owner, own in records.items():
-        if name == sibling_of(owner):
+        if name == sibling_name(owner):
             return own
     owner, own = next(iter(records.items()))
-    weights = check_weights(model, weights_in(own.fit_params, models[owner])[0], num_samples(own.X))
+    weights = check_weights(
+        model, split_weights(own.fit_params, models[owner])[0], num_samples(own.X)
+    )
     given = {} if weights is None else {weight_name(model): weights}
     if own.people is not None:
         given |= dict.fromkeys(group_names(model), own.people)
     return replace(own, fit_params=given)
 
 
-def _of_fitted(
+def _collect_baselines(
     others: list[Candidate], rows: list[Any], n_splits: int
 ) -> tuple[dict[str, Any], list[Any]]:
     """Return the results of the baselines that could be fitted on all splits, and their rows."""
@@ -370,10 +377,10 @@ def _of_fitted(
     if not fitted:
         return {}, []
     kept = [row for i in fitted for row in each[i]]
-    return as_grid_search(kept, [others[i].params for i in fitted], n_splits), kept
+    return arrange_results(kept, [others[i].params for i in fitted], n_splits), kept
 
 
-def _together(claims: list[Claim]) -> PrivacyGuarantee:
+def _joint_cost(claims: list[Claim]) -> PrivacyGuarantee:
     """Return the joint cost of all trained models; one without a claim is not private."""
     whole = total_of(claims)
     note = "it covers the trained models together, never the scores and attacks in cv_results_"

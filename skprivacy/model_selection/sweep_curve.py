@@ -1,4 +1,4 @@
-"""Reading an epsilon off the results of a sweep, with an interval."""
+"""Smallest sufficient epsilon and knee of a sweep, with intervals over splits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class EpsilonInterval:
     Attributes
     ----------
     epsilon : float
-        The level. Infinity if no swept level will do.
+        The level. Infinity if no swept level is sufficient.
     low, high : float
         The levels between which it lies. Infinity if the results do not bound it.
     meaning : str
-        What was read off.
+        Description of the quantity.
     """
 
     epsilon: float
@@ -45,24 +45,15 @@ class EpsilonInterval:
 
 @dataclass(frozen=True)
 class Splits:
-    """What splits tell of other records, although they share theirs.
+    """Corrected errors of means over cross-validation splits (Nadeau and Bengio 2003).
 
-    Attributes
-    ----------
-    n : int
-        Their number.
-    test_per_train : float
-        How many test records there are for a training record.
-
-    Notes
-    -----
     Splits share training records, so the variance of their mean is (1 / n + test_per_train) times
-    that of a split (Nadeau and Bengio 2003). It does not vanish, however often splits are repeated:
-    that steadies the mean, and tells nothing of other records (Bouckaert and Frank 2004).
+    that of a split. It does not vanish with repeated splits: these steady the mean, but hold no new
+    information about the population (Bouckaert and Frank 2004).
     """
 
     n: int
-    test_per_train: float
+    test_per_train: float  # test records per training record
 
     def error(self, variance: Any) -> Any:
         """Return the standard error of a mean over splits."""

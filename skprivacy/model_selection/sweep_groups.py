@@ -1,4 +1,4 @@
-"""Who pays for privacy, and who stays exposed: the results of a sweep by subgroup."""
+"""Cost of privacy and remaining exposure by subgroup, from the results of a sweep."""
 
 from __future__ import annotations
 
@@ -19,17 +19,11 @@ from ..metrics.roc_area import auc_p_value, holm
 from .sweep_curve import Splits
 from .sweep_records import Records, Split
 
-__all__ = ["by_group", "groups_of", "of_groups", "subgroups_of"]
+__all__ = ["collect_groups", "measure_groups", "resolve_subgroups", "tabulate_groups"]
 
 
-def subgroups_of(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
-    """Return what groups the records, in a word, and the group of each as text.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, no value for each record, or too many different ones.
-    """
+def resolve_subgroups(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
+    """Return the name of the subgroups, and the subgroup of each record as text."""
     check_unmasked(subgroups, "subgroups")
     name, of_each = "subgroup", subgroups
     if isinstance(subgroups, (str, int, np.integer)) and not isinstance(subgroups, bool):
@@ -49,29 +43,16 @@ def subgroups_of(subgroups: Any, X: Any) -> tuple[str, NDArray[Any]]:
     return name, groups
 
 
-def of_groups(
+def measure_groups(
     split: Split, score: Callable[[Records], float], result: AttackResult | None
 ) -> dict[str, dict[str, float]]:
     """Return the figures of each subgroup on one split.
 
-    Parameters
-    ----------
-    split : Split
-    score : callable
-        Scores a fitted model on records.
-    result : AttackResult or None
-        Of an attack on it; one that was judged on other records tells nothing of a group.
+    These are ``n``, its number of test records; ``score``; ``others``, the score on all other test
+    records; ``auc`` of the attack; and ``p_value`` of the null hypothesis that the attack guesses.
 
-    Returns
-    -------
-    dict
-        For each group ``n``, its number of test records; ``score``; ``others``, the score on all
-        other test records; ``auc``; and ``p_value`` of its members being found beyond chance.
-
-    Notes
-    -----
-    **Edge cases.** A group of fewer than five test records is left out: so few show nothing, and
-    a table of them would itself disclose.
+    **Edge cases.** Groups of fewer than five test records are left out: so few show nothing, and
+    the table itself would disclose their records.
     """
     found = {}
     own, new = split.own.groups, split.new.groups
@@ -92,13 +73,13 @@ def of_groups(
     return found
 
 
-def groups_of(rows: list[dict[str, Any]], n_splits: int) -> list[list[dict[str, Any]]]:
+def collect_groups(rows: list[dict[str, Any]], n_splits: int) -> list[list[dict[str, Any]]]:
     """Return the figures of groups for each candidate and each split."""
     found = [row.get("groups", {}) for row in rows]
     return [found[i : i + n_splits] for i in range(0, len(found), n_splits)]
 
 
-def by_group(
+def tabulate_groups(
     rows: list[dict[str, Any]],
     reference: list[dict[str, Any]],
     what: tuple[str, str],
@@ -129,7 +110,7 @@ def by_group(
     table (Holm), as far as the variance of paired splits holds; so it is of "exposed", whatever the
     dependence of the splits: twice the mean of p-values is one (Rueschendorf 1982).
     """
-    found = [_row(row, reference, group) for row, group in _each(rows)]
+    found = [_group_row(row, reference, group) for row, group in _candidates_by_group(rows)]
     if not found:
         return pd.DataFrame(columns=[*_COLUMNS])
     table = pd.DataFrame(found).assign(by=what[0], compared_with=what[1])
@@ -152,15 +133,15 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _each(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+def _candidates_by_group(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each candidate with each group that has enough records on every split."""
     for row in rows:
         common = set.intersection(*(set(split) for split in row["groups"]))
         yield from ((row, group) for group in sorted(common))
 
 
-def _row(row: dict[str, Any], reference: list[dict[str, Any]], group: str) -> dict[str, Any]:
-    figures, free = _figures(row["groups"], group), _figures(reference, group)
+def _group_row(row: dict[str, Any], reference: list[dict[str, Any]], group: str) -> dict[str, Any]:
+    figures, free = _figures_by_split(row["groups"], group), _figures_by_split(reference, group)
     lost = free["score"] - figures["score"]
     return {
         "model": row["model"],
@@ -178,10 +159,10 @@ def _row(row: dict[str, Any], reference: list[dict[str, Any]], group: str) -> di
 
 
 def _variances(values: NDArray[np.float64], n_test: Any) -> NDArray[np.float64]:
-    """Return the variance of each row over splits, at least what is usual of so many records.
+    """Return the variance of each row over splits, at least the median scaled to its test records.
 
-    Scores of few records are coarse: two splits often lose exactly as much by chance, and a
-    variance of zero would make that a certainty.
+    Scores of few records are coarse: two splits often have equal losses by chance, and a variance
+    of zero would turn that into certainty.
     """
     own, n = values.var(axis=1, ddof=1), np.asarray(n_test, dtype=float)
     known = own[np.isfinite(own)]
@@ -189,7 +170,7 @@ def _variances(values: NDArray[np.float64], n_test: Any) -> NDArray[np.float64]:
     return np.maximum(own, usual)
 
 
-def _figures(groups: list[dict[str, Any]], group: str) -> dict[str, NDArray[np.float64]]:
-    """Return the figures of a group, an array over splits for each."""
+def _figures_by_split(groups: list[dict[str, Any]], group: str) -> dict[str, NDArray[np.float64]]:
+    """Return each figure of a group as an array over splits."""
     names = ("n", "score", "others", "auc", "p_value")
     return {k: np.array([split[group][k] for split in groups], dtype=float) for k in names}

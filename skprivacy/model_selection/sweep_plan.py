@@ -1,13 +1,4 @@
-"""Whether budgets can pay for all models of a sweep, found out before the first is trained.
-
-Parameters of a sweep that are refused before anything is fitted.
-
-The parameter by which a model's privacy is set.
-
-People in searches and sweeps: on one side of each split, and what the guarantees are about.
-
-Which further arguments of ``fit`` go to the estimators, the scorers and the splitter.
-"""
+"""Checks of a sweep before its first fit: parameters, splits, groups, routing and budgets."""
 
 from __future__ import annotations
 
@@ -31,7 +22,7 @@ from sklearn.model_selection import GroupKFold, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._clones import group_names, without_values
+from .._clones import describe_error, group_names
 from .._config import warn_caller
 from .._groups import Groups
 from .._input_data import (
@@ -45,29 +36,29 @@ from .._sklearn import num_samples, takes_weights
 from .._validation import is_number, raise_alone
 from ..accounting import PrivacyBudget, PrivacyGuarantee
 from ..accounting.budget.snapshot import rehearse_charges
-from ..base import PrivateEstimatorMixin, rehearsed
+from ..base import PrivateEstimatorMixin, rehearse_fit
 from ..exceptions import BudgetExceededError, PrivacyWarning
 from ..preprocessing import SchemaTransformer
 from .sweep_records import Candidate, Records
 
 __all__ = [
-    "Routed",
+    "RoutedArguments",
     "RoutedMixin",
     "check_affordable",
-    "check_apart",
+    "check_groups_apart",
     "check_scorers",
-    "checked_epsilons",
-    "checked_models",
-    "checked_refit",
-    "checked_scorers",
-    "checked_splits",
-    "checked_splitter",
-    "checked_targets",
+    "choose_splitter",
     "epsilon_parameter",
-    "planned",
-    "splitter_of",
-    "tell_unprotected",
-    "weights_in",
+    "rehearse_models",
+    "split_weights",
+    "validate_epsilons",
+    "validate_models",
+    "validate_refit",
+    "validate_scorers",
+    "validate_splits",
+    "validate_splitter",
+    "validate_targets",
+    "warn_of_unprotected_groups",
 ]
 
 Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
@@ -76,34 +67,22 @@ Fit = tuple[Candidate, Any]  # and the rows of the records that it is trained on
 def check_affordable(fits: Iterable[Fit]) -> None:
     """Refuse budgets that cannot pay for all models of a sweep; nothing is charged.
 
-    Parameters
-    ----------
-    fits : iterable of (Candidate, array-like)
-        The models that are going to be trained, each with the rows of its records.
+    **Guarantees.** Only estimators of this library with a budget of their own are rehearsed, bare
+    or behind a ``SchemaTransformer``, in this process and up to their charge.
 
-    Raises
-    ------
-    BudgetExceededError
-
-    Notes
-    -----
-    **Guarantees.** Nothing is fitted beyond the point where it would be charged: only an estimator
-    of this library with a budget of its own is rehearsed, bare or behind a ``SchemaTransformer``,
-    and in this process. What others may do in processes of theirs is not known here.
-
-    **Edge cases.** Of a model that makes several releases only the first is known beforehand, and
-    others may charge the budget meanwhile: a sweep may still be refused in the middle, which says
-    what stays charged.
+    **Edge cases.** Only the first release of a model is known beforehand, and other processes may
+    charge the budget meanwhile. So a sweep may still be refused in the middle; the error then says
+    which charges remain.
     """
     of_budgets: dict[tuple[str, str], tuple[PrivacyBudget, list[Fit]]] = {}
     for candidate, rows in fits:
-        budget = _only_budget(candidate)
+        budget = _find_budget(candidate)
         if budget is not None:
             known = of_budgets.setdefault((budget.path, budget._scope), (budget, []))
             known[1].append((candidate, rows))
     for budget, own in of_budgets.values():
         try:
-            rehearse_charges(budget, planned(own))
+            rehearse_charges(budget, rehearse_models(own))
         except BudgetExceededError as error:
             raise BudgetExceededError(
                 f"The budget cannot pay for all models of this sweep, {len(own)} of them. Nothing "
@@ -112,8 +91,8 @@ def check_affordable(fits: Iterable[Fit]) -> None:
             ) from error
 
 
-def planned(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
-    """Yield what each model would guarantee, which depends on how many records it is given."""
+def rehearse_models(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
+    """Yield the guarantee of each model, rehearsed once per number of records and groups."""
     known: dict[tuple[int, int, int], PrivacyGuarantee] = {}
     for candidate, rows in fits:
         own = candidate.records.part(rows)
@@ -123,12 +102,12 @@ def planned(fits: Iterable[Fit]) -> Iterator[PrivacyGuarantee]:
             model = clone(candidate.model)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit itself warns
-                known[asked] = rehearsed(partial(model.fit, own.X, own.y, **own.fit_params))
+                known[asked] = rehearse_fit(partial(model.fit, own.X, own.y, **own.fit_params))
         yield known[asked]
 
 
-def _only_budget(candidate: Candidate) -> PrivacyBudget | None:
-    """Return the budget of a model that can be rehearsed, if it has one and no other."""
+def _find_budget(candidate: Candidate) -> PrivacyBudget | None:
+    """Return the budget of a model that can be rehearsed and has exactly one."""
     model = candidate.model
     budgets = [v for v in model.get_params().values() if isinstance(v, PrivacyBudget)]
     if isinstance(model, Pipeline):
@@ -144,11 +123,11 @@ def _only_budget(candidate: Candidate) -> PrivacyBudget | None:
 
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
-_TRIED = 200  # records on which scorers are tried
+_N_TRIAL_RECORDS = 200  # records on which scorers are tried
 
 
-def checked_epsilons(epsilons: Any) -> list[float]:
-    """Return the privacy levels as they were given, all of them positive."""
+def validate_epsilons(epsilons: Any) -> list[float]:
+    """Return the privacy levels as floats; refuse values that are not positive or occur twice."""
     if isinstance(epsilons, (str, numbers.Real)) or not isinstance(epsilons, Iterable):
         raise ValueError(
             f"epsilons={epsilons!r} must be a list of positive numbers. Pass one, such as [1, 10]."
@@ -171,8 +150,8 @@ def checked_epsilons(epsilons: Any) -> list[float]:
     return values
 
 
-def checked_models(estimator: Any) -> dict[str, Any]:
-    """Return the private models by their names; a single one has none."""
+def validate_models(estimator: Any) -> dict[str, Any]:
+    """Return the private models by name; the name of a single one is empty."""
     if not isinstance(estimator, Mapping):
         return {"": estimator}
     if not estimator or not all(isinstance(name, str) and name for name in estimator):
@@ -180,8 +159,8 @@ def checked_models(estimator: Any) -> dict[str, Any]:
     return dict(estimator)
 
 
-def checked_targets(models: Iterable[Any], y: Any) -> Any:
-    """Return what is predicted as an array: classes, or numbers for regressors."""
+def validate_targets(models: Iterable[Any], y: Any) -> Any:
+    """Return the targets as an array: labels, or floats for regressors."""
     of_numbers = {is_regressor(model) for model in models}
     if len(of_numbers) > 1:
         raise ValueError(
@@ -200,8 +179,8 @@ def checked_targets(models: Iterable[Any], y: Any) -> Any:
     return y
 
 
-def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
-    """Return the number of the candidate to train on all records, if any."""
+def validate_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | None:
+    """Return the index of the candidate to refit on all records, or None."""
     if refit is None:
         return None
     several = names != [""]
@@ -215,12 +194,8 @@ def checked_refit(refit: Any, names: list[str], epsilons: list[float]) -> int | 
     return names.index(name) * len(epsilons) + epsilons.index(float(epsilon))
 
 
-def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
-    """Return the scorers by their names, or refuse one before anything is fitted.
-
-    A single one is called "score"; several have the names in ``scoring``, of which the first counts
-    wherever one is needed.
-    """
+def validate_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
+    """Return the scorers by name; a single one is called "score", and the first is the main one."""
     if isinstance(scoring, Mapping):
         named = dict(scoring)
     elif isinstance(scoring, (list, tuple)):
@@ -231,13 +206,13 @@ def checked_scorers(estimator: Any, scoring: Any) -> dict[str, Any]:
                 "that have no name."
             )
     else:
-        return {"score": _checked_scorer(estimator, scoring)}
+        return {"score": _validate_scorer(estimator, scoring)}
     if not named or not all(isinstance(name, str) for name in named):
         raise ValueError(f"scoring={scoring!r} must name at least one scorer by a string.")
-    return {name: _checked_scorer(estimator, given) for name, given in named.items()}
+    return {name: _validate_scorer(estimator, given) for name, given in named.items()}
 
 
-def _checked_scorer(estimator: Any, scoring: Any) -> Any:
+def _validate_scorer(estimator: Any, scoring: Any) -> Any:
     if scoring is not None and not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(
             f"scoring={scoring!r} must be the name of a scorer, a callable scorer(estimator, X, y) "
@@ -255,12 +230,12 @@ def _checked_scorer(estimator: Any, scoring: Any) -> Any:
 
 
 def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: bool) -> None:
-    """Refuse a scorer that returns no number for a model that learns nothing.
+    """Refuse a scorer that does not return a number for a dummy model.
 
-    **Edge cases.** One that fails on such a model, as it asks for more, may work on others.
+    **Edge cases.** A scorer that fails on the dummy is accepted: it may need other methods.
     """
     n = num_samples(records.X)
-    few = records.part(np.unique(np.linspace(0, n - 1, _TRIED).astype(int)))
+    few = records.part(np.unique(np.linspace(0, n - 1, _N_TRIAL_RECORDS).astype(int)))
     dummy = (DummyRegressor() if of_numbers else DummyClassifier()).fit(few.X, few.y)
     for name, scorer in scorers.items():
         try:
@@ -276,30 +251,31 @@ def check_scorers(scorers: Mapping[str, Any], records: Records, *, of_numbers: b
             )
 
 
-def checked_splitter(cv: Any, y: Any, classifier: bool) -> Any:
-    """Return what splits the records; ValueError for what cannot."""
+def validate_splitter(cv: Any, y: Any, classifier: bool) -> Any:
+    """Return the splitter for ``cv``; ValueError if it cannot split."""
     try:
         splitter = check_cv(cv, y, classifier=classifier)
-        if not callable(getattr(splitter, "get_n_splits", None)):  # such as text, which splits too
+        if not callable(
+            getattr(splitter, "get_n_splits", None)
+        ):  # such as str, which has a split method
             raise TypeError("it is no splitter")
         return splitter
     except (TypeError, ValueError) as error:
-        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {describe_error(error)}"))
 
 
-def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
-    """Return the splits as numbers of records; ValueError for what divides them in no two parts.
+def validate_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> list[Split]:
+    """Return the splits as row numbers; refuse splits whose two sides share a record.
 
-    **Guarantees.** No record is on both sides of a split: a model that was trained on a record that
-    it is tested on looks better, and an attack on it worse, than they are.
+    A model tested on its training records would look better than it is, and an attack on it worse.
     """
     try:
         found = [
-            (_numbers_of(train, num_samples(X)), _numbers_of(test, num_samples(X)))
+            (_row_numbers(train, num_samples(X)), _row_numbers(test, num_samples(X)))
             for train, test in splitter.split(X, y, **params)
         ]
     except (TypeError, ValueError, IndexError, OverflowError) as error:
-        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {without_values(error)}"))
+        raise_alone(ValueError(f"cv={cv!r} cannot split the records: {describe_error(error)}"))
     if not found:
         raise ValueError(f"cv={cv!r} has no splits. Pass at least one, or a number of folds.")
     for train, test in found:
@@ -312,8 +288,8 @@ def checked_splits(splitter: Any, cv: Any, X: Any, y: Any, **params: Any) -> lis
     return found
 
 
-def _numbers_of(part: Any, n: int) -> NDArray[np.intp]:
-    """Return the numbers of the records in a part of a split, which may be a mask."""
+def _row_numbers(part: Any, n: int) -> NDArray[np.intp]:
+    """Return the row numbers of one side of a split, which may be a mask."""
     rows = np.asarray(part)
     if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "biu":
         raise ValueError(f"a part of a split is {part!r}, not the numbers of its records")
@@ -327,26 +303,7 @@ def _numbers_of(part: Any, n: int) -> NDArray[np.intp]:
 
 
 def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
-    """Return the name of the privacy parameter of a model, as in ``get_params``.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Bare or nested.
-    name : str, default=None
-        The name, to be checked. ``None`` finds the only parameter called ``epsilon``.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TypeError
-        If ``estimator`` is no estimator object.
-    ValueError
-        If there is no such parameter, or more than one.
-    """
+    """Return a model's privacy parameter: ``name`` once checked, or the only ``epsilon``."""
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
         raise TypeError(
             f"estimator={estimator!r} must be a scikit-learn estimator object. Pass an instance."
@@ -373,29 +330,15 @@ def epsilon_parameter(estimator: Any, name: str | None = None) -> str:
     return found[0]
 
 
-def splitter_of(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> Any:
-    """Return the splitter: for a number of folds, one that keeps groups together if there are any.
-
-    Parameters
-    ----------
-    cv : int, splitter, iterable or None
-    y : array-like of shape (n_samples,), default=None
-    classifier : bool
-    grouped : bool
-        Whether records have groups.
-    """
+def choose_splitter(cv: Any, y: Any = None, *, classifier: bool, grouped: bool) -> Any:
+    """Return the splitter for ``cv``; a number of folds means GroupKFold if there are groups."""
     if grouped and (cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))):
         return GroupKFold(5 if cv is None else int(cv))
-    return checked_splitter(cv, y, classifier)
+    return validate_splitter(cv, y, classifier)
 
 
-def check_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:
-    """Refuse splits that have somebody on both sides.
-
-    Raises
-    ------
-    ValueError
-    """
+def check_groups_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -> None:
+    """Refuse splits with a group on both sides."""
     if people is None:
         return
     for train, test in splits:
@@ -409,8 +352,8 @@ def check_apart(splits: list[tuple[Any, Any]], people: Groups | None, cv: Any) -
             )
 
 
-def tell_unprotected(models: Mapping[str, Any], people: Groups) -> None:
-    """Warn of models whose guarantees protect single records, though people have several."""
+def warn_of_unprotected_groups(models: Mapping[str, Any], people: Groups) -> None:
+    """Warn of models whose guarantees are for single records although groups were given."""
     for name, model in models.items():
         if group_names(model):
             continue
@@ -425,8 +368,8 @@ def tell_unprotected(models: Mapping[str, Any], people: Groups) -> None:
 
 
 @dataclass(frozen=True)
-class Routed:
-    """The further arguments of each estimator and each scorer, by name, and of the splitter."""
+class RoutedArguments:
+    """Routed arguments of each estimator and scorer, by name, and of the splitter."""
 
     fit: dict[str, dict[str, Any]]
     score: dict[str, dict[str, Any]]
@@ -441,7 +384,7 @@ class RoutedMixin:
     cv: Any
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what the estimators, the scorers and the splitter ask for.
+        """Return the metadata requests of the estimators, the scorers and the splitter.
 
         Returns
         -------
@@ -450,23 +393,23 @@ class RoutedMixin:
             "scorer" and its name; the splitter "splitter".
         """
         router = MetadataRouter(owner=type(self).__name__)
-        models = checked_models(self.estimator)
+        models = validate_models(self.estimator)
         first = next(iter(models.values()))
         fits = MethodMapping().add(caller="fit", callee="fit")
         scores = (
             MethodMapping().add(caller="score", callee="score").add(caller="fit", callee="score")
         )
         for name, model in models.items():
-            router.add(method_mapping=fits, **{_key("estimator", name): model})
-        for name, scorer in checked_scorers(first, self.scoring).items():
-            router.add(method_mapping=scores, **{_key("scorer", name): scorer})
-        splitter = splitter_of(self.cv, classifier=is_classifier(first), grouped=True)
+            router.add(method_mapping=fits, **{_routing_key("estimator", name): model})
+        for name, scorer in validate_scorers(first, self.scoring).items():
+            router.add(method_mapping=scores, **{_routing_key("scorer", name): scorer})
+        splitter = choose_splitter(self.cv, classifier=is_classifier(first), grouped=True)
         splits = MethodMapping().add(caller="fit", callee="split")
         return router.add(method_mapping=splits, splitter=splitter)
 
-    def _routed_to_fit(self, groups: Any, params: Mapping[str, Any]) -> Routed:
-        models = checked_models(self.estimator)
-        scorers = checked_scorers(next(iter(models.values())), self.scoring)
+    def _routed_to_fit(self, groups: Any, params: Mapping[str, Any]) -> RoutedArguments:
+        models = validate_models(self.estimator)
+        scorers = validate_scorers(next(iter(models.values())), self.scoring)
         if not get_config()["enable_metadata_routing"]:
             given = {k: v for k, v in params.items() if v is not None}
             weights = given.get("sample_weight")
@@ -475,16 +418,16 @@ class RoutedMixin:
                 name: {} if groups is None else dict.fromkeys(group_names(model), groups)
                 for name, model in models.items()
             }
-            return Routed(
+            return RoutedArguments(
                 {name: grouped[name] | given for name in models},
                 {name: weighted if takes_weights(s) else {} for name, s in scorers.items()},
                 {"groups": groups},
             )
         given = dict(params) | ({} if groups is None else {"groups": groups})
         found = process_routing(self, "fit", **given)
-        return Routed(
-            {name: dict(found[_key("estimator", name)].fit) for name in models},
-            {name: dict(found[_key("scorer", name)].score) for name in scorers},
+        return RoutedArguments(
+            {name: dict(found[_routing_key("estimator", name)].fit) for name in models},
+            {name: dict(found[_routing_key("scorer", name)].score) for name in scorers},
             dict(found.splitter.split),
         )
 
@@ -496,14 +439,11 @@ class RoutedMixin:
                     "sklearn.set_config(enable_metadata_routing=True)."
                 )
             return {}
-        return dict(process_routing(self, "score", **params)[_key("scorer", name)].score)
+        return dict(process_routing(self, "score", **params)[_routing_key("scorer", name)].score)
 
 
-def weights_in(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
-    """Return the weights of records among arguments of ``fit``, and the names of all others.
-
-    Groups are none of these: they are there wherever ``fit`` takes them.
-    """
+def split_weights(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
+    """Return the sample weights among arguments of ``fit``, and the names of all but groups."""
     names = ["sample_weight"]
     if isinstance(model, Pipeline):
         names.append(f"{model.steps[-1][0]}__sample_weight")
@@ -511,5 +451,5 @@ def weights_in(params: Mapping[str, Any], model: Any) -> tuple[Any, list[str]]:
     return (found[0] if found else None), sorted(set(params) - set(names) - set(group_names(model)))
 
 
-def _key(what: str, name: str) -> str:
+def _routing_key(what: str, name: str) -> str:
     return f"{what} {name}".strip()

@@ -1,7 +1,4 @@
-"""The first step of a pipeline, where it learns nothing: taken once for all models of a sweep.
-
-The records of a sweep, and their splits into training and test records.
-"""
+"""Records and splits of a sweep, and a stateless first step that all its models share."""
 
 from __future__ import annotations
 
@@ -25,20 +22,18 @@ __all__ = [
     "FirstStep",
     "Records",
     "Split",
-    "cut",
-    "first_step",
-    "with_first_steps",
+    "fit_first_step",
+    "select_arguments",
+    "share_first_steps",
 ]
 
-_MOST = 1 << 30  # bytes of features that are kept
+_MAX_FEATURE_BYTES = 1 << 30  # of the cached features
 
 
 @dataclass(frozen=True)
 class FirstStep:
-    """A fitted step, and what it makes of records.
+    """A fitted stateless step and the features that it computes.
 
-    Notes
-    -----
     **Guarantees.** The step is of the class :class:`~skprivacy.preprocessing.SchemaTransformer`
     itself, no subclass, with a schema that was not read off data. Its fit reads no value, and each
     row that it makes is a function of one record: a model that is fitted to these rows is the model
@@ -50,36 +45,33 @@ class FirstStep:
 
     def begins(self, model: Any) -> bool:
         """Return whether a model, fitted or not, begins with this step."""
-        other = _of(model)
-        return other is not None and _params(other) == _params(self.step)
+        other = _stateless_step(model)
+        return other is not None and _step_parameters(other) == _step_parameters(self.step)
 
     def before(self, model: Pipeline, name: str) -> Pipeline:
-        """Return the model that takes records as they are: this step, fitted, before the others.
-
-        ``name`` is the step's in that model: in another one it may be that of a later step.
-        """
+        """Return the pipeline of this fitted step, under ``name``, and the steps of ``model``."""
         return Pipeline([(name, self.step), *model.steps])
 
     def part(self, rows: Any) -> FirstStep:
-        """Return what it makes of some of the records."""
+        """Return the step with the features of some rows."""
         return replace(self, features=np.asarray(self.features[rows]))
 
 
-def first_step(model: Any, X: Any) -> FirstStep | None:
-    """Return the first step of a model, taken on all records, if models may share it.
+def fit_first_step(model: Any, X: Any) -> FirstStep | None:
+    """Fit the first step of a model to all records, or return None if it cannot be shared.
 
-    **Edge cases.** None if there is no such step, if it warns or fails, which each model shall do
-    by itself, or if its features are too many to keep, or not an array.
+    **Edge cases.** A step that warns or fails is not shared: each model then warns or fails by
+    itself. Neither are features that are no array or exceed 1 GiB.
     """
-    step = _of(model)
+    step = _stateless_step(model)
     if step is None or type(X) not in (pd.DataFrame, np.ndarray):
-        return None  # of a list, the type of a column depends on who else is in it
+        return None  # the column types of a list depend on all its rows
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             fitted = clone(step).fit(X)
             width = fitted.schema_.n_features_out * np.dtype(step.dtype).itemsize
-            if len(X) * width > _MOST:
+            if len(X) * width > _MAX_FEATURE_BYTES:
                 return None
             features = fitted.transform(X)
     except Exception:
@@ -89,8 +81,8 @@ def first_step(model: Any, X: Any) -> FirstStep | None:
     return FirstStep(fitted, features)
 
 
-def _of(model: Any) -> SchemaTransformer | None:
-    """Return the first step of a pipeline that does nothing but transform and fit."""
+def _stateless_step(model: Any) -> SchemaTransformer | None:
+    """Return the first step of a plain pipeline if it learns nothing from data, else None."""
     if type(model) is not Pipeline or len(model.steps) < 2 or model.memory is not None:
         return None
     if model.verbose or getattr(model, "transform_input", None) is not None:
@@ -102,13 +94,13 @@ def _of(model: Any) -> SchemaTransformer | None:
     return step if plain else None
 
 
-def _params(step: SchemaTransformer) -> tuple[Any, ...]:
+def _step_parameters(step: SchemaTransformer) -> tuple[Any, ...]:
     return step.schema, tuple(step.feature_range), np.dtype(step.dtype)
 
 
 @dataclass(frozen=True)
 class Records:
-    """All records, with what goes to ``fit`` and to the scorers beside them.
+    """All records, with the further arguments of ``fit`` and of the scorers.
 
     Attributes
     ----------
@@ -120,9 +112,9 @@ class Records:
     score_params : dict of dict
         Further arguments of each scorer, by its name.
     people : Series of shape (n_samples,) or None
-        Whose record each is, where people are members, and not records.
+        Group of each record, if groups and not records are members.
     first : FirstStep or None
-        What the first step of all models makes of the records, if it is taken once.
+        The shared first step, if there is one.
     """
 
     X: Any
@@ -139,8 +131,11 @@ class Records:
             safe_indexing(self.X, rows),
             safe_indexing(self.y, rows),
             None if self.groups is None else self.groups[rows],
-            cut(self.fit_params, rows, num_samples(self.X)),
-            {name: cut(given, rows, num_samples(self.X)) for name, given in self.scoring},
+            select_arguments(self.fit_params, rows, num_samples(self.X)),
+            {
+                name: select_arguments(given, rows, num_samples(self.X))
+                for name, given in self.scoring
+            },
             None if self.people is None else self.people.iloc[rows],
             None if self.first is None else self.first.part(rows),
         )
@@ -153,7 +148,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Split:
-    """Records to train on and records to test on, and both: what the attacker knows."""
+    """Training records (``own``), test records (``new``), and both, which the attacker knows."""
 
     own: Records
     new: Records
@@ -165,29 +160,29 @@ class Split:
         return cls(*map(records.part, (train, test, np.concatenate([train, test]))))
 
 
-def with_first_steps(
+def share_first_steps(
     records: Mapping[str, Records], models: Mapping[str, Any]
 ) -> dict[str, Records]:
-    """Return the records of each model with what its first step makes of them, if it is shared."""
+    """Return the records of each model with its shared first step, if it has one."""
     taken: list[FirstStep] = []
     found = {}
     for name, own in records.items():
         first = next((step for step in taken if step.begins(models[name])), None)
-        if first is None and (first := first_step(models[name], own.X)) is not None:
+        if first is None and (first := fit_first_step(models[name], own.X)) is not None:
             taken.append(first)
         found[name] = own if first is None else replace(own, first=first)
     return found
 
 
-def cut(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:
-    """Return arguments for some of the records; what has no value for each stays as it is."""
+def select_arguments(params: Mapping[str, Any], rows: Any, n_samples: int) -> dict[str, Any]:
+    """Return arguments for some rows; those without a value for each record are unchanged."""
     return {
-        name: safe_indexing(value, rows) if _for_each(value, n_samples) else value
+        name: safe_indexing(value, rows) if _has_value_per_record(value, n_samples) else value
         for name, value in params.items()
     }
 
 
-def _for_each(value: Any, n_samples: int) -> bool:
+def _has_value_per_record(value: Any, n_samples: int) -> bool:
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
         return hasattr(value, "shape") and len(value.shape) > 0 and value.shape[0] == n_samples
     return num_samples(value) == n_samples

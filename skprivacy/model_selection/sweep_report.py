@@ -1,4 +1,4 @@
-"""A sweep as a table, in words, and as a page."""
+"""Table, text summary and HTML page of a sweep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._html import NARROW, bare, embed, render
+from .._html import NARROW, embed_figure, format_guarantee, render
 from .._output import json_safe
 from ..accounting import NonPrivate
 from ..audit.inspection.guarantees import compose_guarantees
@@ -17,7 +17,7 @@ from ..audit.report.document import About
 from ..audit.report.facts import ledger_caveats
 from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
-from .sweep_plan import checked_models
+from .sweep_plan import validate_models
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ def cost_in_words(sweep: Any) -> str:
         whole = compose_guarantees(private)
     except ValueError as error:  # of several relations or units
         return f"epsilon = infinity ({error})"
-    return bare(whole) + (" (without the non-private ones)" if left_out else "")
+    return format_guarantee(whole) + (" (without the non-private ones)" if left_out else "")
 
 
 def figure_of(sweep: Any) -> Figure:
@@ -147,7 +147,7 @@ def _narrow(plot: Callable[..., PrivacyUtilityDisplay]) -> Figure:
 
 def caveats_of_sweep(sweep: Any) -> list[str]:
     """Return what the guarantees of a sweep assume, and what its ledgers do not show."""
-    models = checked_models(sweep.estimator).values()
+    models = validate_models(sweep.estimator).values()
     return [*sweep.charged_.assumptions, *ledger_caveats(models)]
 
 
@@ -175,11 +175,13 @@ def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> st
         n_splits=sweep.n_splits_,
         attack=sweep.attack_name_,
         utility=sweep.score_name_,
-        figure=embed(figure, "Test score and attack AUC over epsilon"),
+        figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
         rows=table(sweep).to_dict("records"),
         further=_further(sweep),
         groups=groups,
-        groups_figure=embed(_group_figure(sweep), "Scores by group over epsilon") if groups else "",
+        groups_figure=embed_figure(_group_figure(sweep), "Scores by group over epsilon")
+        if groups
+        else "",
         most_rows=_MOST_ROWS,
         inf=math.inf,
         caveats=caveats,

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._output import output_path, write_file
 from .._validation import is_number, open_unit
 from .sweep_curve import EpsilonInterval, Splits, knee, smallest_epsilon
-from .sweep_groups import by_group
-from .sweep_plan import checked_models
+from .sweep_groups import tabulate_groups
+from .sweep_plan import validate_models
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from ..audit import About
 
 __all__ = [
-    "ShownMixin",
-    "as_grid_search",
+    "ResultsMixin",
+    "arrange_results",
 ]
 
 
-def as_grid_search(rows: list[dict[str, Any]], params: list[dict[str, Any]], n_splits: int) -> dict:
+def arrange_results(
+    rows: list[dict[str, Any]], params: list[dict[str, Any]], n_splits: int
+) -> dict:
     """Arrange rows (candidate by candidate, split by split) as GridSearchCV does."""
     results: dict[str, Any] = {}
     for key in (key for key in rows[0] if key not in ("claim", "groups")):
@@ -46,24 +48,27 @@ def as_grid_search(rows: list[dict[str, Any]], params: list[dict[str, Any]], n_s
             ranked = rankdata(-np.nan_to_num(table.mean(axis=1), nan=-np.inf), method="min")
             results[f"rank_{key}"] = ranked.astype(np.int32)
         if key == "score_time":
-            results |= {f"param_{name}": _column(name, params) for name in _names(params)}
+            results |= {
+                f"param_{name}": _parameter_column(name, params)
+                for name in _parameter_names(params)
+            }
             results["params"] = params
     return results
 
 
-def _names(params: list[dict[str, Any]]) -> list[str]:
+def _parameter_names(params: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for candidate in params for name in candidate))
 
 
-def _column(name: str, params: list[dict[str, Any]]) -> np.ma.MaskedArray:
+def _parameter_column(name: str, params: list[dict[str, Any]]) -> np.ma.MaskedArray:
     """Return the values of a parameter, masked where a candidate has none of this name."""
     mask = [name not in candidate for candidate in params]
     values = [candidate.get(name) for candidate in params]
     return np.ma.MaskedArray(values, mask=mask, dtype=object if any(mask) else None)
 
 
-class ShownMixin:
-    """The methods of a fitted sweep that read its results."""
+class ResultsMixin:
+    """Methods of a fitted sweep that read, plot and report its results."""
 
     estimator: Any
     scoring: Any
@@ -121,8 +126,8 @@ class ShownMixin:
         if name is None:
             reference, name = scores[-1], f"epsilon={epsilons[-1]:g}"
         else:
-            reference = _by_split(self.baseline_results_, score or self.scores_[0])[name]
-            _check_known(reference, f"compared_with={name!r}")
+            reference = _scores_by_split(self.baseline_results_, score or self.scores_[0])[name]
+            _check_finite(reference, f"compared_with={name!r}")
         private = np.isfinite(epsilons)
         if not private.any():
             raise ValueError(f"epsilons={epsilons.tolist()} has no finite level to choose.")
@@ -164,7 +169,7 @@ class ShownMixin:
     def by_group(
         self, *, compared_with: str | None = None, confidence: float = 0.95
     ) -> pd.DataFrame:
-        """Return what each privacy level costs each subgroup, and which it leaves exposed.
+        """Return the cost of each privacy level to each subgroup, and the subgroups it exposes.
 
         Parameters
         ----------
@@ -221,10 +226,10 @@ class ShownMixin:
             row = self.baseline_results_["param_baseline"].tolist().index(name)
             reference = self.group_results_["baselines"][row]
         private = [row for row in candidates if np.isfinite(row["epsilon"])]
-        return by_group(private, reference, (self.subgroups_, name), splits, confidence)
+        return tabulate_groups(private, reference, (self.subgroups_, name), splits, confidence)
 
     def plot_by_group(self, axes: Any = None) -> Any:
-        """Plot what privacy costs the subgroups that it costs most, and how exposed they are.
+        """Plot utility and exposure of the subgroups that lose most by privacy.
 
         Parameters
         ----------
@@ -242,7 +247,7 @@ class ShownMixin:
         return of_groups_drawn(self).plot(axes=axes)
 
     def _splits(self, confidence: float) -> Splits:
-        """Return what the splits tell, after checking what is asked of them."""
+        """Return the corrected errors of splits, after checking ``confidence``."""
         open_unit("confidence", confidence, 0.95)
         if self.n_splits_ < 2:
             raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
@@ -253,7 +258,7 @@ class ShownMixin:
 
         One whose scorer has failed on a split is the best only if all have failed.
         """
-        levels = _by_split(self.baseline_results_, score or self.scores_[0])
+        levels = _scores_by_split(self.baseline_results_, score or self.scores_[0])
         known = isinstance(compared_with, str) and compared_with in levels
         if compared_with is not None and not known:
             raise ValueError(
@@ -284,9 +289,9 @@ class ShownMixin:
         return epsilons[order], np.stack(splits, axis=1)[order]
 
     def _known_curve(self, score: str | None, estimator: str | None) -> tuple[Any, Any]:
-        """Return the curve, or refuse one of which nothing can be read."""
+        """Return the curve, or refuse one with NaN scores."""
         epsilons, scores = self._curve(score, estimator)
-        _check_known(scores, f"score={score or self.scores_[0]!r}")
+        _check_finite(scores, f"score={score or self.scores_[0]!r}")
         return epsilons, scores
 
     def plot(self, **kwargs: Any) -> Any:
@@ -300,7 +305,7 @@ class ShownMixin:
         Returns
         -------
         PrivacyUtilityDisplay
-            What was drawn.
+            The display.
         """
         from ..display import PrivacyUtilityDisplay
 
@@ -313,14 +318,14 @@ class ShownMixin:
         name: str = "the records",
         about: About | None = None,
     ) -> str:
-        """Return a page with the figure, all results, what they cost and how to read them.
+        """Return an HTML page with the figure, all results, their cost and how to read them.
 
         Parameters
         ----------
         path : str or PathLike, default=None
             Where to write it, in UTF-8; it must end in .html. ``None`` does not.
         name : str, default="the records"
-            What the data is called on the page, unless ``about`` tells.
+            Name of the data on the page, unless ``about`` gives one.
         about : About, default=None
             Data set, author, command and digests, for the page.
 
@@ -345,23 +350,23 @@ class ShownMixin:
 
     @property
     def score_name_(self) -> str:
-        """What the first score is called in figures and on pages."""
+        """Name of the first score in figures and on pages."""
         if self.scores_ != ["score"]:
             return self.scores_[0]
         if isinstance(self.scoring, str):
             return self.scoring
-        first = next(iter(checked_models(self.estimator).values()))
+        first = next(iter(validate_models(self.estimator).values()))
         return "R²" if is_regressor(first) else "accuracy"
 
 
-def _by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:
+def _scores_by_split(results: dict[str, Any], score: str) -> dict[str, np.ndarray]:
     """Return the test scores of each baseline on all splits, by its name."""
     keys = [key for key in results if re.fullmatch(rf"split\d+_test_{re.escape(score)}", key)]
     names = results.get("param_baseline", [])
     return {str(name): np.array([results[key][i] for key in keys]) for i, name in enumerate(names)}
 
 
-def _check_known(scores: np.ndarray, what: str) -> None:
+def _check_finite(scores: np.ndarray, what: str) -> None:
     if failed := int(np.isnan(scores).sum()):
         raise ValueError(
             f"{what} is NaN in {failed} of {scores.size} fits, where its scorer failed, so that "

@@ -1,8 +1,6 @@
-"""One model of a sweep: fitted, scored and attacked.
+"""Fits, scores and attacks of the models and baselines of a sweep, in parallel and resumed.
 
-What a sweep compares private models with: models that learn from the same records freely.
-
-All fits of a sweep: in parallel, resumed where their results have been kept.
+:class:`SweepRunner` runs all of them; :func:`fit_and_attack` and :func:`fit_baseline` are one fit.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 from sklearn.utils.parallel import Parallel, delayed
 from tqdm.auto import tqdm
 
-from .._clones import check_weights, without_values
+from .._clones import check_weights, describe_error
 from .._config import warn_caller
-from .._environment import one_thread, workers
-from .._groups import check_groups, unit_of
-from .._sklearn import asks_predictions_alone, num_samples
+from .._environment import limit_workers, one_thread
+from .._groups import check_groups, group_unit
+from .._sklearn import num_samples, uses_predictions_only
 from .._validation import raise_alone
 from ..accounting.budget import LedgerError
 from ..accounting.guarantee import auc_ceiling
@@ -49,28 +47,28 @@ from ..audit.inspection.claims import NOT_MEMBERSHIP, protects_labels
 from ..audit.inspection.guarantees import holds_private_labels
 from ..audit.label_audit import guess_labels, label_attack
 from ..exceptions import BudgetExceededError
-from .sweep_groups import of_groups
-from .sweep_plan import weights_in
+from .sweep_groups import measure_groups
+from .sweep_plan import split_weights
 from .sweep_records import Candidate, Records, Split
-from .sweep_store import Kept, keep, kept
+from .sweep_store import ResultStore, load_result, store_result
 
 __all__ = [
-    "Fits",
-    "Fitting",
-    "check_passed_on",
-    "checked_attack",
-    "checked_baselines",
+    "SplitModel",
+    "SweepRunner",
+    "check_fit_arguments",
     "fit_and_attack",
+    "fit_and_score",
     "fit_baseline",
-    "measured",
-    "scored",
-    "sibling_of",
+    "measure_leakage",
+    "sibling_name",
+    "validate_attack",
+    "validate_baselines",
 ]
 
 FPR = 0.01
 
 
-def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | LabelInferenceAttack:
+def validate_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | LabelInferenceAttack:
     """Return the attack of a sweep, or refuse it before anything is fitted."""
     swept = list(models)
     protected = {holds_private_labels(model) for model in swept}
@@ -106,13 +104,8 @@ def checked_attack(attack: Any, models: Iterable[Any]) -> MembershipAttack | Lab
     return attack
 
 
-class Fitting:
-    """A model of one split: behind the first step, if that is taken once, or as it is.
-
-    Attributes
-    ----------
-    split : Split
-    """
+class SplitModel:
+    """A model on one split, fitted behind the shared first step if there is one."""
 
     def __init__(self, model: Any, split: Split) -> None:
         first = split.own.first
@@ -123,7 +116,7 @@ class Fitting:
 
     @property
     def model(self) -> Any:
-        """The model that takes records as they are."""
+        """The model that takes raw records, with its first step."""
         return self._fitted if self._first is None else self._first.before(self._fitted, self._name)
 
     @property
@@ -132,7 +125,7 @@ class Fitting:
         return self._first is not None
 
     def seen(self, records: Records) -> tuple[Any, Any]:
-        """Return a model, and what stands for the records to it: for those who ask no more."""
+        """Return the model without the shared step, and the features for it; else model and X."""
         if self._first is None or records.first is None:
             return self.model, records.X
         return self._fitted, records.first.features
@@ -144,7 +137,7 @@ class Fitting:
         model.fit(X, own.y, **own.fit_params)
 
 
-def scored(fitting: Fitting, scorers: dict[str, Any]) -> dict[str, Any]:
+def fit_and_score(fitting: SplitModel, scorers: dict[str, Any]) -> dict[str, Any]:
     """Fit a model, and return its times and scores."""
     start, split = time.perf_counter(), fitting.split
     fitting.fit()
@@ -155,50 +148,50 @@ def scored(fitting: Fitting, scorers: dict[str, Any]) -> dict[str, Any]:
     return {"fit_time": fitted - start, "score_time": done - fitted, **test, **train}
 
 
-def _score(fitting: Fitting, records: Records, name: str, scorer: Any) -> float:
+def _score(fitting: SplitModel, records: Records, name: str, scorer: Any) -> float:
     """Return a score; NaN, with a warning, if the scorer fails: the model has been paid for."""
     model, X = fitting.model, records.X
-    if asks_predictions_alone(scorer):  # any other may look at the records
+    if uses_predictions_only(scorer):  # other scorers may use the raw records
         model, X = fitting.seen(records)
     try:
         found = scorer(model, X, records.y, **records.score_params.get(name, {}))
         return float(found)
     except Exception as error:
         warn_caller(
-            f"The scorer {name!r} failed, and its score is NaN: {without_values(error)}.",
+            f"The scorer {name!r} failed, and its score is NaN: {describe_error(error)}.",
             UserWarning,
         )
         return math.nan
 
 
-def _tried(fitting: Fitting, attack: Any, pool: Any) -> AttackResult | None:
+def _try_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult | None:
     """Return the result of an attack; None, with a warning, if it fails."""
     try:
-        return _attacked(fitting, attack, pool)
+        return _run_attack(fitting, attack, pool)
     except (BudgetExceededError, LedgerError):
         raise
     except Exception as error:
         warn_caller(
-            f"attack={attack!r} failed, and its figures are NaN: {without_values(error)}.",
+            f"attack={attack!r} failed, and its figures are NaN: {describe_error(error)}.",
             UserWarning,
         )
         return None
 
 
-def _attacked(fitting: Fitting, attack: Any, pool: Any) -> AttackResult:
+def _run_attack(fitting: SplitModel, attack: Any, pool: Any) -> AttackResult:
     """Return the result of an attack on a fitted model."""
     split = fitting.split
     own, new, known = split.own, split.new, split.known
     if isinstance(attack, LabelInferenceAttack):
         people = None if own.people is None else check_groups(own.people, own.X)
         return guess_labels(fitting.model, attack, own.X, own.y, new.X, new.y, people)
-    if type(attack) is LossThreshold and fitting.is_behind:  # it asks for predictions alone
+    if type(attack) is LossThreshold and fitting.is_behind:  # it needs predictions only
         model, X = fitting.seen(known)
-        # nobody asks for a threshold, for which the model would have to answer once more
+        # no threshold is needed, which would cost another prediction
         attack = clone(attack).set_params(target=model, training_loss=0.0, fpr=None)
         attack.fit(X, known.y)
         scores = attack.score_samples(X, known.y)
-        n = num_samples(own.X)  # they come first of those that are known
+        n = num_samples(own.X)  # the training records come first in known
         return AttackResult(scores[:n], scores[n:], type(attack).__name__)
     attack = clone(attack).set_params(target=fitting.model)
     if pool is not None:
@@ -206,16 +199,16 @@ def _attacked(fitting: Fitting, attack: Any, pool: Any) -> AttackResult:
     return attack.fit(known.X, known.y).evaluate(own.X, own.y, new.X, new.y)
 
 
-def measured(
-    fitting: Fitting, scorers: dict[str, Any], attack: Any, pool: Any = None
+def measure_leakage(
+    fitting: SplitModel, scorers: dict[str, Any], attack: Any, pool: Any = None
 ) -> dict[str, Any]:
-    """Return how well a fitted model is attacked, and what it is to each subgroup.
+    """Attack a fitted model, and return the figures of the attack and of each subgroup.
 
-    Figures of the attack are NaN without one, and if it fails: the model has been paid for. Of
-    people they are those of all their records together.
+    The figures are NaN without an attack, and if it fails: the model has been paid for. With
+    groups, the attack joins all records of a group.
     """
     split = fitting.split
-    result = None if attack is None else _tried(fitting, attack, pool)
+    result = None if attack is None else _try_attack(fitting, attack, pool)
     shown = result
     of_people = split.own.people is not None and not isinstance(attack, LabelInferenceAttack)
     if result is not None and of_people:
@@ -226,7 +219,9 @@ def measured(
     }
     if split.new.groups is not None:
         name, scorer = next(iter(scorers.items()))
-        found["groups"] = of_groups(split, lambda part: _score(fitting, part, name, scorer), result)
+        found["groups"] = measure_groups(
+            split, lambda part: _score(fitting, part, name, scorer), result
+        )
     return found
 
 
@@ -234,8 +229,8 @@ def fit_and_attack(
     model: Any, split: Split, scorers: dict[str, Any], attack: Any, pool: Any
 ) -> dict[str, Any]:
     """Return the results of a private model on one split, with its claim."""
-    fitting = Fitting(model, split)
-    row = scored(fitting, scorers)
+    fitting = SplitModel(model, split)
+    row = fit_and_score(fitting, scorers)
     claim = claim_of(fitting.model, split.own.X)
     if protects_labels(claim) != isinstance(attack, LabelInferenceAttack):
         raise ValueError(
@@ -243,11 +238,11 @@ def fit_and_attack(
             "a LabelInferenceAttack for it, and an attack on membership for any other."
         )
     proved = claim.guarantee if claim.proved else None
-    attacked = "record" if split.own.people is None else unit_of(split.own.people)
+    attacked = "record" if split.own.people is None else group_unit(split.own.people)
     about = proved if proved is not None and proved.unit == attacked else None
     return {
         **row,
-        **measured(fitting, scorers, attack, pool),
+        **measure_leakage(fitting, scorers, attack, pool),
         "claimed_epsilon": math.nan if proved is None else proved.epsilon(),
         "attack_auc_bound": math.nan if about is None else auc_ceiling(about),
         "claim": claim,
@@ -258,44 +253,24 @@ _SIBLING = " without privacy"
 _BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 
 
-def checked_baselines(
+def validate_baselines(
     baseline: Any, models: dict[str, Any], params: list[str], epsilons: list[float], X: Any
 ) -> dict[str, Any]:
-    """Return the baselines by their names.
-
-    Parameters
-    ----------
-    baseline : "auto", None, estimator or dict of estimators
-    models : dict of estimators
-        The private models by their names; a single one has none.
-    params : list of str
-        The name of the privacy parameter of each.
-    epsilons : list of float
-        What the sweep varies it over.
-    X : array-like, sparse matrix or DataFrame
-        The records.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    TypeError
-        If a baseline is no estimator object.
-    """
+    """Return the baselines by name; ``params`` names the privacy parameter of each model."""
     if baseline is None:
         return {}
     if isinstance(baseline, str) and baseline == "auto":
         first = next(iter(models.values()))
-        found = {"histogram gradient boosting": _boosting(X, is_regressor(first))}
+        found = {"histogram gradient boosting": _make_boosting(X, is_regressor(first))}
         for (name, model), param in zip(models.items(), params, strict=True):
             if math.inf not in epsilons and param.rpartition("__")[2] == "epsilon":
                 free = {k: None for k in model.get_params() if k.rpartition("__")[2] == "budget"}
                 sibling = clone(model).set_params(**{param: math.inf}, **free)
-                found[sibling_of(name)] = sibling
+                found[sibling_name(name)] = sibling
         return found
-    found = dict(baseline) if isinstance(baseline, Mapping) else {_named(baseline): baseline}
+    found = (
+        dict(baseline) if isinstance(baseline, Mapping) else {_baseline_name(baseline): baseline}
+    )
     if not all(isinstance(name, str) and name for name in found):
         raise TypeError(f"baseline={baseline!r} must name each estimator by a text.")
     for name, model in found.items():
@@ -307,8 +282,8 @@ def checked_baselines(
     return found
 
 
-def sibling_of(name: str) -> str:
-    """Return what a private model without privacy is called."""
+def sibling_name(name: str) -> str:
+    """Return the name of the baseline that is a private model at epsilon=inf."""
     return f"{name or 'same model'}{_SIBLING}"
 
 
@@ -322,14 +297,14 @@ def fit_baseline(
     """
     attackable = not (hasattr(attack, "n_shadows") or isinstance(attack, LabelInferenceAttack))
     try:
-        trees = isinstance(_last(model), _BOOSTING)
+        trees = isinstance(_last_step(model), _BOOSTING)
         few = one_thread(math.prod(np.shape(split.own.X)) if trees else math.inf)
-        with warnings.catch_warnings(), few:  # the private models give the same ones
+        with warnings.catch_warnings(), few:  # the private models give the same warnings
             warnings.simplefilter("ignore")
             warnings.filterwarnings("always", message="(The scorer|attack=).* NaN")
-            fitting = Fitting(model, split)
-            row = scored(fitting, scorers)
-            return row | measured(fitting, scorers, attack if attackable else None)
+            fitting = SplitModel(model, split)
+            row = fit_and_score(fitting, scorers)
+            return row | measure_leakage(fitting, scorers, attack if attackable else None)
     except Exception as error:
         if not optional:
             if isinstance(error, BudgetExceededError) or not isinstance(
@@ -339,7 +314,7 @@ def fit_baseline(
             raise_alone(
                 ValueError(
                     f"The baseline {name!r} cannot be fitted to these records: "
-                    f"{without_values(error)}. No private model of the sweep has been trained. "
+                    f"{describe_error(error)}. No private model of the sweep has been trained. "
                     "Pass baseline= with the steps that it needs, such as "
                     "make_pipeline(SchemaTransformer(schema), model), or None."
                 )
@@ -347,23 +322,23 @@ def fit_baseline(
         if not name.endswith(_SIBLING):  # many private models are not made for epsilon=inf
             warn_caller(
                 f"The baseline {name!r} is left out, as it does not take these records "
-                f"({without_values(error)}). Pass baseline= with one that does, or None.",
+                f"({describe_error(error)}). Pass baseline= with one that does, or None.",
                 UserWarning,
             )
         return None
 
 
-def _last(model: Any) -> Any:
+def _last_step(model: Any) -> Any:
     while isinstance(model, Pipeline):
         model = model.steps[-1][1]
     return model
 
 
-def _named(model: Any) -> str:
-    return type(_last(model)).__name__
+def _baseline_name(model: Any) -> str:
+    return type(_last_step(model)).__name__
 
 
-def _boosting(X: Any, of_numbers: bool = False) -> Any:
+def _make_boosting(X: Any, of_numbers: bool = False) -> Any:
     """Return gradient boosting that takes text, categories and gaps as they are."""
     kind = HistGradientBoostingRegressor if of_numbers else HistGradientBoostingClassifier
     boosting = kind(random_state=0)
@@ -387,13 +362,13 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Fits:
-    """How candidates are fitted: on which splits, scored and attacked by what."""
+class SweepRunner:
+    """Runs all fits of a sweep: the splits, the scorers, the attack and the store of results."""
 
     splits: list[tuple[Any, Any]]
     scorers: dict[str, Any]
     attack: Any
-    kept: Kept
+    store: ResultStore
     n_jobs: int | None
     verbose: int
     done: list[None] = field(default_factory=list)  # one for each private model trained by now
@@ -408,7 +383,7 @@ class Fits:
         with self._bar("models", candidates) as bar, self.saying_what_stays_charged(total):
             for batch in [[c] for c in candidates] if shadowed else [candidates]:
                 pool = None
-                if shadowed and not all(kept(file) for file in self._files(batch)):
+                if shadowed and not all(load_result(file) for file in self._files(batch)):
                     pool = self._pool(batch[0])
                 how = [(self.scorers, self.attack, pool)] * len(batch)
                 for row in self._rows(batch, fit_and_attack, how, bar):
@@ -417,8 +392,8 @@ class Fits:
         return rows
 
     def earlier(self, candidates: list[Candidate]) -> list[Claim]:
-        """Return the claims of models, other than these, whose results have been kept."""
-        return self.kept.claims_beside(self._files(candidates))
+        """Return the claims of other models whose results are in the store."""
+        return self.store.claims_beside(self._files(candidates))
 
     def baselines(self, candidates: list[Candidate], optional: bool) -> list[Row | None]:
         """Return the results of baselines; None for one that is optional and cannot be fitted."""
@@ -427,15 +402,15 @@ class Fits:
             return list(self._rows(candidates, fit_baseline, how, bar))
 
     def unpaid(self, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Any]]:
-        """Yield the models that are going to be trained, each with the rows of its records."""
+        """Yield the models without a stored result, each with its training rows."""
         each = [(c, train) for c in candidates for train, _ in self.splits]
         for fit, file in zip(each, self._files(candidates), strict=True):
-            if kept(file) is None:
+            if load_result(file) is None:
                 yield fit
 
     def _files(self, candidates: list[Candidate]) -> list[Path | None]:
         n = range(len(self.splits))
-        return [self.kept.file(sorted(c.params.items()), c.mark, i) for c in candidates for i in n]
+        return [self.store.file(sorted(c.params.items()), c.mark, i) for c in candidates for i in n]
 
     def _rows(
         self,
@@ -444,18 +419,18 @@ class Fits:
         how: list[tuple[Any, ...]],
         bar: Any,
     ) -> Iterator[Any]:
-        """Yield the result of each candidate on each split: what is kept, and what is made now."""
+        """Yield the result of each candidate on each split, stored or computed now."""
         files = self._files(candidates)
-        known = [kept(file) for file in files]
+        known = [load_result(file) for file in files]
         jobs = [
             (c, split, own) for c, own in zip(candidates, how, strict=True) for split in self.splits
         ]
         backend, _ = get_active_backend()  # that of Ray has results all at once
         how_returned = "generator" if backend.supports_return_generator else "list"
-        n_jobs = workers(self.n_jobs, known.count(None))
+        n_jobs = limit_workers(self.n_jobs, known.count(None))
         made = iter(
             Parallel(n_jobs=n_jobs, return_as=how_returned)(
-                delayed(_in_split)(fit, c.records, split, file, clone(c.model), *own)
+                delayed(_run_on_split)(fit, c.records, split, file, clone(c.model), *own)
                 for (c, split, own), file, row in zip(jobs, files, known, strict=True)
                 if row is None
             )
@@ -485,7 +460,7 @@ class Fits:
             epsilon = next(iter(candidate.params.values()))
             part = f"{quote(candidate.name, safe='') or 'model'}_{epsilon!r}"
             pool.set_params(path=Path(pool.path) / part)
-        weights, _ = weights_in(records.fit_params, candidate.model)
+        weights, _ = split_weights(records.fit_params, candidate.model)
         return pool.fit(records.X, records.y, weights, records.people)
 
     @contextmanager
@@ -497,13 +472,13 @@ class Fits:
 
     @contextmanager
     def saying_what_stays_charged(self, total: int) -> Iterator[None]:
-        """Let the refusal of one model say that it does not undo the earlier ones."""
+        """Add to a refusal that the charges of earlier models remain."""
         try:
             yield
         except (BudgetExceededError, LedgerError) as error:
             result = "no result is kept"
-            if self.kept.folder is not None:
-                result = f"results are kept in {str(self.kept.folder)!r}, from where fit goes on"
+            if self.store.folder is not None:
+                result = f"results are kept in {str(self.store.folder)!r}, from where fit goes on"
             raise type(error)(
                 f"The sweep ended {self._so_far(total)}, and {result}. Give the sweep a budget for "
                 "all of its models, or sweep with budget=None on public data. "
@@ -519,12 +494,12 @@ class Fits:
         )
 
 
-def check_passed_on(attack: Any, records: Records, model: Any) -> None:
+def check_fit_arguments(attack: Any, records: Records, model: Any) -> None:
     """Refuse arguments of ``fit`` that an attack cannot train its own models with."""
     own = isinstance(attack, LabelInferenceAttack)
     if not (own or hasattr(attack, "n_shadows")):
         return
-    weights, others = weights_in(records.fit_params, model)
+    weights, others = split_weights(records.fit_params, model)
     if others or (own and weights is not None):
         raise ValueError(
             f"fit was given {sorted(records.fit_params)}, with which "
@@ -534,10 +509,10 @@ def check_passed_on(attack: Any, records: Records, model: Any) -> None:
     check_weights(model, weights, num_samples(records.X))
 
 
-def _in_split(
+def _run_on_split(
     fit: Callable[..., Any], records: Records, split: Any, file: Any, model: Any, *how: Any
 ) -> Any:
-    """Run a fit on one split and keep its result; records are divided where it runs."""
+    """Run a fit on one split and store its result; the worker divides the records."""
     row = fit(model, Split.of(records, *split), *how)
-    keep(row, file)
+    store_result(row, file)
     return row

@@ -1,4 +1,4 @@
-"""Results of the fits of a sweep, kept in a folder, so that an interrupted one resumes."""
+"""Store of the results of a sweep's fits in a folder, from which an interrupted sweep resumes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..audit import Claim
 from ..exceptions import PrivacyWarning
 from .sweep_records import Records
 
-__all__ = ["Kept", "keep", "kept", "plan_of"]
+__all__ = ["ResultStore", "describe_sweep", "load_result", "store_result"]
 
 _FORMAT = 2
 _PLAN = "sweep.json"
@@ -33,41 +33,26 @@ _AGAIN = "Restore it, pass another folder, or delete this one: all of its fits a
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A folder with the results of finished fits; ``folder=None`` keeps nothing.
+class ResultStore:
+    """A folder with the results of finished fits; ``folder=None`` stores nothing.
 
-    Attributes
-    ----------
-    folder : Path or None
-    plan : str, default=""
-        What tells this sweep from any other.
-
-    Notes
-    -----
-    **Guarantees.** Only results are written: scores, attacks and claims, never a model. A file is
-    whole or not there, and holds a digest, without which it is not used. Files are for their owner
-    alone, as no guarantee covers what they hold. The folder's plan says by digests what they
-    belong to, and another sweep is refused.
+    **Guarantees.** Only results are written: scores, attacks and claims, never a model. Files are
+    written atomically and checked by a digest. Only their owner can read them, as no guarantee
+    covers their content. The folder's plan identifies the sweep by digests, and refuses others.
     """
 
     folder: Path | None
-    plan: str = ""
+    plan: str = ""  # identifies the sweep
 
     @classmethod
-    def at(cls, path: Any, plan: Mapping[str, Any]) -> Kept:
-        """Open a folder for a sweep, which is described by the values of ``plan``.
-
-        Raises
-        ------
-        ValueError
-            If it is no folder, holds the results of another sweep, or its plan is lost or damaged.
-        """
+    def at(cls, path: Any, plan: Mapping[str, Any]) -> ResultStore:
+        """Open a folder for the sweep that ``plan`` describes; refuse that of another sweep."""
         if path is None:
             return cls(None)
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"path={str(folder)!r} is a file. Pass the name of a folder.")
-        digests = {what: _digest(what, value) for what, value in plan.items()}
+        digests = {what: _hash_value(what, value) for what, value in plan.items()}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = folder / _PLAN
         if not file.exists():
@@ -77,7 +62,7 @@ class Kept:
                     f"belong to. {_AGAIN}"
                 )
             with suppress(FileExistsError):  # of another process that began at the same moment
-                create_file(file, _sealed(file, {"format": _FORMAT, "digests": digests}), 0o600)
+                create_file(file, _add_digest(file, {"format": _FORMAT, "digests": digests}), 0o600)
         known = _read(file)
         if known.get("format") != _FORMAT or not isinstance(known.get("digests"), dict):
             raise ValueError(f"{file} is not the plan of a sweep that this version knows. {_AGAIN}")
@@ -91,38 +76,32 @@ class Kept:
         return cls(folder, repr(sorted(digests.items())))
 
     def file(self, *fit: Any) -> Path | None:
-        """Return where the result of a fit is kept; ``fit`` describes it in plain values."""
+        """Return the file for the result of a fit, which plain values ``fit`` identify."""
         if self.folder is None:
             return None
         name = hashlib.blake2b(repr((self.plan, *fit)).encode(), digest_size=12).hexdigest()
         return self.folder / f"fit_{name}.json"
 
     def claims_beside(self, files: Iterable[Path | None]) -> list[Claim]:
-        """Return the claims of all models that left a trace here, but for those of some files.
-
-        They are those at other epsilons, and those that were trained on all records.
-        """
+        """Return the claims of all models in the folder, with refits, except those of ``files``."""
         if self.folder is None:
             return []
         beside = sorted(set(self.folder.glob("*fit_*.json")) - {f for f in files if f})
-        return [row["claim"] for row in map(_told, beside) if "claim" in row]
+        return [row["claim"] for row in map(_load_row, beside) if "claim" in row]
 
     def keep_refit(self, claim: Claim) -> None:
-        """Note that one more model has been trained on all records."""
+        """Record the claim of a model trained on all records."""
         if self.folder is not None:
-            keep({"claim": claim}, self.folder / f"refit_{uuid.uuid4().hex}.json")
+            store_result({"claim": claim}, self.folder / f"refit_{uuid.uuid4().hex}.json")
 
 
-def keep(row: dict[str, Any] | None, file: Path | None) -> None:
-    """Write the result of a fit, if it is to be kept.
-
-    Where that fails, such as on a full disk, there is a warning: the fit is done, and charged.
-    """
+def store_result(row: dict[str, Any] | None, file: Path | None) -> None:
+    """Write the result of a fit; only warn if that fails, since the fit is done and charged."""
     if row is None or file is None:
         return
-    content = {k: _of_claim(v) if isinstance(v, Claim) else v for k, v in row.items()}
+    content = {k: _claim_to_dict(v) if isinstance(v, Claim) else v for k, v in row.items()}
     try:
-        write_file(file, _sealed(file, content), 0o600)
+        write_file(file, _add_digest(file, content), 0o600)
     except OSError as error:
         warn_caller(
             f"The result of a fit could not be kept: {error}. This sweep has it; one that goes on "
@@ -131,24 +110,21 @@ def keep(row: dict[str, Any] | None, file: Path | None) -> None:
         )
 
 
-def kept(file: Path | None) -> dict[str, Any] | None:
-    """Return the result of a fit, if it has been kept."""
-    return None if file is None or not file.exists() else _told(file)
+def load_result(file: Path | None) -> dict[str, Any] | None:
+    """Return the stored result of a fit, or None."""
+    return None if file is None or not file.exists() else _load_row(file)
 
 
-def plan_of(
+def describe_sweep(
     sweep: Any,
     models: Mapping[str, Any],
     params: list[str],
     records: Mapping[str, Records],
     cv: list[list[Any]],
 ) -> dict[str, Any]:
-    """Return what the results of a sweep depend on, beside epsilon and the baselines.
+    """Return the facts that determine a sweep's results, besides epsilon and the baselines.
 
-    Raises
-    ------
-    ValueError
-        If a budget ends with this process, or ``cv``, the splits as drawn twice, differ.
+    ``cv`` holds the splits as drawn twice; they must be equal.
     """
     splits, again = (joblib.hash(drawn) for drawn in cv)
     if splits != again:
@@ -157,7 +133,9 @@ def plan_of(
             "Pass random_state=0 to it, or set path=None."
         )
     first = next(iter(records.values()))
-    known = [_identity(model, param) for model, param in zip(models.values(), params, strict=True)]
+    known = [
+        _describe_model(model, param) for model, param in zip(models.values(), params, strict=True)
+    ]
     attack = {} if sweep.attack is None else sweep.attack.get_params(deep=False)
     attack.pop("n_jobs", None)
     if (pool := attack.get("pool")) is not None:
@@ -174,21 +152,15 @@ def plan_of(
     } | ({} if first.people is None else {"groups": first.people})
 
 
-def _identity(model: Any, param: str) -> tuple[Any, list[tuple[str, str]]]:
-    """Return what a model is at any epsilon, and the budgets that its fits are charged to.
-
-    Raises
-    ------
-    ValueError
-        If a budget does not outlive this process: what is kept would be charged to nothing.
-    """
+def _describe_model(model: Any, param: str) -> tuple[Any, list[tuple[str, str]]]:
+    """Return a model without epsilon and budgets, and the ledgers of its budgets."""
     params = model.get_params()
     budgets = {k: v for k, v in params.items() if isinstance(v, PrivacyBudget)}
     bare = clone(model).set_params(**{param: None}, **dict.fromkeys(budgets))
-    return bare, [_ledger(name, budget) for name, budget in sorted(budgets.items())]
+    return bare, [_locate_ledger(name, budget) for name, budget in sorted(budgets.items())]
 
 
-def _ledger(name: str, budget: PrivacyBudget) -> tuple[str, str]:
+def _locate_ledger(name: str, budget: PrivacyBudget) -> tuple[str, str]:
     if Path(budget.path).parent.name.startswith("skprivacy-budget-"):
         raise ValueError(
             f"path= keeps results for later, and {name} is a budget in a temporary ledger, which "
@@ -198,7 +170,7 @@ def _ledger(name: str, budget: PrivacyBudget) -> tuple[str, str]:
     return there, budget._scope
 
 
-def _digest(what: str, value: Any) -> str:
+def _hash_value(what: str, value: Any) -> str:
     try:
         return str(joblib.hash(value))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -208,13 +180,13 @@ def _digest(what: str, value: Any) -> str:
         ) from error
 
 
-def _sealed(file: Path, content: Mapping[str, Any]) -> str:
-    """Return what is written to a file: JSON, with a digest of it and of the file's name."""
-    known = parse_json(json.dumps(content, default=_of_numpy), allow_constants=True)
-    return json.dumps({"digest": _seal(file, known), "content": known})
+def _add_digest(file: Path, content: Mapping[str, Any]) -> str:
+    """Return JSON with a digest of the content and of the file's name."""
+    known = parse_json(json.dumps(content, default=_to_python), allow_constants=True)
+    return json.dumps({"digest": _compute_digest(file, known), "content": known})
 
 
-def _seal(file: Path, content: Any) -> str:
+def _compute_digest(file: Path, content: Any) -> str:
     text = f"{file.name} {json.dumps(content, sort_keys=True)}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -224,7 +196,7 @@ def _read(file: Path) -> dict[str, Any]:
         found = parse_json(read_file(file), allow_constants=True)
         if not isinstance(found, dict) or set(found) != {"digest", "content"}:
             raise ValueError("it is none that this version writes")
-        if found["digest"] != _seal(file, found["content"]):
+        if found["digest"] != _compute_digest(file, found["content"]):
             raise ValueError("it does not match its digest")
         content: dict[str, Any] = found["content"]
         return content
@@ -235,17 +207,17 @@ def _read(file: Path) -> dict[str, Any]:
         ) from error
 
 
-def _told(file: Path) -> dict[str, Any]:
+def _load_row(file: Path) -> dict[str, Any]:
     row = _read(file)
     if "claim" in row:
         try:
-            row["claim"] = _to_claim(row["claim"])
+            row["claim"] = _claim_from_dict(row["claim"])
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{file} holds no claim that can be read: {error}") from error
     return row
 
 
-def _of_claim(claim: Claim) -> dict[str, Any]:
+def _claim_to_dict(claim: Claim) -> dict[str, Any]:
     return {
         "guarantee": claim.guarantee and claim.guarantee.to_dict(),
         "reason": claim.reason,
@@ -254,12 +226,12 @@ def _of_claim(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _to_claim(told: dict[str, Any]) -> Claim:
+def _claim_from_dict(told: dict[str, Any]) -> Claim:
     guarantee, charged = (
         told[k] and PrivacyGuarantee.from_dict(told[k]) for k in ("guarantee", "charged")
     )
     return Claim(guarantee, told["reason"], told["uncovered"], charged)
 
 
-def _of_numpy(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     return value.item()

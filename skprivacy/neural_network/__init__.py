@@ -25,7 +25,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .._environment import torch_is_named
+from .._environment import name_missing_torch
 
 if TYPE_CHECKING:
     from ._training.update_rules import PrivateAdam
@@ -79,7 +79,7 @@ if not TYPE_CHECKING:  # to whom any misspelt name would exist
 
     def __getattr__(name: str) -> Any:
         if name in _PUBLIC:
-            with torch_is_named():
+            with name_missing_torch():
                 return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

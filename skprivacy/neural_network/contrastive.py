@@ -20,7 +20,7 @@ from tqdm import tqdm
 from .._environment import one_torch_thread, threads_for
 from .._input_data import validate_data
 from .._validation import VERBOSE, Interval, check_random_state
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from ._training.torch_modes import ordinary_torch, usable_device
 from .each_record import map_each_record
 
@@ -106,7 +106,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(self: Self, X_public: ArrayLike, y: Any = None) -> Self:
         """Learn from public records, without labels.
 

@@ -25,7 +25,7 @@ from .._docs import fill_docs
 from .._environment import threads_for
 from .._input_data import ClassifierMixin, check_one_type, validate_data
 from .._validation import Interval, check_random_state, is_number
-from ..base import undone_if_refused
+from ..base import rolls_back_on_error
 from ._gradients.perceptron import layer_sizes
 from .network import make_module
 
@@ -103,7 +103,7 @@ class SemiSupervisedNetwork(ClassifierMixin, BaseEstimator):
     def _unlabeled_loss(self, network: nn.Module, rows: Tensor) -> Tensor:
         """Return the loss of the network's answers to rows, which needs no labels."""
 
-    @undone_if_refused
+    @rolls_back_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> SemiSupervisedNetwork:
         """Fit to records of which some are labelled.
 

@@ -25,7 +25,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from .._environment import torch_is_named
+from .._environment import name_missing_torch
 from .._sklearn import output_container
 from . import third_party
 from .attribute_states import (
@@ -204,14 +204,14 @@ def _class_of(kind: str, learner: bool) -> type | None:
         return third_party.CLASSES[kind]
     if kind not in CLASSES:
         return None
-    with torch_is_named():
+    with name_missing_torch():
         found: type = getattr(import_module(CLASSES[kind]), kind)
     return None if learner and _holds_model(found) else found
 
 
 def _own_code(kind: str) -> Any:
     if kind in _NETWORKS:
-        with torch_is_named():
+        with name_missing_torch():
             return import_module("skprivacy.persistence.networks")
     return import_module("skprivacy.persistence.synthesizers") if kind in _SYNTHESIZERS else None
 

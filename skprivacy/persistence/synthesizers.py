@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._environment import torch_is_named
+from .._environment import name_missing_torch
 from ..preprocessing import Categories, Schema
 from ..synthesis import DPGANSynthesizer, Grid, PrivateSynthesizer
 from ..synthesis.domain import Cells, ColumnCells, Domain, NumberCells, ValueCells
@@ -202,7 +202,7 @@ def _gan_from_state(kind: type, facts: dict[str, Any], arrays: Arrays) -> DPGANS
     model.rates_ = arrays.take("rates_", (features.n_classes,))
     if not (model.rates_ >= 0).all() or abs(model.rates_.sum() - 1) > 1e-9:
         raise ValueError(f"the rates of its labels are {model.rates_!r}")
-    with torch_is_named():
+    with name_missing_torch():
         from ..neural_network._training.adversarial import load_generator
     plan = model._generator_plan(features)
     model.generator_ = load_generator(

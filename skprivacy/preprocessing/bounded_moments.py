@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from .._groups import check_order, protected
-from .._input_data import any_has_length, check_array, check_cells, check_numbers
+from .._groups import check_order, resolve_groups
+from .._input_data import check_array, check_cells, check_numbers, holds_collections
 from .._validation import as_array, check_unmasked, is_number
 from ..accounting import PrivacyGuarantee
 from ..mechanisms import Gaussian, Laplace, SecureRandom, analytic_noise_multiplier
@@ -68,7 +68,7 @@ def check_one_column(x: ArrayLike) -> NDArray:
         raise TypeError("x is sparse; expected a dense column. Pass x.toarray().ravel().")
     check_unmasked(x, "x")
     values = as_array("x", x)
-    if values.dtype.kind == "O" and any_has_length(values):
+    if values.dtype.kind == "O" and holds_collections(values):
         raise ValueError("x holds sequences; expected one column, (n_samples,).")
     check_cells(values, "x")
     if values.ndim != 1:
@@ -101,7 +101,7 @@ class BoundedColumns:
             given[:, None] if self.flat else given, dtype=np.float64, ensure_all_finite=False,
             input_name="X",
         ))  # fmt: skip
-        who = protected(groups, rows)
+        who = resolve_groups(groups, rows)
         self.n, self.unit, self.d = who.n, who.unit, rows.shape[1]
         self._shares = None if groups is None else who.exact_shares()
         self.lower, self.upper = check_bounds("bounds", bounds, self.d)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._groups import check_groups, identifiers
+from .._groups import check_groups, find_identifiers
 from .._output import displayable
 from .cell_values import category_codes, category_key, column_numbers
 from .columns import Bounded, Categories, Column
@@ -234,7 +234,7 @@ def _count_found_groups(
     for name in table:
         if name == target or isinstance(described.get(str(name)), Dates):
             continue
-        if identifiers([name]):
+        if find_identifiers([name]):
             found.append(_rows_per_person(table[name], "an identifier by its name"))
         elif (evidence := identifier_evidence(table[name])) and evidence.has_several_rows:
             found.append(_rows_per_person(table[name], "perhaps an identifier, by its values"))
@@ -360,7 +360,7 @@ def _extreme_hints(values: np.ndarray, lower: float, upper: float, step: int) ->
 
 def _identifier_hint(name: str, column: pd.Series) -> tuple[str, ...]:
     """Return a hint if a feature seems to identify people."""
-    if identifiers([name]):
+    if find_identifiers([name]):
         return ("its name says that it identifies people: leave it out of the features",)
     evidence = identifier_evidence(column)
     if evidence is None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .. import _config
-from .._groups import identifiers
+from .._groups import find_identifiers
 from .cell_values import category_key
 from .columns import Bounded, Categories, Column, Hashed
 from .dates import Dates
@@ -113,7 +113,9 @@ def draft_schema(table: pd.DataFrame, target: str | None = None) -> SchemaDraft:
         if label == target:
             continue
         fact, note = (
-            (None, _IDENTIFIER_NAME_NOTE) if identifiers([name]) else _draft_column(table[label])
+            (None, _IDENTIFIER_NAME_NOTE)
+            if find_identifiers([name])
+            else _draft_column(table[label])
         )
         if fact is not None:
             columns[name] = fact

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import check_groups, check_order, protected
+from .._groups import check_groups, check_order, resolve_groups
 from .._input_data import check_numbers
 from .._sklearn import num_samples
 from .._validation import is_number, is_whole
@@ -95,7 +95,7 @@ def private_count(
     check_release_target(epsilon, delta, relation)
     check_order(groups, x)
     values = check_one_column(x)
-    who = protected(groups, values)
+    who = resolve_groups(groups, values)
     known = ~pd.isna(values)
     values, shares = values[known], who.exact_shares()[known]
     if values.dtype.kind not in "biufO" or not np.isin(values, (0, 1)).all():
@@ -162,7 +162,7 @@ def private_histogram(
         )
     check_order(groups, x)
     values = check_one_column(x)
-    who = protected(groups, values)
+    who = resolve_groups(groups, values)
     known = ~pd.isna(values)  # pandas.NA cannot be compared
     values, shares = values[known], who.exact_shares()[known]
     if bins is not None:
@@ -515,7 +515,7 @@ def private_quantile(
     check_numbers(x, "x")
     check_order(groups, x)
     values = check_one_column(x).astype(np.float64)
-    who = protected(groups, values)
+    who = resolve_groups(groups, values)
     known = ~np.isnan(values)
     values, shares = np.clip(values[known], lower, upper), who.exact_shares()[known]
     order = np.argsort(values)

@@ -13,10 +13,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
-from .._groups import identifiers
+from .._groups import find_identifiers
 from .._input_data import as_frame, validate_data
 from .._validation import sequence
-from ..base import PrivateEstimatorMixin, undone_on_error
+from ..base import PrivateEstimatorMixin, roll_back_on_error
 from .columns import Column
 from .schema import Schema
 
@@ -248,7 +248,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
             If some fact of the schema was read off data; an error if strict.
         """
         self._check_parameters()
-        with undone_on_error(self):
+        with roll_back_on_error(self):
             X = self._checked(X, reset=True)
             if self.schema is None:
                 self.schema_ = Schema.infer(X)
@@ -392,7 +392,7 @@ def check_columns(schema: Schema, X: Any) -> None:
             f"X lacks the schema's columns {missing}; it has {names}. Add or rename columns."
         )
     if extra := [name for name in names if name not in schema]:
-        whose = identifiers(extra)
+        whose = find_identifiers(extra)
         raise ValueError(
             f"X has columns that the schema does not describe: {extra}. Drop them, for example "
             "X[list(schema)]."

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._environment import torch_is_named
+from .._environment import name_missing_torch
 from .._groups import Groups, check_groups
 from .._validation import Interval, check_delta_is_small, check_random_state
 from ..accounting import (
@@ -245,7 +245,7 @@ class DPGANSynthesizer(Synthesizer):
         ImportError
             If torch is not installed.
         """
-        with self._private_fit() as fit, torch_is_named():
+        with self._private_fit() as fit, name_missing_torch():
             from ..neural_network._training import adversarial
 
             self._validate_params()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._groups import PARTS
+from .._groups import SHARES_PER_GROUP
 from ..mechanisms import SecureRandom
 from .domain import ColumnCells, Domain
 from .graphical_model import Measurement
@@ -129,7 +129,7 @@ def l1_distance(table: NDArray[np.float64], expected: NDArray[np.float64]) -> fl
     **Guarantees.** Counts and expected counts are multiples of 1 / ``PARTS`` = 2**-20, so sums
     below 2**33 are exact. A unit therefore changes the distance by at most its weight.
     """
-    return float(np.abs(table - np.rint(expected * PARTS) / PARTS).sum())
+    return float(np.abs(table - np.rint(expected * SHARES_PER_GROUP) / SHARES_PER_GROUP).sum())
 
 
 _MIN_BIN_COUNT_IN_STDS = 10.0  # smallest count of a bin, in standard deviations of noise

@@ -136,7 +136,7 @@ class SyntheticQuality:
         """
         from matplotlib.figure import Figure  # slow to import, as are templates
 
-        from .._html import embed, render
+        from .._html import embed_figure, render
 
         target = None if path is None else output_path(path, ".html", ".htm")
         if not isinstance(name, str):
@@ -146,7 +146,7 @@ class SyntheticQuality:
         rows = -(-len(self.shares) // 2)
         figure = Figure(figsize=(9, 2.6 * rows), layout="constrained")
         self.plot(axes=figure.subplots(rows, 2, squeeze=False))
-        drawn = embed(figure, "Shares of real and synthetic records in the cells of columns")
+        drawn = embed_figure(figure, "Shares of real and synthetic records in the cells of columns")
         page = render(
             "quality.html",
             name=name,

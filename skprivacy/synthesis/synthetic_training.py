@@ -23,7 +23,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import named_failure, without_values
+from .._clones import describe_error, name_failing_model
 from .._docs import fill_docs
 from .._input_data import (
     ClassifierMixin,
@@ -39,7 +39,7 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, check_random_state, raise_alone
-from ..base import PrivateEstimatorMixin, of_frozen_parts
+from ..base import PrivateEstimatorMixin, list_frozen_assumptions
 from ..exceptions import SyntheticTrainingError
 from ..preprocessing import Bounded, Categories
 from ..preprocessing.cell_values import category_codes, mask_unreadable
@@ -124,7 +124,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
     def _state_guarantee(self) -> None:
         """State the synthesizer's guarantee, with the assumptions of frozen parts."""
         of_records = self.synthesizer_.privacy_
-        beside = of_frozen_parts({"estimator": self.estimator}, of_records.relation)
+        beside = list_frozen_assumptions({"estimator": self.estimator}, of_records.relation)
         assumed = tuple(dict.fromkeys((*of_records.assumptions, *beside)))
         self.privacy_ = replace(of_records, assumptions=assumed)
         for name in ("privacy_event_", "epsilon_", "delta_"):
@@ -157,7 +157,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
             raise_alone(
                 ValueError(
                     f"estimator={self.estimator!r} cannot be fitted to records of this schema "
-                    f"({without_values(error)}). Nothing was charged. Pass one that takes these "
+                    f"({describe_error(error)}). Nothing was charged. Pass one that takes these "
                     "columns, such as a pipeline with a SchemaTransformer."
                 )
             )
@@ -361,7 +361,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
             Predicted classes.
         """
         rows = self._check_rows(X)
-        with named_failure(self.estimator_, "asked about X"):
+        with name_failing_model(self.estimator_, "asked about X"):
             return self.classes_[self.estimator_.predict(rows)]
 
     @delegates_to("predict_proba")
@@ -380,7 +380,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         """
         rows = self._check_rows(X)
         found = np.zeros((num_samples(rows), len(self.classes_)))
-        with named_failure(self.estimator_, "asked about X"):
+        with name_failing_model(self.estimator_, "asked about X"):
             found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
         return found
 
@@ -495,6 +495,6 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
             Predicted numbers.
         """
         rows = self._check_rows(X)
-        with named_failure(self.estimator_, "asked about X"):
+        with name_failing_model(self.estimator_, "asked about X"):
             found: NDArray[Any] = self.estimator_.predict(rows)
         return found

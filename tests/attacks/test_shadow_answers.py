@@ -29,7 +29,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skprivacy import audit
-from skprivacy._environment import several
+from skprivacy._environment import default_n_jobs
 from skprivacy.attacks import (
     RMIA,
     IndirectInference,
@@ -247,7 +247,7 @@ def test_threads_are_configured_as_the_caller_is_and_leave_warnings_as_they_were
 
 def test_joblib_and_n_jobs_settle_how_many(monkeypatch):
     monkeypatch.setattr("skprivacy._environment.blas_threads", lambda: 7)
-    assert several(None) == 7
-    assert several(3) == 3
+    assert default_n_jobs(None) == 7
+    assert default_n_jobs(3) == 3
     with parallel_config("threading", n_jobs=2):
-        assert several(None) is None
+        assert default_n_jobs(None) is None

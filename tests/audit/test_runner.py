@@ -31,7 +31,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy._html import share
+from skprivacy._html import format_share
 from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
 from skprivacy.accounting.guarantee import auc_ceiling
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
@@ -516,7 +516,7 @@ def test_an_attack_above_a_ceiling_is_pointed_out_where_it_refutes_nothing():
 
 
 def test_small_shares_keep_two_digits():
-    shown = [share(value) for value in (0.0, 0.00014, 0.001, 0.0123, 0.5, 1.0, None)]
+    shown = [format_share(value) for value in (0.0, 0.00014, 0.001, 0.0123, 0.5, 1.0, None)]
     assert shown == ["0 %", "0.01 %", "0.1 %", "1.23 %", "50 %", "100 %", "–"]
 
 

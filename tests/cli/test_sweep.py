@@ -262,7 +262,7 @@ def test_the_rehearsal_reads_what_the_sweep_will_fit(folder, capsys, monkeypatch
     check = _affordable.check_affordable
 
     def noting(fits):
-        foreseen.extend(_affordable.planned(fits))
+        foreseen.extend(_affordable.rehearse_models(fits))
         check(fits)
 
     monkeypatch.setattr("skprivacy.model_selection.sweep.check_affordable", noting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivacy._input_data import any_has_length, check_one_type, distinct
+from skprivacy._input_data import check_one_type, distinct_labels, holds_collections
 
 
 class NoHash(str):
@@ -26,7 +26,7 @@ class NoHash(str):
     ],
 )
 def test_the_different_labels_are_those_of_numpy(labels):
-    found = distinct(labels)
+    found = distinct_labels(labels)
     assert found.dtype == labels.dtype
     assert found.tolist() == np.unique(labels).tolist()
 
@@ -43,9 +43,9 @@ def test_labels_without_an_order_are_refused():
 @pytest.mark.parametrize("several", [[1, 2], (1,), {"a": 1}, np.array([1])])
 def test_a_cell_of_several_values_is_found_anywhere(several):
     cells = np.array(["a", 1, 0.5, True, np.float64(2), np.array(3), b"c"], dtype=object)
-    assert not any_has_length(cells)
-    assert not any_has_length(cells[:4])
+    assert not holds_collections(cells)
+    assert not holds_collections(cells[:4])
     for place in range(len(cells)):
         with_one = cells[:4].copy() if place < 4 else cells.copy()
         with_one[place] = several
-        assert any_has_length(with_one)
+        assert holds_collections(with_one)

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
-from skprivacy._groups import Groups, check_groups, protected
+from skprivacy._groups import Groups, check_groups, resolve_groups
 from skprivacy.accounting import (
     GaussianEvent,
     PrivacyBudget,
@@ -52,7 +52,7 @@ def table(rows):
 
 def counts(rows, codes, groups=None, relation="add_remove"):
     made = Marginals(SCHEMA, 2, 1.0, 1e-5, relation)
-    shares = protected(groups, rows).exact_shares()
+    shares = resolve_groups(groups, rows).exact_shares()
     return made.counts(table(rows), np.array(codes, np.int64), shares)
 
 

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 import skprivacy
-from skprivacy._clones import without_values
+from skprivacy._clones import describe_error
 from skprivacy._validation import raise_alone
 from skprivacy.accounting import PrivacyBudget
 from skprivacy.linear_model import (
@@ -154,7 +154,7 @@ def failing(call):
     try:
         call()
     except Exception as error:
-        return without_values(error)
+        return describe_error(error)
 
 
 def test_an_error_of_another_author_is_told_without_its_text():

@@ -569,7 +569,7 @@ def test_private_records_are_not_public_ones():
     model = PATEClassifier(classes=[0, 1], n_teachers=20, delta=1e-6, relation="zero_out")
     search = PrivateSearchCV(model, {"n_queries": [5, 10]}, epsilon=50.0, n_trials=1.5)
     for public in (X, PublicRecords(X)):
-        with pytest.raises(ValueError, match="X_public is what the search is to protect"):
+        with pytest.raises(ValueError, match="X_public holds the records that the search protects"):
             search.plan(X, y, X_public=public)
 
 

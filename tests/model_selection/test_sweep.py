@@ -40,7 +40,7 @@ from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_plan import check_affordable
 from skprivacy.model_selection.sweep_records import Candidate, Records
-from skprivacy.model_selection.sweep_runner import _boosting
+from skprivacy.model_selection.sweep_runner import _make_boosting
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.preprocessing import Bounded, Schema, SchemaTransformer
 
@@ -530,9 +530,9 @@ def test_boosting_takes_what_a_schema_takes():
         results = PrivacySweepCV(model, epsilons=[1], cv=2).fit(records, y).baseline_results_
         assert results["mean_test_score"][0] > 0.6  # the town alone tells two thirds
     text = frame[["town"]].to_numpy(object)
-    assert _boosting(text).fit(text, y).score(text, y) > 0.6
+    assert _make_boosting(text).fit(text, y).score(text, y) > 0.6
     counts = sparse.csr_matrix((town == "c").astype(float)[:, None])
-    assert _boosting(counts).fit(counts, y).predict(counts).shape == y.shape
+    assert _make_boosting(counts).fit(counts, y).predict(counts).shape == y.shape
     gaps = frame.assign(x=np.where(rng.random(len(y)) < 0.2, np.nan, frame["x"]))
     assert PrivacySweepCV(model, epsilons=[1], cv=2).fit(gaps, y).baseline_results_
 

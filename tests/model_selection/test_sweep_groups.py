@@ -17,7 +17,7 @@ from skprivacy.audit import About
 from skprivacy.metrics.roc_area import auc_p_value
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection.sweep_curve import Splits
-from skprivacy.model_selection.sweep_groups import by_group
+from skprivacy.model_selection.sweep_groups import tabulate_groups
 from skprivacy.model_selection.sweep_report import told
 
 from .test_sweep import Noisy, sweep_of
@@ -195,7 +195,7 @@ def test_false_alarms_are_as_rare_as_promised_over_the_whole_table():
         for epsilon in (0.1, 1.0, 10.0):
             rows, reference = figures(rng, 5, even, sizes)
             candidates.append({"model": "", "epsilon": epsilon, "groups": rows})
-        table = by_group(candidates, reference, ("it", "free"), Splits(5, 0.25), 0.9)
+        table = tabulate_groups(candidates, reference, ("it", "free"), Splits(5, 0.25), 0.9)
         alarms += table["pays"].any()
         exposed += table["exposed"].any()
     bound = 0.1 + 4 * math.sqrt(0.1 * 0.9 / n)
@@ -211,7 +211,7 @@ def test_two_splits_that_happen_to_agree_are_no_certainty():
     for row, free in zip(rows, reference, strict=True):
         row["a"]["score"], free["a"]["score"] = 0.6, 0.8
         row["a"]["others"], free["a"]["others"] = 0.7, 0.8
-    table = by_group(
+    table = tabulate_groups(
         [{"model": "", "epsilon": 1.0, "groups": rows}], reference, ("it", "free"),
         Splits(2, 1.0), 0.95,
     )  # fmt: skip
@@ -223,7 +223,7 @@ def test_what_is_planted_is_found():
     rng = np.random.default_rng(0)
     sizes = {"a": 300, "b": 300, "c": 300}
     rows, reference = figures(rng, 5, {"a": 0.0, "b": 0.0, "c": 0.3}, sizes)
-    table = by_group(
+    table = tabulate_groups(
         [{"model": "", "epsilon": 1.0, "groups": rows}], reference, ("it", "free"),
         Splits(5, 0.25), 0.95,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.linear_model import OutputPerturbationClassifier
 from skprivacy.model_selection import PrivacySweepCV
 from skprivacy.model_selection import sweep_records as _split
-from skprivacy.model_selection.sweep_records import first_step
+from skprivacy.model_selection.sweep_records import fit_first_step
 from skprivacy.preprocessing import Bounded, Categories, Schema, SchemaTransformer
 
 SCHEMA = Schema({"age": Bounded(0, 100), "sex": Categories(["f", "m"])})
@@ -80,7 +80,7 @@ def swept(model, X, y, *, shared=True, counts=None, weights=None, **params):
     settings = {"epsilons": [1.0, 2.0], "cv": CV} | params
     sweep = PrivacySweepCV(model, **settings)
     given = {} if weights is None else {f"{model.steps[-1][0]}__sample_weight": weights}
-    apart = mock.patch.object(_split, "first_step", return_value=None)
+    apart = mock.patch.object(_split, "fit_first_step", return_value=None)
     watched = mock.patch.object(
         SchemaTransformer, "transform", autospec=True, side_effect=SchemaTransformer.transform
     )
@@ -170,7 +170,7 @@ def test_people_and_subgroups_are_the_same():
     shared, apart = (PrivacySweepCV(model, epsilons=[1.0, 2.0], cv=2) for _ in range(2))
     with pytest.warns(match="person"):
         fit_of_people(shared, *frame())
-    never = mock.patch.object(_split, "first_step", return_value=None)
+    never = mock.patch.object(_split, "fit_first_step", return_value=None)
     with never, pytest.warns(match="person"):
         fit_of_people(apart, *frame())
     same(shared, apart)
@@ -227,28 +227,28 @@ class Said(StandardScaler):
     ids=lambda model: str(model)[:40],
 )
 def test_what_learns_or_may_do_more_is_never_shared(model):
-    assert first_step(model, frame()[0]) is None
+    assert fit_first_step(model, frame()[0]) is None
 
 
 def test_what_is_inferred_fails_or_looks_at_others_is_never_shared():
     X, _ = frame()
     model = make_pipeline(SchemaTransformer(SCHEMA), Exact())
-    assert first_step(model, X) is not None
-    assert first_step(model, X.to_numpy().tolist()) is None  # types depend on the other rows
-    assert first_step(model, X.drop(columns="sex")) is None
+    assert fit_first_step(model, X) is not None
+    assert fit_first_step(model, X.to_numpy().tolist()) is None  # types depend on the other rows
+    assert fit_first_step(model, X.drop(columns="sex")) is None
     with config_context(transform_output="pandas"):
-        assert first_step(model, X) is None
+        assert fit_first_step(model, X) is None
     with pytest.warns(PrivacyLeakWarning):
         inferred = Schema.infer(X)
-    assert first_step(make_pipeline(SchemaTransformer(inferred), Exact()), X) is None
-    with mock.patch("skprivacy.model_selection.sweep_records._MOST", 80 * 3 * 8 - 1):
-        assert first_step(model, X) is None  # too large to keep
+    assert fit_first_step(make_pipeline(SchemaTransformer(inferred), Exact()), X) is None
+    with mock.patch("skprivacy.model_selection.sweep_records._MAX_FEATURE_BYTES", 80 * 3 * 8 - 1):
+        assert fit_first_step(model, X) is None  # too large to keep
 
 
 @pytest.mark.heavy
 def test_a_model_that_begins_otherwise_is_not_fitted_behind_it():
     X, _ = frame()
-    first = first_step(make_pipeline(SchemaTransformer(SCHEMA), Exact()), X)
+    first = fit_first_step(make_pipeline(SchemaTransformer(SCHEMA), Exact()), X)
     assert first.begins(make_pipeline(SchemaTransformer(SCHEMA), StandardScaler(), Exact()))
     other = Schema({"age": Bounded(0, 99), "sex": Categories(["f", "m"])})
     assert not first.begins(make_pipeline(SchemaTransformer(other), Exact()))

@@ -239,9 +239,13 @@ def test_a_damaged_folder_is_refused_in_plain_words(tmp_path, log):  # noqa: F81
     for file, damaged, words in [
         (one, content[: len(content) // 2], r"fit_.*\.json is damaged .*Restore it or delete it"),
         (one, "[1]", "is damaged"),
-        (one, _kept._sealed(one, {"claim": {}}), "holds no claim that can be read"),
+        (one, _kept._add_digest(one, {"claim": {}}), "holds no claim that can be read"),
         (plan, known[:10], "sweep.json is damaged"),
-        (plan, _kept._sealed(plan, {"format": 99}), "not the plan of a sweep that this version"),
+        (
+            plan,
+            _kept._add_digest(plan, {"format": 99}),
+            "not the plan of a sweep that this version",
+        ),
     ]:
         file.write_text(damaged)
         with pytest.raises(ValueError, match=words):

@@ -147,7 +147,7 @@ def _look(folder, ends):
         assert found.holds, found
     sweeps = PrivacyBudget.open(folder / "sweeps.ledger")
     sweeps.verify(sweeps.digest)
-    kept = [_kept.kept(file) for file in (folder / "sweep").glob("fit_*.json")]
+    kept = [_kept.load_result(file) for file in (folder / "sweep").glob("fit_*.json")]
     assert len(kept) <= len(sweeps.entries()), "a result that nothing was charged for"
     for place in folder.glob("pool*"):
         if (place / "pool.json").exists():

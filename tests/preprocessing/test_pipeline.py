@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from skprivacy import PrivacyBudget, PrivacySweepCV
 from skprivacy._config import config_context
 from skprivacy.audit import claim_of
-from skprivacy.base import rehearsed
+from skprivacy.base import rehearse_fit
 from skprivacy.ensemble import PATEClassifier
 from skprivacy.exceptions import PrivacyLeakWarning
 from skprivacy.label_privacy import LP2STClassifier
@@ -223,7 +223,9 @@ def test_a_public_figure_of_records_hides_how_many_there_are():
     X, y, _ = table(200)
     bare = DPSGDClassifier(epsilon=None, noise_multiplier=1.0)
     relations = [
-        rehearsed(lambda n=n: make_private_pipeline(SCHEMA, bare, n_records=n).fit(X, y)).relation
+        rehearse_fit(
+            lambda n=n: make_private_pipeline(SCHEMA, bare, n_records=n).fit(X, y)
+        ).relation
         for n in (None, 250)
     ]
     assert relations == ["zero_out", "add_remove"]

@@ -23,7 +23,7 @@ from skprivacy import (
     synthesis,
 )
 from skprivacy.audit import claim_of
-from skprivacy.base import PrivateEstimatorMixin, rehearsed
+from skprivacy.base import PrivateEstimatorMixin, rehearse_fit
 from skprivacy.ensemble import PATEClassifier
 from skprivacy.exceptions import PrivacyLeakWarning, PrivacyWarning
 from skprivacy.linear_model import ObjectivePerturbationClassifier
@@ -293,9 +293,9 @@ def test_every_estimator_with_a_schema_assumes_that_it_is_public(name):
     y = rng.integers(0, 2, 300)
     schema = Schema({"a": Bounded(0, 1, inferred=True), "b": Bounded(0, 1)})
     model = private_estimators_with_a_schema()[name](schema=schema, **WITH_SCHEMA[name])
-    assert READ_OFF in rehearsed(lambda: model.fit(X, y)).assumptions
+    assert READ_OFF in rehearse_fit(lambda: model.fit(X, y)).assumptions
     model.set_params(schema=schema.confirm("a", by="Ann"))
-    assert READ_OFF not in rehearsed(lambda: model.fit(X, y)).assumptions
+    assert READ_OFF not in rehearse_fit(lambda: model.fit(X, y)).assumptions
 
 
 @pytest.mark.parametrize(

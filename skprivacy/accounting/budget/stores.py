@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
 
-from ..._output import OF_SQLITE, is_database
+from ..._output import SQLITE_SUFFIXES, is_database
 from .ledger import Ledger, LedgerError, LedgerVersion
 
 if TYPE_CHECKING:
@@ -128,13 +128,14 @@ class SQLiteLedger(Ledger):
     def create_tables(
         self, statements: Sequence[str], fill: Callable[[Any], None] | None = None
     ) -> None:
-        if self.path.name.endswith(OF_SQLITE):
+        if self.path.name.endswith(SQLITE_SUFFIXES):
             raise ValueError(
                 f"path={self.address!r} is the name of a file that SQLite writes beside another "
-                f"ledger, and deletes. Pass a path that ends in none of {', '.join(OF_SQLITE)}."
+                f"ledger, and deletes. Pass a path that ends in none of "
+                f"{', '.join(SQLITE_SUFFIXES)}."
             )
         self._check_files_beside()
-        for rest in OF_SQLITE:
+        for rest in SQLITE_SUFFIXES:
             if os.path.exists(f"{self.path}{rest}"):
                 if os.path.exists(self.path):  # it belongs to a running or killed process
                     raise FileExistsError(self.address)
@@ -156,7 +157,7 @@ class SQLiteLedger(Ledger):
         except OSError as error:
             raise self._unusable_error(error) from error
         finally:
-            for rest in ("", *OF_SQLITE):
+            for rest in ("", *SQLITE_SUFFIXES):
                 with suppress(OSError):  # such as a folder that does not exist
                     os.unlink(f"{draft.path}{rest}")
 

@@ -23,9 +23,9 @@ from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
-from ..._clones import named_failure
+from ..._clones import name_failing_model
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
-from ...base import undone_on_error
+from ...base import roll_back_on_error
 from .. import scores
 from ..membership.update_membership import UpdatesAttack
 from ..model_answers import check_known, class_list, predict_aligned
@@ -193,7 +193,7 @@ class AttributeInference(BaseEstimator):
                 f"attribute={self.attribute!r} must have at least two values among the attacker's "
                 "records, but has one. Pass other records or another attribute."
             )
-        with undone_on_error(self):
+        with roll_back_on_error(self):
             self.values_ = known
             self.classes_ = class_list(classes, y)
             check_known(np.asarray(y), classes)
@@ -322,7 +322,7 @@ class AttributeInference(BaseEstimator):
         return np.tile(known, (len(frame), 1))
 
     def _imputed(self, frame: pd.DataFrame, y: Any) -> NDArray[np.float64]:
-        with named_failure(self.imputer_, "asked about X"):
+        with name_failing_model(self.imputer_, "asked about X"):
             proba = self.imputer_.predict_proba(self._with_class(frame, y))
         columns = [list(self.imputer_.classes_).index(str(value)) for value in self.values_]
         return proba[:, columns]

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from ..._clones import SHARED_BY_CLONES, asked, train_clone
-from ..._groups import protected
+from ..._clones import SHARED_BY_CLONES, call_model, train_clone
+from ..._groups import resolve_groups
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import as_array, check_random_state, whole
@@ -114,7 +114,7 @@ class LabelCanaries:
                 "may occur."
             )
         whole("n_canaries", n_canaries)
-        people = protected(groups, y)
+        people = resolve_groups(groups, y)
         if n_canaries > people.n:
             counted = "records" if groups is None else f"values of {people.unit}"
             raise ValueError(
@@ -383,7 +383,9 @@ class LabelInferenceAttack(BaseEstimator):
     def _probabilities(self, model: Any, X: Any) -> Float64Array:
         if hasattr(model, "predict_proba"):
             return predict_aligned(model, X, self.classes_)
-        return np.eye(len(self.classes_))[label_columns(asked(model, "predict", X), self.classes_)]
+        return np.eye(len(self.classes_))[
+            label_columns(call_model(model, "predict", X), self.classes_)
+        ]
 
     def _log_odds(
         self, model: Any, X: Any, label: ArrayLike, other: ArrayLike, least: float

@@ -20,13 +20,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from ..._clones import train_clone, without_values
-from ..._environment import check_n_jobs, workers
+from ..._clones import describe_error, train_clone
+from ..._environment import check_n_jobs, limit_workers
 from ..._input_data import check_consistent_length, check_one_type
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import as_array, check_random_state, raise_alone, sequence, whole
 from ...accounting.event import numbers
-from ...base import undone_on_error
+from ...base import roll_back_on_error
 from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
@@ -100,7 +100,7 @@ class PropertyAttack(BaseEstimator):
             )
         for share in given:  # refuses a share before any random draw
             self._counts(group, share)
-        with undone_on_error(self):
+        with roll_back_on_error(self):
             self.classes_ = np.unique(y)
             self._learn(X, y, group, given, rng)
         return self
@@ -150,7 +150,7 @@ class PropertyAttack(BaseEstimator):
             return self.decision_function(target)
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise_alone(kind(f"{name}: {without_values(error)}"))
+            raise_alone(kind(f"{name}: {describe_error(error)}"))
 
     @abstractmethod
     def decision_function(self, target: Any) -> float:
@@ -339,7 +339,7 @@ class PropertyInference(PropertyAttack):
         self._queries = safe_indexing(X, queries)
         # Ateniese et al. 2015: meta-classifier on shadow models with and without the property
         has_property, drawn = self._shadow_sets(group, shares, rng)
-        views = Parallel(n_jobs=workers(self.n_jobs, len(drawn)))(
+        views = Parallel(n_jobs=limit_workers(self.n_jobs, len(drawn)))(
             delayed(self._shadow_view)(X, y, rows, seed) for rows, seed in drawn
         )
         self.attack_model_ = self._fit_attack_model(np.array(views), has_property)

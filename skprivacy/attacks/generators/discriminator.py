@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ..._clones import named_failure
+from ..._clones import name_failing_model
 from ..._environment import one_thread
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import flag
@@ -120,7 +120,7 @@ class GenerativeAttack(GeneratorAttack):
                 )
             with (
                 one_thread(math.prod(np.shape(X))),
-                named_failure(base, "trained on generated and reference"),
+                name_failing_model(base, "trained on generated and reference"),
             ):
                 models.append(clone(base).fit(safe_indexing(X, rows), made[rows].astype(int)))
         self.models_ = models
@@ -134,7 +134,7 @@ class GenerativeAttack(GeneratorAttack):
         for k, model in enumerate(self.models_):
             rows = np.flatnonzero(fold == k)
             if len(rows):
-                with named_failure(model, f"asked about {name}"):
+                with name_failing_model(model, f"asked about {name}"):
                     proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), float)[:, -1]
                 last = np.ones(len(rows), dtype=np.intp)
                 values[rows] = scores.logit(np.column_stack([1 - proba, proba]), last)

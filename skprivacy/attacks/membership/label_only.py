@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._clones import asked
+from ..._clones import call_model
 from ..._docs import fill_docs
 from ..._sklearn import StrOptions
 from ..._validation import Interval, check_random_state
@@ -123,7 +123,7 @@ class LabelOnlyAttack(MembershipAttack):
         distinct = np.array([len(np.unique(column)) for column in matrix.T])
         self._continuous = numeric_columns(X) & (distinct > 2)
         self._scale = np.maximum(np.nanstd(matrix, axis=0), 1e-12)
-        self._labels = np.asarray(asked(self.target, "predict", X))
+        self._labels = np.asarray(call_model(self.target, "predict", X))
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -153,8 +153,8 @@ class LabelOnlyAttack(MembershipAttack):
             other = others[rng.integers(len(others))]
             swapped = np.where(rng.random(matrix.shape[1]) < level, other, matrix)
             moved = np.where(self._continuous, shifted, swapped)
-            kept += asked(self.target, "predict", decode(moved)) == y
-        right = np.asarray(asked(self.target, "predict", X)) == y
+            kept += call_model(self.target, "predict", decode(moved)) == y
+        right = np.asarray(call_model(self.target, "predict", X)) == y
         return np.where(right, 1 + kept / len(levels), kept / len(levels))
 
     def _boundary_distance(self, X: Any, y: NDArray[Any]) -> Float64Array:
@@ -173,7 +173,7 @@ class LabelOnlyAttack(MembershipAttack):
             for _ in range(NOISE_HALVINGS):
                 middle = (inside + outside) / 2
                 keeps = (
-                    asked(
+                    call_model(
                         self.target,
                         "predict",
                         decode(self._move_towards(matrix, goal, swap_at, middle)),
@@ -184,15 +184,17 @@ class LabelOnlyAttack(MembershipAttack):
             change = self._move_towards(matrix, goal, swap_at, outside) - matrix
             in_units = np.where(self._continuous, change / self._scale, change != 0)
             nearest = np.minimum(nearest, np.linalg.norm(np.nan_to_num(in_units), axis=1))
-        return np.where(asked(self.target, "predict", X) == y, nearest, 0.0)
+        return np.where(call_model(self.target, "predict", X) == y, nearest, 0.0)
 
     def _decision_distance(self, X: Any, y: NDArray[Any]) -> Float64Array:
         matrix, others, decode = encode(X, self._others)
-        wrong = np.asarray(asked(self.target, "predict", X)) != y
+        wrong = np.asarray(call_model(self.target, "predict", X)) != y
         rows = np.flatnonzero(~wrong)
 
         def changed(queried: NDArray[np.intp], points: Float64Array) -> NDArray[np.bool_]:
-            return np.asarray(asked(self.target, "predict", decode(points))) != y[rows[queried]]
+            return (
+                np.asarray(call_model(self.target, "predict", decode(points))) != y[rows[queried]]
+            )
 
         oracle = Oracle(changed, len(rows), self.n_queries - 1)
         prints = fingerprints(X)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..._clones import without_values
+from ..._clones import describe_error
 from ..._docs import fill_docs
 from ..._sklearn import StrOptions
 from ..._validation import Interval, raise_alone
@@ -220,7 +220,7 @@ class LiRA(ShadowAttack):
             raise_alone(
                 TypeError(
                     f"augment={self.augment!r} must return a list of variants of the records that "
-                    f"it is given. It failed: {without_values(error)}"
+                    f"it is given. It failed: {describe_error(error)}"
                 )
             )
 

@@ -16,7 +16,7 @@ from ..._clones import SHARED_BY_CLONES
 from ..._input_data import check_consistent_length, label_columns
 from ..._sklearn import num_samples
 from ..._validation import Interval, as_array
-from ...base import undone_on_error
+from ...base import roll_back_on_error
 from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import (
@@ -128,7 +128,7 @@ class MembershipAttack(ABC, BaseEstimator):
         y = targets_as_array(y, num_samples(X))
         check_consistent_length(X, y)
         known = None if member is None else _check_member(member, num_samples(X))
-        with undone_on_error(self):
+        with roll_back_on_error(self):
             self.classes_ = self._all_classes(self._target_classes(X), y)
             self._learn(X, y, known)
             self.threshold_ = self._calibrate(X, y, known)

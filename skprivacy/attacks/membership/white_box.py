@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ... import metrics
 from ..._docs import fill_docs
-from ..._environment import one_blas_thread, torch_is_named
+from ..._environment import name_missing_torch, one_blas_thread
 from ..._input_data import label_columns
 from ..._sklearn import HasMethods, safe_indexing
 from ..._validation import Interval, check_random_state
@@ -125,7 +125,7 @@ class WhiteBoxAttack(MembershipAttack):
         self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        with torch_is_named():
+        with name_missing_torch():
             from .white_box_encoder import train_decoded, train_labelled
 
         view = self._view(X, y)

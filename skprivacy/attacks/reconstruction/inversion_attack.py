@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import SHARED_BY_CLONES
-from ..._environment import torch_is_named
+from ..._environment import name_missing_torch
 from ..._input_data import check_array, check_consistent_length, column_or_1d
 from ..._validation import Interval, as_array, check_random_state, flag, sequence, whole
-from ...base import undone_on_error
+from ...base import roll_back_on_error
 from .column_layout import ColumnLayout, null_model_ceiling, null_model_rows
 from .inversion_result import InversionResult
 
@@ -88,9 +88,9 @@ class InversionAttack(ABC, BaseEstimator):
                 f"noise_multiplier={self.noise_multiplier!r} needs max_grad_norm, its unit. Pass "
                 "the norm to which gradients are clipped."
             )
-        with torch_is_named():
+        with name_missing_torch():
             from ..torch_gradients import LossGradients
-        with undone_on_error(self):
+        with roll_back_on_error(self):
             rows, labels = check_labelled_rows(X, y, "X")
             self.n_features_in_ = rows.shape[1]
             self._gradients = LossGradients(self.target, self.loss, self.max_grad_norm)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
-from ..._clones import asked
+from ..._clones import call_model
 from ..._input_data import check_consistent_length
 from ..._output import shorten_text
 from ..._sklearn import num_samples
@@ -494,7 +494,7 @@ def _bounds(
 def _log_odds(model: Any, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
     """Return the log odds of each label, or whether a model without probabilities predicts it."""
     if not hasattr(model, "predict_proba"):
-        return np.asarray(asked(model, "predict", X) == y, dtype=float)
+        return np.asarray(call_model(model, "predict", X) == y, dtype=float)
     classes = class_list(model.classes_, y)
     own = predict_aligned(model, X, classes)[np.arange(len(y)), np.searchsorted(classes, y)]
     return np.log(np.maximum(own, _LEAST)) - np.log(np.maximum(1 - own, _LEAST))

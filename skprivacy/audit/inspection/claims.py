@@ -46,7 +46,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._sklearn import num_samples, safe_indexing
 from ...accounting import PrivacyGuarantee
-from ...base import of_frozen_parts, on_its_word
+from ...base import is_third_party_claim, list_frozen_assumptions
 from ...defences.output_defence import OutputDefence
 from ...defences.randomized_smoothing import SmoothedClassifier
 from ...preprocessing.schema import Schema
@@ -400,7 +400,7 @@ def _parts(model: Any, name: str, rows: Any, last: bool) -> Iterator[_Part]:
         yield from opened(model, name, rows, last)
     elif not is_covered(model):
         yield _leaf(model, name, rows, last)
-    elif on_its_word(model):
+    elif is_third_party_claim(model):
         step = f"step {name!r} ({type(model).__name__})" if name else type(model).__name__
         yield _Part(name, assumption=f"{step} is independent of the records, as it declares")
 
@@ -417,7 +417,7 @@ def _leaf(model: Any, name: str, rows: Any, last: bool) -> _Part:
             "once on all records, and nothing else",
         )
     if is_stateless(model):
-        if any(of_frozen_parts(model.get_params(deep=False), "add_remove")):
+        if any(list_frozen_assumptions(model.get_params(deep=False), "add_remove")):
             return _Part(name or kind, gap=f"{kind} holds parts fitted outside the guarantee")
         n = 0 if rows is None else num_samples(rows)
         gap, exact = try_record_by_record(model, rows) if n > 1 else ("", True)

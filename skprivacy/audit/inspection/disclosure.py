@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from ..._clones import asked
-from ..._groups import Groups, protected
+from ..._clones import call_model
+from ..._groups import Groups, resolve_groups
 from ..._html import render
 from ..._input_data import check_one_type
 from ..._output import json_safe
@@ -172,7 +172,7 @@ def check_disclosure(
     _check_records(X_train, y_train, X_new, y_new)
     _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
     contents, n = collect_contents(model), num_samples(X_train)
-    people = protected(groups, X_train)
+    people = resolve_groups(groups, X_train)
     alike = prediction_groups(model, X_train, as_records(X_train))
     leaves = leaf_sizes(contents.parts)
     claim = claim_of(model, X_train).guarantee if trainable else None
@@ -393,7 +393,7 @@ def n_parameters(parts: list[Any]) -> int:
 def _output(model: Any, X: Any) -> tuple[Any, bool]:
     for name in ("predict_proba", "decision_function", "score_samples", "predict"):
         if hasattr(model, name):
-            output = asked(model, name, X)
+            output = call_model(model, name, X)
             if isinstance(output, list):  # one array per target
                 return np.concatenate([np.asarray(part) for part in output], axis=1), False
             return np.asarray(output), name == "predict_proba"
@@ -534,7 +534,7 @@ def _error_gap(
 
 
 def _errors(name: str, model: Any, X: Any, y: Any) -> Any:
-    predicted, true = np.asarray(asked(model, "predict", X)), np.asarray(y)
+    predicted, true = np.asarray(call_model(model, "predict", X)), np.asarray(y)
     if predicted.size != true.size:
         raise ValueError(
             f"{name} has shape {true.shape}, but the model predicts {predicted.shape}. Pass one "

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._clones import asked
+from ..._clones import call_model
 from ..._sklearn import num_samples
 from ...accounting import LedgerError, PrivacyBudget
 from ...attacks import AttackResult
@@ -193,7 +193,7 @@ def _accuracy(model: Any, X: Any, y: Any) -> float:
     """Return the share of records with all labels right; NaN for models without classes."""
     if not hasattr(model, "classes_"):
         return float("nan")
-    right = np.asarray(asked(model, "predict", X)) == targets_as_array(y, num_samples(X))
+    right = np.asarray(call_model(model, "predict", X)) == targets_as_array(y, num_samples(X))
     return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ... import _html
-from ..._html import NARROW, bare, embed, share
+from ..._html import NARROW, embed_figure, format_guarantee, format_share
 from ..._output import without_mathtext
 from ...display import MembershipRocDisplay
 from ..inspection.disclosure import SIGNS
@@ -20,8 +20,8 @@ from .plain_words import briefing, kind_in_words, noise_in_words, relation_in_wo
 
 __all__ = [
     "SHOWN_GROUPS",
-    "bare",
-    "embed",
+    "embed_figure",
+    "format_guarantee",
     "groups_figure",
     "render",
     "render_page",
@@ -66,12 +66,12 @@ def roc_figure(report: Any) -> Markup:
     )
     ax.set(xlabel=f"{alarms}, log scale", ylabel=f"{found}, log scale")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _: share(value))
+        axis.set_major_formatter(lambda value, _: format_share(value))
     _one_label_each(ax)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, color="#d3d7da", linewidth=0.8)
     ax.set_axisbelow(True)
-    return embed(figure, "ROC curves of the attacks on logarithmic axes")
+    return embed_figure(figure, "ROC curves of the attacks on logarithmic axes")
 
 
 def groups_figure(exposures: Sequence[Any]) -> Markup:
@@ -96,7 +96,7 @@ def groups_figure(exposures: Sequence[Any]) -> Markup:
     ax.tick_params(axis="y", length=0)
     ax.grid(True, axis="x", color="#d3d7da", linewidth=0.8)
     ax.set_axisbelow(True)
-    return embed(figure, "How well attacks find the members of each group")
+    return embed_figure(figure, "How well attacks find the members of each group")
 
 
 def render_page(report: Any, about: About, *, records: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..._html import bare
+from ..._html import format_guarantee
 
 __all__ = ["render_text"]
 
@@ -13,7 +13,7 @@ __all__ = ["render_text"]
 def _charged(report: Any) -> list[str]:
     if not report.cost_of_search:
         return []
-    return [f"  charged:  {bare(report.charged, 'unknown')}, all fits together"]
+    return [f"  charged:  {format_guarantee(report.charged, 'unknown')}, all fits together"]
 
 
 def _accuracy(report: Any) -> list[str]:
@@ -33,7 +33,7 @@ def render_text(report: Any) -> str:
     lines = [
         f"Audit: {report.verdict}",
         *(f"  ! {caveat}" for caveat in first),
-        f"  claimed:  {bare(report.guarantee)}",
+        f"  claimed:  {format_guarantee(report.guarantee)}",
         *([] if shown is None else [f"            {shown.noise_in_words}"]),
         *_charged(report),
         *(f"            if {assumption}" for assumption in assumed),

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from ..._clones import seeded_globally
+from ..._clones import seed_globally
 from ...accounting import (
     ApproxDP,
     DiscreteGaussianEvent,
@@ -296,7 +296,7 @@ class IndependentFits:
         if self._seeds or not self._noisy:
             yield
             return
-        with seeded_globally(0):
+        with seed_globally(0):
             yield
 
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, rel_entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from ..._clones import seeded_globally
 from ..._environment import one_thread
 from ...metrics.evidence import epsilon_of_rates
 from ...metrics.rates import clopper_pearson
@@ -325,7 +324,7 @@ def _run_in_worker(
     release: Release, pair: NeighbourPair, turns: NDArray[np.bool_], parent: int
 ) -> list[NDArray[np.float64]]:
     """Run a batch; reseed global generators, which a forked process shares with its parent."""
-    with nullcontext() if os.getpid() == parent else seeded_globally(secrets.randbelow(2**32)):
+    with nullcontext() if os.getpid() == parent else seed_globally(secrets.randbelow(2**32)):
         return _batch(release, pair, turns)
 
 

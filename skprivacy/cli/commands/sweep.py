@@ -258,7 +258,7 @@ def _print_groups(sweep: Any) -> None:
 
 def _print_cost(sweep: Any, n_models: int) -> None:
     from ...audit.report.facts import ledger_caveats
-    from ...model_selection.sweep_plan import checked_models
+    from ...model_selection.sweep_plan import validate_models
     from ...model_selection.sweep_report import cost_in_words
 
     print_result(
@@ -266,7 +266,7 @@ def _print_cost(sweep: Any, n_models: int) -> None:
     )
     for assumption in sweep.charged_.assumptions:
         print_result(f"  - {assumption}")
-    for caveat in ledger_caveats(checked_models(sweep.estimator).values()):
+    for caveat in ledger_caveats(validate_models(sweep.estimator).values()):
         print_result(caveat)
     print_result("The scores are not private.")
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from ..._groups import Groups, as_text
+from ..._groups import Groups, group_labels
 from ...accounting import PrivacyBudget, Receipt
 from ...base import reserve_release
 from ...exceptions import BudgetExceededError
@@ -229,7 +229,7 @@ def _fingerprint(inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | 
 
 def _digest_names(groups: Groups) -> set[bytes]:
     """Return a digest of each group's name, independent of the type it was read as."""
-    names = as_text(groups.names)
+    names = group_labels(groups.names)
     return {hashlib.blake2b(name.encode(), digest_size=16).digest() for name in names}
 
 
