@@ -102,7 +102,6 @@ REFERENCE = {
     "Metrics": "metrics",
     "Errors and warnings": "exceptions",
     "For estimators of your own": "base",
-    "Public facts of a private fit": "public_facts",
 }
 CONFIGURATION = ["config_context", "get_config", "set_config"]  # of the package itself
 

@@ -46,8 +46,6 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
-    "of_frozen_parts",
-    "on_its_word",
     "private_release",
     "public_bounds",
     "public_classes",

@@ -22,15 +22,12 @@ from .._docs import fill_docs
 
 __all__ = [
     "SIGNALS",
-    "Moments",
     "break_ties",
-    "column_means",
     "confidence",
     "correctness",
     "entropy",
     "lira_offline",
     "lira_online",
-    "log_ratio",
     "logit",
     "loss",
     "margin",
@@ -39,7 +36,6 @@ __all__ = [
     "pooled_variance",
     "rmia",
     "smoothed",
-    "standard_score",
 ]
 
 Float64Array = NDArray[np.float64]
