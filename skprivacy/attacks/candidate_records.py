@@ -72,11 +72,11 @@ def from_model(
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from skprivacy.attacks import synthesis
+    >>> from skprivacy.attacks import candidate_records
     >>> rng = np.random.default_rng(0)
     >>> real = rng.integers(0, 2, (200, 8))
     >>> target = LogisticRegression().fit(real, real[:, 0])
-    >>> X, y = synthesis.from_model(target, [[0, 1]] * 8, 5, random_state=0)
+    >>> X, y = candidate_records.from_model(target, [[0, 1]] * 8, 5, random_state=0)
     >>> bool((target.predict(X) == y).all())
     True
     """
@@ -140,8 +140,8 @@ def from_marginals(
 
     Examples
     --------
-    >>> from skprivacy.attacks import synthesis
-    >>> X, y = synthesis.from_marginals([[0, 5], [0, 6], [1, 7]], ["a", "a", "b"], 2)
+    >>> from skprivacy.attacks import candidate_records
+    >>> X, y = candidate_records.from_marginals([[0, 5], [0, 6], [1, 7]], ["a", "a", "b"], 2)
     >>> y
     array(['a', 'a', 'b', 'b'], dtype='<U1')
     """
@@ -178,9 +178,9 @@ def noisy(X: Any, share: float = 0.1, *, random_state: Any = None) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.attacks import synthesis
+    >>> from skprivacy.attacks import candidate_records
     >>> X = np.array([[0, 1], [1, 0]])
-    >>> synthesis.noisy(X, 1.0)
+    >>> candidate_records.noisy(X, 1.0)
     array([[1, 0],
            [0, 1]])
     """

@@ -344,8 +344,8 @@ class PrefetchedNoise(SecureRandom):
     --------
     >>> import numpy as np
     >>> from skprivacy.mechanisms import FloatGaussian, SecureRandom
-    >>> from skprivacy.mechanisms.secure_random import DrawnAhead
-    >>> noise = DrawnAhead(SecureRandom(), 1000, elsewhere=True)
+    >>> from skprivacy.mechanisms.secure_random import PrefetchedNoise
+    >>> noise = PrefetchedNoise(SecureRandom(), 1000, elsewhere=True)
     >>> total = np.ones(1000)  # takes long, while the noise is drawn
     >>> noisy = FloatGaussian(1.0, 1.0).release(total, noise)
     """

@@ -40,7 +40,7 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     ----------
     p : tuple of float
         The probability of each event, above 0. **Probabilities and choice must not depend on the
-        data.**
+        data**.
     events : tuple of Event
         The events, of which one happens.
 

@@ -346,7 +346,7 @@ class Workspace:
     Examples
     --------
     >>> import torch
-    >>> from skprivacy.neural_network._gradients.contributions import Workspace
+    >>> from skprivacy.neural_network._gradients.perceptron import Workspace
     >>> workspace = Workspace()
     >>> workspace("hidden", (100, 8), torch.zeros(1)).shape
     torch.Size([100, 8])
