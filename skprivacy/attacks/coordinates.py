@@ -132,8 +132,8 @@ class Coordinates:
         if (numbers.shape[1], texts.shape[1]) != self._width:
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
-                f"other columns; expected {self._width[0]} and {self._width[1]}, as the {self._name} "
-                "records have. Pass the same columns, of the same types."
+                f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
+                f"{self._name} records have. Pass the same columns, of the same types."
             )
         with np.errstate(over="ignore"):
             scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)

@@ -199,7 +199,7 @@ MEMBERS[0] = False
         (SHADOWS | {"shadow_probas": SHADOW_PROBAS * 0.5}, r"shadow_probas has rows .*\(0, 0\)"),
         (SHADOWS | {"shadow_trained": TRAINED[:, :9]}, r"shadow_trained has shape \(8, 9\)"),
         (SHADOWS | {"shadow_trained": TRAINED * 0.5}, "shadow_trained has shape .* float64"),
-        (SHADOWS | {"shadow_trained": TRAINED | True}, "marks 600 records as training records of every"),
+        (SHADOWS | {"shadow_trained": TRAINED | True}, "marks 600 records as training records"),
         (SHADOWS | {"shadow_trained": MEMBERS}, "depends on membership: shadow model 1"),
         (SHADOWS | {"shadow_probas": SHADOW_PROBAS[[0] * 8]}, "cannot measure anything"),
         ({"epsilon": -1}, "epsilon=-1 must be"),

@@ -23,8 +23,7 @@ import pytest
 import skprivacy
 from skprivacy import PrivacyBudget, certificate, save_model, verify_certificate
 from skprivacy.accounting import PrivacyGuarantee
-from skprivacy.certificates import checking
-from skprivacy.certificates import create_key
+from skprivacy.certificates import checking, create_key
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import private_key, sign
 from skprivacy.preprocessing import Bounded, LocalPerturbation, Schema
