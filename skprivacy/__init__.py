@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._config import config_context, get_config, set_config
-from ._environment import name_missing_torch
 from ._version import __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
@@ -173,6 +172,8 @@ if not TYPE_CHECKING:  # to whom any misspelt name would exist
         if name in _SUBPACKAGES:
             return import_module(f".{name}", __name__)
         if name in _PUBLIC:
+            from ._environment import name_missing_torch  # not above: it imports scikit-learn
+
             with name_missing_torch():
                 return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

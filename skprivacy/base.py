@@ -44,8 +44,6 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
-    "is_third_party_claim",
-    "list_frozen_assumptions",
     "private_release",
     "public_bounds",
     "public_classes",

@@ -317,7 +317,7 @@ def test_a_certificate_holds_though_others_charge_meanwhile(tmp_path, monkeypatc
     model = AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1), budget=budget).fit(X, X[:, 0])
     save_model(model, tmp_path / "model")
     create_key(tmp_path / "key")
-    lines = issuing.lines_of
+    lines = issuing.export_lines
 
     def charged_before(asked):
         budget.reserve(GaussianEvent(50.0))
@@ -325,7 +325,7 @@ def test_a_certificate_holds_though_others_charge_meanwhile(tmp_path, monkeypatc
         budget.reserve(GaussianEvent(50.0))
         return found
 
-    monkeypatch.setattr(issuing, "lines_of", charged_before)
+    monkeypatch.setattr(issuing, "export_lines", charged_before)
     given = {"key": tmp_path / "key", "model_file": tmp_path / "model"}
     certificate(model, tmp_path / "certificate", budget=budget, **given)
     found = verify_certificate(tmp_path / "certificate", tmp_path / "model")

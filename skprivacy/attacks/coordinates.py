@@ -35,14 +35,15 @@ MOST_VALUES = 50  # indicators per non-numeric column
 
 
 class Coordinates:
-    """Encode records as points, with units learned from the records ``X``.
+    """Encode records as points, with units learned from the records ``X``, called ``name``.
 
     **Edge cases.** A missing number lies at the mean, and numbers are clipped to 1e100 standard
     deviations. An unknown category is at distance 1 / sqrt(2) from all others. A constant column
     keeps its units.
     """
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Any, name: str) -> None:
+        self._name = name
         numbers, texts = split_columns(X)
         known = pd.DataFrame(_finite(numbers))
         self._mean = np.nan_to_num(known.mean().to_numpy(dtype=np.float64))
@@ -59,8 +60,8 @@ class Coordinates:
         if (numbers.shape[1], texts.shape[1]) != self._width:
             raise ValueError(
                 f"The records of {name} have {numbers.shape[1]} numeric and {texts.shape[1]} "
-                f"other columns; expected {self._width[0]} and {self._width[1]}, as in fit. Pass "
-                "the same columns, of the same types."
+                f"other columns; expected {self._width[0]} and {self._width[1]}, as the "
+                f"{self._name} records have. Pass the same columns, of the same types."
             )
         with np.errstate(over="ignore"):
             scaled = np.nan_to_num((_finite(numbers) - self._mean) / self._std)

@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from .._clones import name_failing_model
+from .._clones import call_model, name_failing_model
 from .._config import warn_caller
 from .._input_data import check_one_type, distinct_labels, label_columns
 from .._sklearn import num_samples, safe_indexing

@@ -27,7 +27,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from tqdm import tqdm
 
 from .._clones import train_clone
-from .._environment import one_blas_thread
+from .._environment import default_n_jobs, limit_workers, one_blas_thread
 from .._groups import Groups
 from .._output import create_file, write_file
 from .._stacked import train_stacked

@@ -66,6 +66,8 @@ class LabelAuditReport(AuditReport):
         Empty.
     copied : str
         Empty: coins flip labels independently, even for records with equal features.
+    ledger_caveats : tuple of str
+        As in :class:`AuditReport`.
     """
 
     of_labels: ClassVar[bool] = True

@@ -175,13 +175,10 @@ class DistributedGaussian(Mechanism):
         ndarray of uint64, of the shape of ``values``
             One party's share **is not private enough**: only the noise of all parties protects.
         """
+        return self._share_steps(_as_steps("values", values), random)
+
+    def _share_steps(self, steps: NDArray[np.int64], random: SecureRandom) -> NDArray[np.uint64]:
         check_random(random)
-        steps = as_array("values", values)
-        if steps.dtype != np.int64:
-            raise ValueError(
-                f"values are of type {steps.dtype}; expected int64. Pass integer steps, with "
-                "norms of at most 2**36 per contribution."
-            )
         # Kairouz et al. 2021: each party adds its own discrete Gaussian noise
         noisy = steps.astype(np.uint64)
         if self.noise_multiplier:
@@ -259,8 +256,18 @@ class DistributedGaussian(Mechanism):
             )
 
     def _release(self, value: Any, random: SecureRandom) -> NDArray[np.int64]:
-        values = as_array("value", value)
-        self._check_answers("value", values)
-        sent = self.share(values, random)
+        steps = _as_steps("value", value)
+        self._check_answers("value", steps)
+        sent = self._share_steps(steps, random)
         sent += self.masks(len(sent), sent.shape[1], random)
         return self.total(sent)
+
+
+def _as_steps(name: str, values: Any) -> NDArray[np.int64]:
+    steps = as_array(name, values)
+    if steps.dtype != np.int64:
+        raise ValueError(
+            f"{name} has type {steps.dtype}; expected int64. Pass integer steps, with norms of at "
+            "most 2**36 per contribution."
+        )
+    return steps

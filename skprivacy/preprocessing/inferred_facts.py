@@ -96,7 +96,7 @@ def _identifying_values(column: pd.Series) -> tuple[pd.Series, bool]:
         return (pd.Series(numbers) if (np.mod(numbers, 1) == 0).all() else nothing), True
     try:
         texts = column.dropna().astype(object).map(category_key)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         return nothing, False
     if texts.str.match(_DATE).all():
         return nothing, False

@@ -302,7 +302,7 @@ def test_resumes_after_a_kill(tmp_path):
         clone(pool).fit(X[:30], y[:30])
     with pytest.raises(ValueError, match="other records, of another estimator"):
         clone(pool).set_params(estimator=GaussianNB()).fit(X, y)
-    with pytest.raises(ValueError, match="another number than n_shadows=4"):
+    with pytest.raises(ValueError, match="a pool with other n_shadows than 4"):
         clone(pool).set_params(n_shadows=4).fit(X, y)
 
 
@@ -399,7 +399,7 @@ def test_labels_the_pool_never_saw_have_no_probability():
         ({"n_shadows": 3}, *records(), "even"),
         ({"n_shadows": 0}, *records(), "n_shadows"),
         ({}, np.ones((40, 2)), records()[1], "distinct rows"),
-        ({}, records()[0], np.zeros(40), "y has one class alone.* such as LossThreshold"),
+        ({}, records()[0], np.zeros(40), "y has only one class.* such as LossThreshold"),
         ({}, records()[0], np.r_[1, np.zeros(39)], "too rare"),
         ({}, records()[0], records()[1][:7], "inconsistent"),
         ({}, records()[0], np.linspace(0, 1, 40), "label type"),

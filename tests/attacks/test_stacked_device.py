@@ -237,15 +237,17 @@ def test_no_step_waits_for_the_device():
     ):
         warnings.simplefilter("error")
         for net in nets:
-            with mock.patch.object(training, "trained_on", no_waits(training.trained_on, NoWaits)):
+            with mock.patch.object(
+                training, "train_on_device", no_waits(training.train_on_device, NoWaits)
+            ):
                 train_stacked(net, X, y, ROWS, range(4), device="cpu")
 
 
-def no_waits(trained_on, watch):
+def no_waits(train_on_device, watch):
     def watched(prepared, device):
         ready = list(prepared)  # estimators are checked on the processor
         with watch():
-            yield from trained_on(iter(ready), device)
+            yield from train_on_device(iter(ready), device)
 
     return watched
 

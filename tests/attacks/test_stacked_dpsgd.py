@@ -266,7 +266,7 @@ def test_a_new_setting_is_refused_by_construction(twice, monkeypatch):
 def test_a_new_loss_is_refused_by_construction(change, monkeypatch):
     loss = DPSGDClassifier._loss
     monkeypatch.setattr(DPSGDClassifier, "_loss", lambda self: {**loss(self), **change})
-    with pytest.raises(NotImplementedError, match="stacked"):
+    with pytest.raises(NotImplementedError, match="Stacked training"):
         description(60)
 
 

@@ -187,8 +187,8 @@ MEMBERS[0] = False
         ({"proba_out": PROBA[N:, 0]}, r"proba_out has shape \(300,\); expected probabilities"),
         ({"proba_in": change(TABLES[0], (3, 1), np.nan)}, r"proba_in holds NaN, first at \(3, 1\)"),
         ({"proba_out": change(TABLES[2], (3, 1), 7)}, "proba_out holds a number that is not"),
-        ({"proba_in": TABLES[0] * 0.9}, "proba_in has rows that do not sum to one, first row 0"),
-        ({"proba_in": [["a", "b"]] * N}, "proba_in must hold numbers"),
+        ({"proba_in": TABLES[0] * 0.9}, "proba_in has rows that do not sum to one, the first at 0"),
+        ({"proba_in": [["a", "b"]] * N}, "proba_in must be an array of numbers"),
         ({"proba_out": np.full((N, 2), 0.5)}, "proba_out has 2 columns; expected one for each of"),
         ({"y_in": y[:5]}, r"y_in has shape \(5,\); expected one label for each of the 300 rows"),
         ({"y_out": y[N:] + 1}, "y_out holds labels without a column in proba_out"),
@@ -199,7 +199,7 @@ MEMBERS[0] = False
         (SHADOWS | {"shadow_probas": SHADOW_PROBAS * 0.5}, r"shadow_probas has rows .*\(0, 0\)"),
         (SHADOWS | {"shadow_trained": TRAINED[:, :9]}, r"shadow_trained has shape \(8, 9\)"),
         (SHADOWS | {"shadow_trained": TRAINED * 0.5}, "shadow_trained has shape .* float64"),
-        (SHADOWS | {"shadow_trained": TRAINED | True}, "trained on 600 of the records"),
+        (SHADOWS | {"shadow_trained": TRAINED | True}, "marks 600 records as training records"),
         (SHADOWS | {"shadow_trained": MEMBERS}, "depends on membership: shadow model 1"),
         (SHADOWS | {"shadow_probas": SHADOW_PROBAS[[0] * 8]}, "cannot measure anything"),
         ({"epsilon": -1}, "epsilon=-1 must be"),
@@ -232,5 +232,5 @@ def test_an_online_attack_needs_models_trained_on_each_record():
     trained = TRAINED.copy()
     trained[:, 5] = False
     pool = ShadowPool.from_predictions(X, SHADOW_PROBAS, trained, [0, 1, 2])
-    with pytest.raises(ValueError, match="none was trained on 1 of them"):
+    with pytest.raises(ValueError, match="no model was trained on 1 of them"):
         LiRA(TARGET, pool=pool, online=True).fit(X, y).score_samples(X, y)

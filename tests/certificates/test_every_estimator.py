@@ -23,8 +23,7 @@ import pytest
 import skprivacy
 from skprivacy import PrivacyBudget, certificate, save_model, verify_certificate
 from skprivacy.accounting import PrivacyGuarantee
-from skprivacy.certificates import checking as verification
-from skprivacy.certificates import create_key
+from skprivacy.certificates import checking, create_key
 from skprivacy.certificates.issuing import SECTIONS
 from skprivacy.certificates.signing import private_key, sign
 from skprivacy.preprocessing import Bounded, LocalPerturbation, Schema
@@ -55,7 +54,7 @@ CHECK = """if True:
     from skprivacy.certificates import verify_certificate
     folder, second = Path(sys.argv[1]), sys.argv[2] == "True"
     if not second:
-        verification.has_second_accountant = lambda: False
+        checking.has_second_accountant = lambda: False
     found = {}
     for certificate in sorted(folder.glob("*.json")):
         model, = (p for p in folder.glob(f"{certificate.stem}.*") if p != certificate)
@@ -213,7 +212,7 @@ def test_each_lie_of_the_issuer_is_refused_with_the_reason(name, folder, tmp_pat
         sections = {section: lie[section] for section in SECTIONS}
         signed = {**sections, "signature": sign(sections, private_key(key, None))}
         path.write_text(json.dumps(signed))
-        with mock.patch.object(verification, "has_second_accountant", return_value=False):
+        with mock.patch.object(checking, "has_second_accountant", return_value=False):
             found = verify_certificate(path, file, key=issued / "k.pub")
         failed = [check.name for check in found.checks if check.status == "FAILED"]
         assert failed, lie["claim"]

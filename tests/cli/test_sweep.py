@@ -249,7 +249,7 @@ def test_a_trained_model_is_kept_whatever_happens_to_its_audit(folder, capsys, m
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skprivacy.audit.runner.findings_of", interrupted)
+    monkeypatch.setattr("skprivacy.audit.runner.run_attacks", interrupted)
     line = f"audit {CLASSES} --epsilon 1 --attack loss --save m.safetensors"
     assert run(line, capsys)[0] == 130
     assert claim_of(load_model("m.safetensors")).proved

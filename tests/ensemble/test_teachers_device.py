@@ -63,7 +63,7 @@ def trained(net, X, y, parts, device):
                 kept[i] = member
         return members
 
-    with mock.patch.object(teachers, "train_apart", keeping):
+    with mock.patch.object(teachers, "train_isolated_networks", keeping):
         votes = teachers.collect_votes(
             net, X, y, parts, N_TEACHERS, PUBLIC, CLASSES, SEEDS, device=device
         )
@@ -145,9 +145,9 @@ def test_students_of_such_teachers(kind):
 @pytest.mark.parametrize(
     ("teacher", "device", "match"),
     [
-        (LogisticRegression(), "cpu:0", "MLPClassifier.*got teacher=LogisticRegression"),
+        (LogisticRegression(), "cpu:0", "teacher=MLPClassifier.*got LogisticRegression"),
         (NETS["pipeline"], "cpu:0", "transform the records before"),
-        (SMALL, "nowhere", "device='nowhere' cannot be used"),
+        (SMALL, "nowhere", "device='nowhere' is not usable"),
     ],
 )
 def test_what_cannot_be_trained_there_is_refused_before_anything_is_charged(teacher, device, match):

@@ -134,7 +134,7 @@ def test_noise_is_new_for_each_number_of_each_party():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (np.zeros((3, 2)), "values are of type float64"),
+        (np.zeros((3, 2)), "has type float64"),
         (np.zeros((2, 2), np.int64), "value has 2 rows.*expected 3 to 4"),
         (np.zeros((5, 2), np.int64), "5 rows.*expected 3 to 4"),
         (np.zeros(4, np.int64), "value has shape"),

@@ -43,7 +43,7 @@ LINUX = sys.platform == "linux"
 
 TWO_NAMESPACES = """
     import ctypes, os
-    from skprivacy.mechanisms import SecureRandom, _process
+    from skprivacy.mechanisms import SecureRandom, secure_random
     random = SecureRandom()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(0x20000000):  # CLONE_NEWPID

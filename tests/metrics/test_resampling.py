@@ -53,7 +53,7 @@ def test_half_of_the_splits_must_agree(monkeypatch, n_splits, counts):
         asked.append(alpha)
         return (Rates(0.5, 0.5 * np.exp(-next(shown))),)
 
-    monkeypatch.setattr(_resampling, "split_points", points)
+    monkeypatch.setattr(_resampling, "bound_split_rates", points)
     found = multi_split_bound(*gaussian(0, 60, 0.0), alpha=0.2, n_splits=n_splits)
     assert found == pytest.approx(n_splits + 1 - counts)
     assert asked == [0.05] * n_splits  # a quarter: half for the area, and half again by Markov

@@ -197,7 +197,7 @@ def test_labels_of_people_are_attacked_by_people_in_a_sweep():
     labels = (rows[:, 0] > 0).astype(int)
     model = RandomizedResponseClassifier(epsilon=1.0, n_rounds=1, classes=[0, 1])
     sweep = swept(model, attack=LabelInferenceAttack(prior=LogisticRegression()), cv=2)
-    with mock.patch.object(attacked, "guessed_labels", wraps=attacked.guessed_labels) as guessed:
+    with mock.patch.object(attacked, "guess_labels", wraps=attacked.guess_labels) as guessed:
         sweep.fit(rows, labels, groups=patient)
     assert {call.args[-1].n for call in guessed.call_args_list} == {225}
     assert np.isfinite(sweep.cv_results_["mean_attack_auc"]).all()
@@ -304,6 +304,7 @@ def test_records_that_cannot_be_predicted_cost_their_own_person_alone():
 
 
 @pytest.mark.filterwarnings("ignore:The groups parameter is ignored by KFold")
+@pytest.mark.filterwarnings("ignore:The estimator Majority takes no groups in fit")
 def test_planted_bugs_are_caught():
     with mock.patch.object(_people, "GroupKFold", KFold), pytest.raises(ValueError, match="among"):
         swept(cv=3).fit(X, y, groups=PATIENT)

@@ -21,6 +21,7 @@ STRONG = {
     "social security numbers": [
         f"{n // 10**6}-{n // 10**4 % 100:02}-{n % 10**4:04}" for n in RNG.integers(10**8, 10**9, N)
     ],
+    "numbers beyond the floats": [10**400 + i for i in range(60)],
     "blocks of codes": np.repeat([f"P{value}" for value in PEOPLE[:600]], 5),
 }
 WEAK = {
@@ -58,7 +59,6 @@ NONE = {
     "complex numbers": np.arange(N) * 1j,
     "infinities": [np.inf, -np.inf, np.nan] * 30,
     "objects": [object() for _ in range(60)],
-    "numbers beyond the floats": [10**400 + i for i in range(60)],
 }
 
 

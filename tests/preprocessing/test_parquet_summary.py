@@ -270,14 +270,14 @@ from decimal import Decimal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which the background ignores
 from importlib.util import find_spec
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.preprocessing import Bounded, Schema, _scan, private_summary
+from skprivacy.preprocessing import Bounded, Schema, parquet_scan, private_summary
 
-run = _scan.Scan.run
+run = parquet_scan.Scan.run
 def slow(self, connection, folder):
     found = run(self, connection, folder)
     print("scanned", flush=True)
     sys.stdin.read()
-_scan.Scan.run = slow
+parquet_scan.Scan.run = slow
 budget = PrivacyBudget.open(sys.argv[2])
 schema = Schema({"age": Bounded(0, 100)})
 private_summary(sys.argv[1], schema, means=["age"], epsilon=1.0, budget=budget)

@@ -35,7 +35,8 @@ class _DistanceAttack(GeneratorAttack):
 
     def _points(self, generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:
         generated, reference = check_generated(generated, reference, otherwise)
-        coordinates = Coordinates(generated if reference is None else reference)
+        known, name = (generated, "generated") if reference is None else (reference, "reference")
+        coordinates = Coordinates(known, name)
         points = coordinates.encode(generated, "generated")
         near = None if reference is None else coordinates.encode(reference, "reference")
         self.coordinates_ = coordinates

@@ -75,7 +75,7 @@ class ShadowAttack(MembershipAttack):
     def _needs_models(self) -> bool:
         """Whether the attack needs the models, not only their answers about the pool's records."""
         # Read from the class itself: a subclass may ask about other records than its parent.
-        sure = vars(type(self)).get("_asks_of_given_records", False)
+        sure = vars(type(self)).get("_asks_given_records_only", False)
         return not sure or getattr(self, "augment", None) is not None
 
     def _fit_pool(self, X: Any, y: NDArray[Any]) -> None:

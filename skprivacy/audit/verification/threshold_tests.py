@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, rel_entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from ..._clones import seed_globally
 from ..._environment import one_thread
 from ...metrics.evidence import epsilon_of_rates
 from ...metrics.rates import clopper_pearson

@@ -74,13 +74,13 @@ def test_records_that_fit_did_not_see_are_scored(neighbours):
     attack = LearnedRatio(neighbours.target, pool=neighbours.pool)
     half = attack.fit(neighbours.X[:800], neighbours.y[:800])
     assert np.isfinite(half.score_samples(neighbours.X[800:], neighbours.y[800:])).all()
-    with pytest.raises(ValueError, match="1 records are not among those"):
+    with pytest.raises(ValueError, match="1 records are not in the pool"):
         half.score_samples(neighbours.X[:1] + 1, neighbours.y[:1])
 
 
 def test_two_shadow_models_cannot_be_learned_from(neighbours):
     given = {"n_shadows": 2}, {"pool": ShadowPool(KNeighborsClassifier(), n_shadows=2)}
-    refusals = "must be an int in the range .4", "2 shadow models, which cannot be attacked"
+    refusals = "must be an int in the range .4", "pool holds 2 shadow models"
     for params, words in zip(given, refusals, strict=True):
         with pytest.raises(ValueError, match=words):
             LearnedRatio(neighbours.target, **params).fit(neighbours.X, neighbours.y)

@@ -96,7 +96,7 @@ def test_without_shadows_to_attack_the_first_is_taken(neighbours):
     assert set(two.powers_.values()) == {0.0}
     assert isinstance(two.attack_, RMIA)
     strangers = neighbours.X[400:500], neighbours.y[400:500]
-    with pytest.raises(ValueError, match="100 records are not among those"):
+    with pytest.raises(ValueError, match="100 records are not in the pool"):
         two.score_samples(*strangers)
     assert len(StrongestAttack(target, n_shadows=2).fit(X, y).score_samples(*strangers)) == 100
 

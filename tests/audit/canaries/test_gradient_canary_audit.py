@@ -412,7 +412,7 @@ class Unseen:
         ({"clipping": "per-layer"}, "clipping='per-layer'"),
         ({"augment": Unseen()}, "augment="),
         ({"distributed": "replicated"}, "distributed='replicated'"),
-        ({"hidden_layer_sizes": ()}, "more than the 62 weights"),
+        ({"hidden_layer_sizes": ()}, "n_canaries=1000 exceeds the 62 weights"),
     ],
 )
 def test_networks_that_canaries_do_not_fit_are_refused_before_anything_is_charged(params, message):

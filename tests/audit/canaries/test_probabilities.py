@@ -111,5 +111,5 @@ def test_records_of_more_dimensions_are_audited_like_flat_ones():
     attack = LossThreshold(model).fit(IMAGES, y)
     told = attack.evaluate(IMAGES[:300], y[:300], IMAGES[290:], y[290:])
     assert told.details["in_both"] == 10
-    with pytest.raises(ValueError, match=r"shape \(600, 4, 5\); this attack changes single"):
+    with pytest.raises(ValueError, match=r"shape \(600, 4, 5\); .* this attack changes single"):
         LabelOnlyAttack(model, method="boundary", n_queries=20).fit(IMAGES, y)

@@ -386,7 +386,7 @@ MUTANTS = {
     "the best of a search": (best_model_alone, "grid search"),
     "the best of a search in a pipeline": (best_model_alone, "search in a pipeline"),
     "the refit of a search": (
-        lambda: mock.patch.object(claims, "charged_by", lambda search, refitted: refitted),
+        lambda: mock.patch.object(claims, "cost_of_search", lambda search, refitted: refitted),
         "grid search",
     ),
     "what needs no fit is covered": (covered_without_fit, "a function that mixes records"),

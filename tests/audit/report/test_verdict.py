@@ -101,7 +101,7 @@ def test_planted_rates_without_intervals_are_caught(monkeypatch):
         sides = (others, members) if test.reverse else (members, others)
         return _evidence.Rates(*(float(np.mean(side >= test.cut)) for side in sides))
 
-    monkeypatch.setattr(_evidence, "_rates", shares)
+    monkeypatch.setattr(_evidence, "_bound_test", shares)
     assert refuted(gaussian, GAUSSIAN, 0.05, 1000, 60) > binom.isf(1e-6, 60, 0.05)
 
 
@@ -127,7 +127,7 @@ def test_exchanged_groups_are_told_loudly():
 
 
 def test_planted_silence_about_exchanged_groups_is_caught(monkeypatch):
-    monkeypatch.setattr(report_module, "why_doubtful", lambda *signs: "")
+    monkeypatch.setattr(report_module, "explain_exchange", lambda *signs: "")
     with pytest.raises(AssertionError):
         test_exchanged_groups_are_told_loudly()
 

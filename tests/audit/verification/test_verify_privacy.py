@@ -231,7 +231,7 @@ def test_a_known_defect_of_another_library_is_shown():
     found = verify_privacy(ZeroSensitivity(), n_runs=100)
     assert found.broken
     assert found.guarantee.relation == "replace_one"
-    assert any("what the parameters say" in text for text in found.guarantee.assumptions)
+    assert any("are the estimator's parameters" in text for text in found.guarantee.assumptions)
     assert not verify_privacy(ZeroSensitivity(repaired=True), n_runs=100, alpha=1e-8).broken
 
 
@@ -367,14 +367,19 @@ def test_neighbours_that_are_refused_are_left_out_and_named():
         (PrivateStandardScaler(bounds=UNIT), {"alpha": 1e-99}, ValueError, "at least 1e-80"),
         (PrivateStandardScaler(bounds=UNIT), {"seconds": 0}, ValueError, "seconds=0"),
         (PrivateStandardScaler(bounds=UNIT), {"X": [["a"]]}, TypeError, "numbers"),
-        (PrivateStandardScaler(bounds=UNIT), {"X": [[1.0]], "y": [0, 1]}, ValueError, "two at"),
+        (
+            PrivateStandardScaler(bounds=UNIT),
+            {"X": [[1.0]], "y": [0, 1]},
+            ValueError,
+            "at least two",
+        ),
         (PrivateStandardScaler(epsilon=np.inf, bounds=UNIT), {}, ValueError, "infinity"),
         (LinearRegression(), {"epsilon": 1.0}, ValueError, "cannot be set"),
         (
             PrivateStandardScaler(bounds=UNIT),
             {"fit_params": {"groups": np.arange(24) // 2}},
             ValueError,
-            "of a person. Use verify_release",
+            "by one group. Use verify_release",
         ),
     ],
 )
@@ -400,7 +405,7 @@ def test_errors_of_releases():
     claim = PrivacyGuarantee(LaplaceEvent(1.0))
     with pytest.raises(TypeError, match="PrivacyGuarantee"):
         verify_release(laplace(1.0), [(0.0, 1.0)], 1.0)
-    with pytest.raises(ValueError, match="a pair"):
+    with pytest.raises(ValueError, match="at least one pair"):
         verify_release(laplace(1.0), [], claim)
     with pytest.raises(ValueError, match="no numbers"):
         verify_release(lambda value: [], [(0.0, 1.0)], claim)
