@@ -141,8 +141,8 @@ def from_marginals(
     Examples
     --------
     >>> from skprivacy.attacks import candidate_records
-        >>> X, y = candidate_records.from_marginals([[0, 5], [0, 6], [1, 7]], ["a", "a", "b"], 2)
-        >>> y
+    >>> X, y = candidate_records.from_marginals([[0, 5], [0, 6], [1, 7]], ["a", "a", "b"], 2)
+    >>> y
     array(['a', 'a', 'b', 'b'], dtype='<U1')
     """
     rng = check_random_state(random_state)

@@ -45,10 +45,9 @@ class Mixture(Event, tag="Mixture", stored=("p", "events"), knows_label=True):
     Parameters
     ----------
     p : tuple of float
-            The probability of each event, above 0. **Probabilities and choice must not depend on
-            the
+        The probability of each event, above 0. **Probabilities and choice must not depend on the
         data**.
-        events : tuple of Event
+    events : tuple of Event
         The events, of which one happens.
 
     Notes
