@@ -121,17 +121,17 @@ KERNELS = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"
 import torch
-from skprivacy.mechanisms import _chacha_kernel, chacha
+from skprivacy.mechanisms import chacha, chacha_triton
 for n in (1, 10, 1999):
     for name in ("add_normal", "add_logistic"):
         for dtype in (torch.float32, torch.float64):
             key = torch.randint(-(1 << 31), 1 << 31, (8,), dtype=torch.int32)
             ours, theirs = torch.full((n,), 2.0, dtype=dtype), torch.full((n,), 2.0, dtype=dtype)
-            getattr(_chacha_kernel, name)(ours, 0.5, key)
+            getattr(chacha_triton, name)(ours, 0.5, key)
             getattr(chacha, name)(theirs, 0.5, key)
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
             room = torch.full((3 * n,), 2.0, dtype=dtype)
-            getattr(_chacha_kernel, name)(room[::3], 0.5, key)
+            getattr(chacha_triton, name)(room[::3], 0.5, key)
             assert torch.equal(room[::3], ours), "every number of a strided vector gets its noise"
             room[::3] = 2.0
             assert (room == 2.0).all(), "and no other one"

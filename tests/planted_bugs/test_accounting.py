@@ -149,11 +149,11 @@ MUTANTS = {
         check_sampled_integers,
     ),
     "another label moves a stream by one contribution": (
-        streams, "replaces", replace_one_alone,
+        streams, "allows_replacement", replace_one_alone,
         test_label.test_sampled_contributions_are_replaced_by_another_label,
     ),
     "another label adds a sampled contribution": (
-        sampling, "replaces", replace_one_alone,
+        sampling, "allows_replacement", replace_one_alone,
         test_label.test_sampled_contributions_are_replaced_by_another_label,
     ),
     "a group is in the sample as one record": (
@@ -162,7 +162,7 @@ MUTANTS = {
         check_group_step,
     ),
     "a group's records are replaced as if they left": (
-        sampled_group, "replaces", lambda relation: False, check_replaced_group,
+        sampled_group, "allows_replacement", lambda relation: False, check_replaced_group,
     ),
     "the steps between neighbours are forgotten": (
         _chained, "_chain_tpr", lambda fpr, steps, curve: _chained._highest_tpr(fpr, curve),

@@ -502,17 +502,17 @@ MUTANTS = {
         argmax._Grid, "filter", smaller_losses, lambda: check_two_queries(3.33),
     ),
     "rare classes left out": (
-        channels, "censored", nothing_seen, lambda: test_each_part_covers_its_channels(0.1, 1.3),
+        channels, "censored_channels", nothing_seen, lambda: test_each_part_covers_its_channels(0.1, 1.3),
     ),
     "a lattice that is too small": (
-        channels, "three_way", small_lattice, lambda: test_each_part_covers_its_channels(0.1, 1.3),
+        channels, "argmax_channels", small_lattice, lambda: test_each_part_covers_its_channels(0.1, 1.3),
     ),
     "a lattice with a hole": (
-        channels, "three_way", lattice_with_a_hole,
+        channels, "argmax_channels", lattice_with_a_hole,
         lambda: test_each_part_covers_its_channels(0.1, 1.3),
     ),
     "thresholds with half a vote": (
-        argmax, "binary", lambda original: lambda t: original(t / 2),
+        argmax, "threshold_channels", lambda original: lambda t: original(t / 2),
         lambda: check_thresholds(2.0, 6),
     ),
 }  # fmt: skip

@@ -34,8 +34,8 @@ TURNED = {"floor": "ceil", "ceil": "floor"}
 # What each function that rounds is held to.
 ROUNDING: dict[str, Callable[[], None]] = {
     "argmax._Grid.filter": rounding.check_filter,
-    "channels.censored": rounding.check_censored_channels,
-    "channels.three_way": rounding.check_lattice,
+    "channels.censored_channels": rounding.check_censored_channels,
+    "channels.argmax_channels": rounding.check_lattice,
     "compose._connect_the_dots": rounding.check_dots,
 }
 # Calls that may round either way.
@@ -47,7 +47,7 @@ HARMLESS = {
     "argmax.argmax_curve: math.ceil(noise.end(h, t) / step)": (
         "beyond its last point a query keeps the known bound"
     ),
-    "channels.shift: math.ceil((9 * mu + mu ** 2) / step)": "four points more are added",
+    "channels.max_shift_in_steps: math.ceil((9 * mu + mu ** 2) / step)": "four points more are added",
     "channels._edges: math.ceil((_REACH * t + t ** 2 / 2) / step)": (
         "a step more or less of 8.3 deviations leaves less than the 1e-14 that argmax._RARE adds"
     ),
@@ -57,7 +57,7 @@ HARMLESS = {
     "compose.compose: math.ceil(gap / step)": "any whole number of steps in a gap is a grid",
     "compose._transform: math.floor(low / step)": "loss below the window is counted above it",
     "compose._transform: math.ceil(high / step)": "the window has two points more",
-    "mixed_gaussians.MixedGaussians._point: "
+    "sampled_pairs.MixedGaussians._point: "
     "math.ceil(_PER_DEVIATION * (high - low) / self.z)": "Newton's method finds the place exactly",
 }  # fmt: skip
 

@@ -187,7 +187,7 @@ MUTANTS = {
         OuterProduct, "joint_norms", without_cross_terms, people.check_replay, SUM,
     ),
     "who has nothing is counted": (
-        GroupedExamples, "with_nothing_but", counts_who_has_nothing, people.check_replay,
+        GroupedExamples, "has_only", counts_who_has_nothing, people.check_replay,
         NETWORKS["adaptive"],
     ),
     "a part is lost": (GroupRows, "parts", forgets_the_rest, people.check_rows, SUM),
