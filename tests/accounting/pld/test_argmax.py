@@ -502,10 +502,12 @@ MUTANTS = {
         argmax._Grid, "filter", smaller_losses, lambda: check_two_queries(3.33),
     ),
     "rare classes left out": (
-        channels, "censored_channels", nothing_seen, lambda: test_each_part_covers_its_channels(0.1, 1.3),
+        channels, "censored_channels", nothing_seen,
+        lambda: test_each_part_covers_its_channels(0.1, 1.3),
     ),
     "a lattice that is too small": (
-        channels, "argmax_channels", small_lattice, lambda: test_each_part_covers_its_channels(0.1, 1.3),
+        channels, "argmax_channels", small_lattice,
+        lambda: test_each_part_covers_its_channels(0.1, 1.3),
     ),
     "a lattice with a hole": (
         channels, "argmax_channels", lattice_with_a_hole,

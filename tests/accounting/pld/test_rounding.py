@@ -47,7 +47,9 @@ HARMLESS = {
     "argmax.argmax_curve: math.ceil(noise.end(h, t) / step)": (
         "beyond its last point a query keeps the known bound"
     ),
-    "channels.max_shift_in_steps: math.ceil((9 * mu + mu ** 2) / step)": "four points more are added",
+    "channels.max_shift_in_steps: math.ceil((9 * mu + mu ** 2) / step)": (
+        "four points more are added"
+    ),
     "channels._edges: math.ceil((_REACH * t + t ** 2 / 2) / step)": (
         "a step more or less of 8.3 deviations leaves less than the 1e-14 that argmax._RARE adds"
     ),
