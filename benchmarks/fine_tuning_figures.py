@@ -253,7 +253,8 @@ def measured(cell: Cell, data: Data, halves: Halves, plain: list[PaperHead]) -> 
 def scores_on(attack: Any, target: Any, data: Data) -> NDArray:
     """Return the scores of an attack on another target: its shadow models stay what they are."""
     aimed = getattr(attack, "attack_", attack).set_params(target=target)
-    aimed._meet(data.X, data.y)
+    if isinstance(attack, attacks.StrongestAttack):  # its ratios compare with other records
+        aimed._learn_population(aimed.pool_._ask_models(data.X, data.y), data.X, data.y)
     return np.asarray(aimed._score(data.X, data.y))
 
 
