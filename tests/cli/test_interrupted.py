@@ -41,7 +41,7 @@ PROGRAM = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from skprivacy.accounting import PrivacyBudget
-from skprivacy.cli import _release, main
+from skprivacy.cli import main, release as _release
 
 moment, number, calls = int(sys.argv[1]), int(sys.argv[2]), 0
 
