@@ -293,8 +293,8 @@ _warned_names: set[str] = set()
 def find_identifiers(columns: Iterable[Any]) -> list[str]:
     """Return the column names that look like identifiers; non-string names are ignored.
 
-    >>> from skprivacy._groups import identifiers
-    >>> identifiers(["age", "Patient ID", "Fallnummer", "num\u00e9ro de patient", "paid", 7])
+    >>> from skprivacy._groups import find_identifiers
+    >>> find_identifiers(["age", "Patient ID", "Fallnummer", "num\u00e9ro de patient", "paid", 7])
     ['Patient ID', 'Fallnummer', 'num\u00e9ro de patient']
     """
     return [name for name in columns if isinstance(name, str) and _is_identifier(name)]

@@ -56,7 +56,7 @@ def num_samples(X: Any, name: str = "X") -> int:
 
 
 def output_container(transformer: Any) -> str | None:
-    """Return the setting of ``set_output(transform=...)``, or None."""
+    """Return the container that ``set_output`` has set for the output of transform, or None."""
     found: str | None = getattr(transformer, "_sklearn_output_config", {}).get("transform")
     return found
 

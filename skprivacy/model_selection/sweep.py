@@ -229,9 +229,10 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
         groups : array-like of shape (n_samples,), default=None
             Group of each record, such as a patient; a Series' name is the unit. No group is then
             in both the training and the test records of a split: a number of folds means
-            ``GroupKFold``. Groups are handed to the estimator's ``fit`` if it takes them, or to
-            those of a pipeline's steps that do, so that its guarantees are for people; a warning
-            tells where they are not. Attacks join all records of a person.
+            :class:`sklearn.model_selection.GroupKFold`. Groups are passed to the ``fit`` of the
+            estimator, or of the pipeline's steps that take them. Its guarantees are then for
+            groups; a warning names the steps that protect single records. Attacks join all
+            records of a group.
         subgroups : str, int or array-like of shape (n_samples,), default=None
             Subgroups for :meth:`by_group`: a column of ``X``, or the subgroup of each record. At
             most 100 different values.

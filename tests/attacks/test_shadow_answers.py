@@ -215,7 +215,7 @@ def test_only_what_is_known_to_be_safe_trains_in_threads():
 @pytest.mark.parametrize("keep", [True, False])
 def test_threads_train_the_same_models(keep, monkeypatch):
     alone = ShadowPool(FOREST, n_shadows=4, random_state=0, keep_models=keep).fit(X, Y)
-    monkeypatch.setattr(_shadow_training, "several", lambda n_jobs: 2)
+    monkeypatch.setattr(_shadow_training, "default_n_jobs", lambda n_jobs: 2)
     used = set()
     train = _shadow_training.train_clone
 
@@ -230,7 +230,7 @@ def test_threads_train_the_same_models(keep, monkeypatch):
 
 
 def test_threads_are_configured_as_the_caller_is_and_leave_warnings_as_they_were(monkeypatch):
-    monkeypatch.setattr(_shadow_training, "several", lambda n_jobs: 2)
+    monkeypatch.setattr(_shadow_training, "default_n_jobs", lambda n_jobs: 2)
     seen, before = [], warnings.filters[:]
     train = _shadow_training.train_clone
 

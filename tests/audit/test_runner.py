@@ -566,7 +566,7 @@ def test_honest_private_training_is_accused_no_more_often_than_alpha():
 def test_nothing_is_cut_off_the_figure_of_groups(monkeypatch):
     """Long names of groups pushed the words below the axis over the edge."""
     drawn = []
-    monkeypatch.setattr(_html, "embed", lambda figure, text: drawn.append(figure))
+    monkeypatch.setattr(_html, "embed_figure", lambda figure, text: drawn.append(figure))
     names = ("nein", "ja", "Mecklenburg-Vorpommern und Berlin")
     rest = (50, 50, 0.5, 0.4, 0.6, 1.0, False)
     _html.groups_figure([GroupExposure("state", name, "LossThreshold", *rest) for name in names])

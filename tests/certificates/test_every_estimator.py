@@ -50,8 +50,7 @@ PICKLED = {
 CHECK = """if True:
     import json, sys
     from pathlib import Path
-    from skprivacy.certificates import checking as verification
-    from skprivacy.certificates import verify_certificate
+    from skprivacy.certificates import checking, verify_certificate
     folder, second = Path(sys.argv[1]), sys.argv[2] == "True"
     if not second:
         checking.has_second_accountant = lambda: False

@@ -41,10 +41,16 @@ EVERYDAY = {"AdaSSPRegressor", "ALMFineTuner-prototypes", "PATEClassifier", "Pri
 WHOLE = {
     ("skprivacy._stacked.stacked_mlp", "_CHUNK"): "numbers of noise, in models that attacks train",
     ("skprivacy.mechanisms.bounds", "_ROWS"): "sums of parts are exact: test_bounds.py",
+    (
+        "skprivacy.fine_tuning.leave_one_out",
+        "_RECORDS_PER_PART",
+    ): "sampled sensitivities, no release",
     ("skprivacy.mechanisms.matrix_gaussian", "_CHUNK"): "numbers of noise",
     ("skprivacy.mechanisms.secure_random", "_CHUNK"): "numbers of noise",
     ("skprivacy.mechanisms.float_noise", "_CHUNK"): "numbers of noise",
     ("skprivacy.mechanisms.rounded_gaussian", "_CHUNK"): "numbers of noise",
+    ("skprivacy.neural_network.semi_supervised", "_PREDICT_ROWS_PER_PASS"): "public records",
+    ("skprivacy.synthesis.gan", "_ROWS_PER_BATCH"): "rows drawn from a released generator",
 }
 
 
@@ -100,7 +106,10 @@ def test_every_number_of_records_that_make_a_part_is_known():
 
 def _numbers_of_records():
     """Yield module and name of each constant that says how much is worked on at a time."""
-    named = re.compile(r"_(ROWS|AT_A_TIME|CHUNK|PART|PREDICT_ROWS|SUMMED_ROWS)")
+    named = re.compile(
+        r"_(ROWS|ROWS_PER_\w+|RECORDS_PER_\w+|AT_A_TIME|CHUNK|PART|PREDICT_ROWS\w*|SUMMED_ROWS"
+        r"|MAX_NUMBERS_IN_MEMORY)"
+    )
     left_out = ("accounting", "attacks", "audit", "cli", "datasets", "metrics")  # not private fits
     for found in pkgutil.walk_packages(skprivacy.__path__, "skprivacy."):
         if found.name.split(".")[1] in left_out or found.name.endswith("chacha_triton"):

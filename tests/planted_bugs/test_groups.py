@@ -138,7 +138,7 @@ MUTANTS = {
         ObjectivePerturbationClassifier, "_record_shares", all_records_in_an_objective, REPLAY,
         "ObjectivePerturbationClassifier",
     ),
-    "all records vote": (knn, "protected", any_number_drawn, REPLAY, "PrivateKNNClassifier"),
+    "all records vote": (knn, "resolve_groups", any_number_drawn, REPLAY, "PrivateKNNClassifier"),
     "a person with several teachers": (
         PATEClassifier, "_partition", cut_by_record, REPLAY, "PATEClassifier",
     ),
@@ -155,22 +155,24 @@ MUTANTS = {
     "nobody's records accepted": (
         _groups, "check_groups", missing_accepted, BAD, "ObjectivePerturbationClassifier",
     ),
-    "delta against records": (_base, "protected", counts_records, DELTA, "AdaSSPRegressor"),
+    "delta against records": (_base, "resolve_groups", counts_records, DELTA, "AdaSSPRegressor"),
     "delta of votes against records": (
-        knn, "protected", counts_records, DELTA, "PrivateKNNClassifier",
+        knn, "resolve_groups", counts_records, DELTA, "PrivateKNNClassifier",
     ),
     "delta of heads against records": (
-        alm, "protected", counts_records, DELTA, "ALMFineTuner-gradient",
+        alm, "resolve_groups", counts_records, DELTA, "ALMFineTuner-gradient",
     ),
     "delta of tables against records": (
-        synthesizer, "protected", counts_records, DELTA, "PrivateSynthesizer-independent",
+        synthesizer, "resolve_groups", counts_records, DELTA, "PrivateSynthesizer-independent",
     ),
     "all labels reported": (
-        labels, "protected", any_number_drawn, LABEL_REPLAY, "RandomizedResponseClassifier",
+        labels, "resolve_groups", any_number_drawn, LABEL_REPLAY, "RandomizedResponseClassifier",
     ),
-    "all labels noised": (labels, "protected", any_number_drawn, LABEL_REPLAY, "ALIBIClassifier"),
+    "all labels noised": (
+        labels, "resolve_groups", any_number_drawn, LABEL_REPLAY, "ALIBIClassifier",
+    ),
     "labels of a person with several teachers": (
-        label_pate, "protected", dealt_by_record, LABEL_REPLAY, "LabelPATEClassifier-turning",
+        label_pate, "resolve_groups", dealt_by_record, LABEL_REPLAY, "LabelPATEClassifier-turning",
     ),
 }  # fmt: skip
 

@@ -259,6 +259,9 @@ def test_files_that_are_not_imported_exist():
     ],
 )
 def test_a_name_that_leads_nowhere_is_found(wrong):
-    right = ":class:`Event`, :meth:`rdp`, :doc:`/accounting`, ``event.py``, ``check_event(event)``"
+    right = (
+        ":class:`Event`, :meth:`rdp`, :doc:`/guarantees_and_accounting`, ``event.py``, "
+        "``check_event(event)``"
+    )
     doc = Docstring(f"{right} and {wrong}.", "skprivacy.accounting.event", "Event")
     assert wrong_names(doc) == [wrong]

@@ -159,7 +159,7 @@ def test_what_was_paid_for_is_kept_when_the_estimator_fails_on_it(kind):
     assert synthesizer.epsilon_ == pytest.approx(10.0, abs=0.01)
     assert not hasattr(model, "privacy_")
     if kind is RuntimeError:
-        assert "`synthesizer` of this error" in str(caught.value)
+        assert "attribute `synthesizer` draws further records" in str(caught.value)
         again = pickle.loads(pickle.dumps(caught.value))  # as another process hands it on
         assert len(again.synthesizer.sample(30)) == 30
 

@@ -294,7 +294,7 @@ def test_table_and_plot_speak_the_same_words(liar, monkeypatch):
     from skprivacy.audit.report import html_report as _html
 
     drawn = []
-    monkeypatch.setattr(_html, "embed", lambda figure, alt: drawn.append(figure) or "")
+    monkeypatch.setattr(_html, "embed_figure", lambda figure, alt: drawn.append(figure) or "")
     page = liar.to_html()
     ax = drawn[0].axes[0]
     labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
