@@ -68,7 +68,7 @@ def test_contract(name, check):
     check(CASES[name])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow  # the first form of each estimator is tried every day
 @pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", OTHERS)
 def test_contract_of_another_form(name, check):

@@ -147,9 +147,15 @@ def imports_of_all() -> Iterator[tuple[Path, str]]:
     return ((path, name) for path in sources() for name in imported(path))
 
 
+@cache
+def modules_of_the_package() -> frozenset[str]:
+    return frozenset(module_of(path) for path in sources())
+
+
+@cache
 def imported_module(name: str) -> str:
     """Return the module of an imported name, within the package."""
-    modules = {module_of(path) for path in sources()}
+    modules = modules_of_the_package()
     name = name.partition(".")[2]
     while name and name not in modules:
         name = name.rpartition(".")[0]
