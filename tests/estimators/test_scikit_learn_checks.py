@@ -84,14 +84,14 @@ def expected_failures(estimator):
     return NAN if estimator.noise_seed is not None else {**NAN, **TWICE}
 
 
-# Public facts are read off the data each time, and a seed warns.
-@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 CHECKED = SCIKIT_LEARN + ENCODERS + DEFENCES
 FIRST = list({type(estimator): estimator for estimator in reversed(CHECKED)}.values())
 OTHERS = [estimator for estimator in CHECKED if estimator not in FIRST]
 
 
 # scikit-learn reports its own skipped checks as a warning.
+# Public facts are read off the data each time, and a seed warns.
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(FIRST, expected_failed_checks=expected_failures)
 def test_scikit_learn_checks(estimator, check):
@@ -99,6 +99,8 @@ def test_scikit_learn_checks(estimator, check):
 
 
 @pytest.mark.slow  # the first form of each estimator is checked every day
+# Public facts are read off the data each time, and a seed warns.
+@pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
 def test_scikit_learn_checks_of_another_form(estimator, check):
