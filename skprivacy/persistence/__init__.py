@@ -1,18 +1,18 @@
-"""Fitted models in files without pickle: numbers, and JSON that says what they are.
+"""Saving of fitted models without pickle: arrays, and a JSON description.
 
-A class says in ``_saved_state``, beside its fitted attributes, what a file holds of it. It says so
-in words, so that it imports nothing from here.
+A class declares in ``_saved_state`` which of its fitted attributes a file holds. The declaration is
+plain text, so the class imports nothing from this package.
 
 Files, in reading order:
 
 - ``models``: `save_model`, `load_model`: header checks, guarantee recomputed
-- ``state``: One walker, `to_state` and `from_state`, and the closed table of classes
-- ``attribute_states``: What the words of a declaration mean: arrays, labels, bounds, guarantees
-- ``third_party``: scikit-learn classes that may stand inside, with their attributes (a table)
-- ``networks``: Own code of networks: weights, and the public sizes of their modules
-- ``synthesizers``: Own code of synthesizers: tables on the grid of each column, or a generator
-- ``value_checks``: What a file says is looked at before it is believed
-- ``file_format``: One safetensors file: arrays read on demand, JSON header
+- ``state``: `to_state` and `from_state` for any model, and the fixed table of classes
+- ``attribute_states``: Kinds of declared attributes: arrays, labels, bounds, guarantees
+- ``third_party``: Table of the scikit-learn classes that a model may contain
+- ``networks``: Networks: weights, and the public sizes of their modules
+- ``synthesizers``: Synthesizers: tables on the grid of each column, or a generator
+- ``value_checks``: Checks of the values in a file
+- ``file_format``: The safetensors file: arrays read on demand, and a JSON header
 """
 
 from .models import load_model, save_model

@@ -1,4 +1,8 @@
-"""What the words of a declaration mean: how each kind of attribute is written, read and checked."""
+"""Kinds of fitted attributes: how each is written to a file, read from it and checked.
+
+A class declares the kinds of its attributes in ``_saved_state`` (see ``state``). Start reading at
+``_KINDS``, the table of all kinds.
+"""
 
 from __future__ import annotations
 
@@ -34,40 +38,40 @@ __all__ = [
     "state_of",
 ]
 
-# Parameters that no file holds. Who takes part, what pays or seeds, and what is of the machine:
+# Parameters that no file holds. Participants, budget, seeds and hardware:
 _SECRETS = {"budget", "device", "noise_seed", "party_names", "random_state"}
-# ... models, and objects that a new fit takes by their defaults:
+# ... models and objects, for which a new fit uses the defaults:
 _OBJECTS = {
     "aggregator", "class_weight", "encoder", "estimator", "schema", "student", "synthesizer",
     "teacher",
 }  # fmt: skip
-# ... and code, without which the model would be another one.
+# ... and code. A model that depends on code is refused, because its meaning would change.
 _CODE = {"func", "inverse_func", "objective"}
 LEFT_OUT = _SECRETS | _OBJECTS | _CODE
-_BY_DEFAULT = {"default": True}  # written for a value that no file holds
+_BY_DEFAULT = {"default": True}  # replaces a value that no file holds
 _NUMBER_TYPES = {"float32": np.float32, "float64": np.float64}
-_MOST_CLASSES = 1 << 16
+_MAX_CLASSES = 1 << 16
 _POLYNOMIAL = ("linear_std", "quadratic_std", "quadratic_norm", "trace_std", "unit")
 
 
 @dataclass
 class StateWriter:
-    """What is written of one model."""
+    """Destination of one model: its facts and arrays."""
 
     model: Any
     facts: dict[str, Any]
     arrays: dict[str, NDArray]
     prefix: str
-    nest: Callable[[Any, str, bool], dict[str, Any]]  # model, name and whether it is a learner
+    nest: Callable[[Any, str, bool], dict[str, Any]]  # arguments: model, name, is a learner
 
     def put(self, name: str, array: Any) -> None:
-        """Write an array of float64 numbers."""
+        """Write an array as float64."""
         self.arrays[self.prefix + name] = np.asarray(array).astype(np.float64)
 
 
 @dataclass
 class StateReader:
-    """What is read of one model, and the sizes that are known of it by now."""
+    """Source of one model: its facts, its arrays and the sizes known so far."""
 
     model: Any
     facts: dict[str, Any]
@@ -77,19 +81,19 @@ class StateReader:
     used: set[str] = field(default_factory=set)
 
     def fact(self, name: str) -> Any:
-        """Return a fact, which is needed."""
+        """Return a required fact and mark it as used."""
         self.used.add(name)
         return self.facts[name]
 
     def flag(self, name: str) -> bool:
-        """Return a fact that is true or false."""
+        """Return a boolean fact."""
         found = self.fact(name)
         if not isinstance(found, bool):
-            raise ValueError(f"{name} is {found!r}, neither true nor false")
+            raise ValueError(f"{name} is {found!r}, expected true or false")
         return found
 
     def take(self, name: str, sizes: tuple[str, ...]) -> NDArray[np.float64]:
-        """Return an array of these sizes; the first array that has a new one sets it."""
+        """Return an array of the named sizes; the first array with a new size name defines it."""
         if not set(sizes) <= set(self.sizes):
             found = self.arrays.shape(name)
             if len(found) == len(sizes):
@@ -98,7 +102,7 @@ class StateReader:
 
 
 class _State:
-    """Base: how an attribute is written and read."""
+    """Base class: writes and reads one kind of attribute."""
 
     def __init__(self, *arguments: str) -> None:
         self.arguments = arguments
@@ -118,25 +122,25 @@ class _Number(_State):
 
 
 class _Count(_State):
-    """A whole number of at least 1."""
+    """An integer of at least 1."""
 
     def read(self, into: StateReader, name: str) -> int:
         return whole({name: into.fact(name)}, name)
 
 
 class _Settings(_State):
-    """Numbers by name; the names of whole ones end in a sign: ``batch_size#``."""
+    """Numbers by name; a trailing ``#`` marks an integer, as in ``batch_size#``."""
 
     def read(self, into: StateReader, name: str) -> dict[str, float | int]:
-        told = check_names(into.fact(name), [each.rstrip("#") for each in self.arguments])
+        stated = check_names(into.fact(name), [each.rstrip("#") for each in self.arguments])
         return {
-            each.rstrip("#"): (whole if each.endswith("#") else number)(told, each.rstrip("#"))
+            each.rstrip("#"): (whole if each.endswith("#") else number)(stated, each.rstrip("#"))
             for each in self.arguments
         }
 
 
 class _Array(_State):
-    """Finite numbers of the sizes that are named; with ``when PARAM`` None if PARAM is false."""
+    """Finite numbers of the named sizes; with ``when PARAM``, None if PARAM is false."""
 
     def __init__(self, *arguments: str) -> None:
         self.sizes, self.when = arguments, ""
@@ -160,12 +164,12 @@ class _Positive(_Array):
     def read(self, into: StateReader, name: str) -> Any:
         found = super().read(into, name)
         if found is not None and not (found > 0).all():
-            raise ValueError(f"{name} is not above 0")
+            raise ValueError(f"{name} has values that are not above 0")
         return found
 
 
 class _Typed(_Array):
-    """An array that comes back in single precision if it was."""
+    """An array that is restored in its own type, float32 or float64."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         super().write(out, name, value)
@@ -174,7 +178,9 @@ class _Typed(_Array):
     def read(self, into: StateReader, name: str) -> Any:
         found = into.fact("types")[name]
         if not isinstance(found, str) or found not in _NUMBER_TYPES:
-            raise ValueError(f"the numbers of {name!r} are of the type {found!r}")
+            raise ValueError(
+                f"{name!r} has the type {found!r}, expected one of {list(_NUMBER_TYPES)}"
+            )
         return super().read(into, name).astype(found)
 
 
@@ -184,14 +190,14 @@ class _Variances(_Typed):
     def read(self, into: StateReader, name: str) -> Any:
         found = super().read(into, name)
         if not (found >= 0).all():
-            raise ValueError(f"{name} is below 0")
+            raise ValueError(f"{name} has values below 0")
         return found
 
 
 class _Public(_State):
-    """Base of public facts: a file says how they were used, and whether they had been given.
+    """Base class of public facts; a file also states whether the user had passed them.
 
-    What was read off the data must not pass for public in a new fit.
+    A fact that was read off the data must not count as public in a new fit.
     """
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
@@ -216,14 +222,14 @@ class _Public(_State):
 
 
 class _Labels(_Public):
-    """Labels, sorted; they set the sizes ``classes`` and ``outputs``."""
+    """Sorted labels; they define the sizes ``classes`` and ``outputs``."""
 
     def put(self, out: StateWriter, parameter: str, value: Any) -> None:
         out.facts[parameter] = classes_told(value)
 
     def take(self, into: StateReader, parameter: str) -> Any:
         found = restore_classes(into.fact(parameter))
-        _set_classes(into, len(found))
+        _set_class_sizes(into, len(found))
         return found
 
 
@@ -236,7 +242,7 @@ class _Bounds(_Public):
     def take(self, into: StateReader, parameter: str) -> Any:
         lower, upper = into.arrays.take(f"{parameter}_", (2, into.sizes["features"]))
         if not (lower <= upper).all():
-            raise ValueError("a lower bound of the features is above the upper one")
+            raise ValueError("a lower bound of a feature is above its upper bound")
         return lower, upper
 
 
@@ -249,7 +255,9 @@ class _Interval(_Public):
     def take(self, into: StateReader, parameter: str) -> Any:
         lower, upper = (number({parameter: v}, parameter) for v in into.fact(parameter))
         if not lower < upper:
-            raise ValueError(f"the target's bounds are {lower!r} and {upper!r}")
+            raise ValueError(
+                f"{parameter}=({lower!r}, {upper!r}), expected a lower bound below the upper bound"
+            )
         return lower, upper
 
 
@@ -272,29 +280,33 @@ class _ImageShape(_Public):
     def take(self, into: StateReader, parameter: str) -> Any:
         height, width = (whole({parameter: side}, parameter) for side in into.fact(parameter))
         if height * width != into.sizes["features"]:
-            raise ValueError(f"{height} times {width} are no {into.sizes['features']} pixels")
+            raise ValueError(
+                f"{parameter}=({height}, {width}) does not match {into.sizes['features']} features"
+            )
         return height, width
 
 
 class _Indices(_State):
-    """Classes of a learner, which are indices of those of the model around."""
+    """Classes of a learner, as indices into the classes of the enclosing model."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts[name.rstrip("_")] = value
 
     def read(self, into: StateReader, name: str) -> NDArray[np.int64]:
-        told = into.fact(name.rstrip("_"))
-        whole_numbers = isinstance(told, list) and all(type(value) is int for value in told)
-        if not whole_numbers or len(told) < 2 or sorted(set(told)) != told:
-            raise ValueError(f"the classes of its learner are {told!r}")
-        if told[0] < 0 or told[-1] >= _MOST_CLASSES:
-            raise ValueError(f"the classes of its learner are {told!r}")
-        _set_classes(into, len(told))
-        return np.array(told, dtype=np.int64)
+        stated = into.fact(name.rstrip("_"))
+        whole_numbers = isinstance(stated, list) and all(type(value) is int for value in stated)
+        if not whole_numbers or len(stated) < 2 or sorted(set(stated)) != stated:
+            raise ValueError(f"the learner has the classes {stated!r}, expected sorted indices")
+        if stated[0] < 0 or stated[-1] >= _MAX_CLASSES:
+            raise ValueError(
+                f"the learner has the classes {stated!r}, expected 0 to {_MAX_CLASSES - 1}"
+            )
+        _set_class_sizes(into, len(stated))
+        return np.array(stated, dtype=np.int64)
 
 
 class _Guarantee(_State):
-    """The guarantee; the numbers that say it in short are computed again."""
+    """The guarantee; the attributes derived from it, such as ``epsilon_``, are recomputed."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts[name.rstrip("_")] = value.to_dict()
@@ -306,14 +318,14 @@ class _Guarantee(_State):
 
 
 class _Values(_State):
-    """Values by name, or lists of such, as constructor parameters are."""
+    """Numbers and text, in mappings or sequences, in the form of constructor parameters."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         found = _saved_value(value)
         if found == _BY_DEFAULT:
             raise ValueError(
-                f"{name} of the {type(out.model).__name__} holds other than numbers and text, "
-                "which no file of save_model holds. Use joblib, for files that only you can write."
+                f"{name} of the {type(out.model).__name__} must hold only numbers and text to "
+                "be saved. Use joblib instead, for files that only you can write."
             )
         out.facts[name] = found
 
@@ -322,7 +334,7 @@ class _Values(_State):
 
 
 class _Model(_State):
-    """A fitted model within the model, under the name that is the argument."""
+    """A fitted model within the model; the argument is its name in the file."""
 
     learner = False
 
@@ -336,30 +348,33 @@ class _Model(_State):
 
 
 class _Learner(_Model):
-    """A model that saw public and noisy values alone; it knows no further classes and features."""
+    """A model trained only on public and noisy values.
+
+    Its classes must exist in the enclosing model, and its number of features must match.
+    """
 
     learner = True
 
     def read(self, into: StateReader, name: str) -> Any:
         found, d = super().read(into, name), into.sizes["features"]
         if not hasattr(found, "predict"):
-            raise ValueError(f"its learner is {found!r}, which predicts nothing")
+            raise ValueError(f"the learner {found!r} has no predict method")
         if "classes" in into.sizes:
             classes = np.asarray(found.classes_)
             if classes.max() >= into.sizes["classes"]:
                 raise ValueError(
-                    f"its learner has the classes {classes.tolist()}, and the model "
-                    f"{into.sizes['classes']}"
+                    f"the learner has the classes {classes.tolist()}, but the model has only "
+                    f"{into.sizes['classes']} classes"
                 )
-        one_class = type(found).__name__ == "DummyClassifier"  # which looks at no feature
+        one_class = type(found).__name__ == "DummyClassifier"  # uses no feature
         width = getattr(found, "n_features_in_", d)
         if not one_class and width != d:
-            raise ValueError(f"its learner takes {width} features, and it {d}")
+            raise ValueError(f"the learner takes {width} features, but the model takes {d}")
         return found
 
 
 class _Encoder(_Model):
-    """A transformer that learned from public records, or None."""
+    """A transformer fitted on public records, or None."""
 
     learner = True
 
@@ -374,12 +389,12 @@ class _Encoder(_Model):
             return None
         found = super().read(into, name)
         if not hasattr(found, "transform"):
-            raise ValueError(f"its encoder is {found!r}, which transforms nothing")
+            raise ValueError(f"the encoder {found!r} has no transform method")
         return found
 
 
 class _Head(_State):
-    """A head of a fine-tuned model: its name, or its class and numbers."""
+    """The head of a fine-tuned model: its name, or its class and fields."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         if not isinstance(value, str):
@@ -390,17 +405,17 @@ class _Head(_State):
     def read(self, into: StateReader, name: str) -> Any:
         from ..fine_tuning.heads import HEADS
 
-        told = into.fact(name)
-        if isinstance(told, str):
-            return told
+        stated = into.fact(name)
+        if isinstance(stated, str):
+            return stated
         kinds: dict[str, Any] = {kind.__name__: kind for kind in HEADS.values()}
-        kind = kinds[told["kind"]]
-        own = check_names(told, ["kind", *(each.name for each in fields(kind))])
+        kind = kinds[stated["kind"]]
+        own = check_names(stated, ["kind", *(each.name for each in fields(kind))])
         return kind(**{k: _restored_value(own[k]) for k in own if k != "kind"})
 
 
 class _Weights(_State):
-    """The weights of a head: numbers, or a network."""
+    """The weights of a head: an array, or a network."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         numbers = isinstance(value, np.ndarray)
@@ -413,30 +428,34 @@ class _Weights(_State):
             return into.take(name, ("columns", "classes"))
         found = into.nest(into.facts["network"], "network", False)
         if type(found).__name__ != "DPSGDClassifier":
-            raise ValueError(f"its head is {found!r}, which is no network")
+            raise ValueError(f"the head is {found!r}, expected a DPSGDClassifier")
         if not np.array_equal(found.classes_, np.arange(into.sizes["classes"])):
-            raise ValueError(f"its network has the classes {found.classes_!r}")
+            raise ValueError(
+                f"the network of the head has the classes {found.classes_!r}, expected indices"
+            )
         return found
 
 
 class _Ball(_State):
-    """The unit ball of records with the bounds of the model."""
+    """The unit ball of the records, built from the bounds of the model."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts["ball"] = {"radius": value.radius, "intercept": value.intercept}
 
     def read(self, into: StateReader, name: str) -> UnitBall:
-        told = check_names(into.fact("ball"), ["radius", "intercept"])
+        stated = check_names(into.fact("ball"), ["radius", "intercept"])
         lower, upper = (tuple(bound.tolist()) for bound in into.model.bounds_)
-        ball = UnitBall(lower, upper, number(told, "radius"), number(told, "intercept"))
+        ball = UnitBall(lower, upper, number(stated, "radius"), number(stated, "intercept"))
         if ball.radius <= 0 or ball.intercept < 0:
-            raise ValueError(f"there is no ball of {told!r}")
+            raise ValueError(
+                f"the ball {stated!r} needs a radius above 0 and an intercept of at least 0"
+            )
         into.sizes["ball"] = ball.size
         return ball
 
 
 class _Polynomial(_State):
-    """A released polynomial on the ball."""
+    """The released noisy polynomial on the unit ball."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         out.facts["polynomial"] = {each: getattr(value, each) for each in _POLYNOMIAL}
@@ -444,30 +463,30 @@ class _Polynomial(_State):
         out.put(f"{name}.quadratic", value.quadratic)
 
     def read(self, into: StateReader, name: str) -> NoisyPolynomial:
-        told = check_names(into.fact("polynomial"), _POLYNOMIAL)
+        stated = check_names(into.fact("polynomial"), _POLYNOMIAL)
         into.sizes.setdefault("outputs", 1)
         return NoisyPolynomial(
             linear=into.take(f"{name}.linear", ("ball", "outputs")),
             quadratic=into.take(f"{name}.quadratic", ("ball", "ball")),
-            **{each: number(told, each) for each in _POLYNOMIAL},
+            **{each: number(stated, each) for each in _POLYNOMIAL},
         )
 
 
 class _Plan(_State):
-    """The plan of a search: its guarantee, and numbers."""
+    """The plan of a private search: its guarantee and its numbers."""
 
     def write(self, out: StateWriter, name: str, value: Any) -> None:
         own = {each.name: getattr(value, each.name) for each in fields(value)}
         out.facts[name] = {**own, "guarantee": value.guarantee.to_dict()}
 
     def read(self, into: StateReader, name: str) -> Any:
-        plan = import_module("skprivacy.model_selection").SearchPlan  # which is a layer above
+        plan = import_module("skprivacy.model_selection").SearchPlan  # a higher layer
         names = [each.name for each in fields(plan)]
-        told = check_names(into.fact(name), names)
-        numbers = {k: number(told, k) for k in names if k not in ("guarantee", "n_candidates")}
+        stated = check_names(into.fact(name), names)
+        numbers = {k: number(stated, k) for k in names if k not in ("guarantee", "n_candidates")}
         return plan(
-            guarantee=PrivacyGuarantee.from_dict(told["guarantee"]),
-            n_candidates=whole(told, "n_candidates"),
+            guarantee=PrivacyGuarantee.from_dict(stated["guarantee"]),
+            n_candidates=whole(stated, "n_candidates"),
             **numbers,
         )
 
@@ -483,12 +502,12 @@ _KINDS: dict[str, type[_State]] = {
 
 
 def state_of(words: str) -> _State:
-    """Return how an attribute is written and read that is declared by these words."""
+    """Return the kind of attribute that a declaration names, with its arguments."""
     kind, *arguments = words.split()
     return _KINDS[kind](*arguments)
 
 
-def _set_classes(into: StateReader, n: int) -> None:
+def _set_class_sizes(into: StateReader, n: int) -> None:
     into.sizes |= {"classes": n, "outputs": 1 if n == 2 else n}
 
 
@@ -497,7 +516,7 @@ def _has_parameter(model: Any, name: str) -> bool:
 
 
 def names_of_params(kind: type, declared: Mapping[str, str]) -> list[str]:
-    """Return the constructor parameters that a file holds of a class."""
+    """Return the names of the constructor parameters that a file holds for a class."""
     public = {name.rstrip("_") for name, words in declared.items() if _is_public(words)}
     names = signature(kind).parameters
     return [name for name in names if name not in LEFT_OUT | public | set(declared)]
@@ -510,32 +529,32 @@ def _is_public(words: str) -> bool:
 def saved_params(
     model: Any, declared: Mapping[str, str], names: list[str] | None = None
 ) -> dict[str, Any]:
-    """Return the parameters of a model that are values, or those of ``names`` alone.
+    """Return the parameters of a model to write: those in ``names``, or all that hold values.
 
     Raises
     ------
     ValueError
-        If one is code, without which the model would be another one.
+        If a parameter is code, because the model would behave differently without it.
     """
     kind = type(model)
     for name in sorted(_CODE & set(signature(kind).parameters)):
         if getattr(model, name) is not None:
             raise ValueError(
-                f"{name} of the {kind.__name__} is code, which no file of save_model holds. Leave "
-                f"{name}=None, or use joblib, for files that only you can write."
+                f"{name} of the {kind.__name__} is code, which save_model cannot write. Leave "
+                f"{name}=None, or use joblib for files that only you can write."
             )
     names = names_of_params(kind, declared) if names is None else names
     return {name: _saved_value(getattr(model, name)) for name in names}
 
 
 def restored_params(params: Any, names: list[str]) -> dict[str, Any]:
-    """Return the parameters that a file states, which are those of the class."""
-    told = check_names(params, names)
-    return {name: _restored_value(v) for name, v in told.items() if v != _BY_DEFAULT}
+    """Return the constructor parameters in a file, without those left at their default."""
+    stated = check_names(params, names)
+    return {name: _restored_value(v) for name, v in stated.items() if v != _BY_DEFAULT}
 
 
 def _saved_value(value: Any) -> Any:
-    """Return a value as JSON knows it."""
+    """Return a value in JSON types, or ``_BY_DEFAULT`` if it has no such form."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if value is None or isinstance(value, bool | int | float | str):
@@ -551,15 +570,15 @@ def _saved_value(value: Any) -> Any:
     return _BY_DEFAULT
 
 
-def _restored_value(told: Any) -> Any:
-    """Return what :func:`_saved_value` was given; a sequence is a tuple."""
-    if isinstance(told, list):
-        return tuple(_restored_value(each) for each in told)
-    if not isinstance(told, dict):
-        return told
-    ((kind, value),) = told.items()
+def _restored_value(stated: Any) -> Any:
+    """Invert :func:`_saved_value`; a sequence becomes a tuple."""
+    if isinstance(stated, list):
+        return tuple(_restored_value(each) for each in stated)
+    if not isinstance(stated, dict):
+        return stated
+    ((kind, value),) = stated.items()
     if kind == "mapping":
         return {str(key): _restored_value(each) for key, each in value.items()}
     if kind == "dtype":
         return _NUMBER_TYPES[value]
-    raise ValueError(f"there is a value expected, and it says {told!r}")
+    raise ValueError(f"expected a value, found {stated!r}")

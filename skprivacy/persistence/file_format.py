@@ -1,4 +1,4 @@
-"""One safetensors file: arrays, and a JSON header."""
+"""File format of saved models: a safetensors file of arrays with a JSON header."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from .._untrusted_files import MAX_MODEL_BYTES, MAX_TEXT_BYTES, open_file, parse
 
 __all__ = ["Arrays", "header_of", "opened", "write"]
 
-_KEY = "skprivacy"  # of the header, among the metadata of the file
-_AGAIN = "Copy it again, or save the model again with save_model."
-_INFINITE = ("inf", "-inf")  # JSON has no word for them: {"float": "inf"}
+_KEY = "skprivacy"  # key of the header in the metadata of the file
+_REMEDY = "Copy it again, or save the model again with save_model."
+_INFINITE = ("inf", "-inf")  # not in JSON: written as {"float": "inf"}
 
 
 class Arrays:
-    """The arrays of a file, each read when it is asked for.
+    """Arrays of a file, read on demand.
 
     Parameters
     ----------
     file : safetensors.safe_open
     prefix : str, default=""
-        What the names begin with, such as ``"scaler."``.
+        Prefix of the array names, such as ``"scaler."``.
     read : set of str, default=None
-        Filled with the names of what was read.
+        Collects the names of the arrays read so far.
     """
 
     def __init__(self, file: Any, prefix: str = "", read: set[str] | None = None) -> None:
@@ -47,12 +47,12 @@ class Arrays:
         return Arrays(self._file, f"{self._prefix}{step}.", self._read)
 
     def take(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return an array of finite float64 numbers, which is read if it has this shape.
+        """Return an array of finite float64 numbers; the shape is checked before reading.
 
         Raises
         ------
         ValueError
-            If it is missing, or of another shape or type.
+            If the array is missing, or has another shape or type.
         """
         whole = self._prefix + name
         if whole not in self._names:
@@ -66,25 +66,25 @@ class Arrays:
         return array
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array, which is not read; it is empty if there is none."""
+        """Return the shape of an array without reading it; () if the array is missing."""
         whole = self._prefix + name
         return tuple(self._file.get_slice(whole).get_shape()) if whole in self._names else ()
 
     def all(self) -> dict[str, NDArray]:
-        """Return every array below the prefix, under the rest of its name."""
+        """Return every array with the prefix, by its name without the prefix."""
         cut = len(self._prefix)
         return {n[cut:]: self._get(n) for n in sorted(self._names) if n.startswith(self._prefix)}
 
     def unread(self) -> list[str]:
-        """Return the names of what the file holds and nobody has asked for."""
+        """Return the names of the arrays that were never read."""
         return sorted(self._names - self._read)
 
     def _get(self, name: str) -> NDArray:
         array = np.array(self._file.get_tensor(name))  # a copy, which can be written to
         if array.dtype.kind not in "fiub":
-            raise ValueError(f"the array {name!r} holds {array.dtype}, which are no numbers")
+            raise ValueError(f"the array {name!r} holds {array.dtype}, expected numbers")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"the numbers of the array {name!r} are not all finite")
+            raise ValueError(f"the array {name!r} holds numbers that are not finite")
         self._read.add(name)
         return array
 
@@ -92,44 +92,44 @@ class Arrays:
 def write(
     path: str | PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray]
 ) -> None:
-    """Write a file; what is there is replaced by the whole of it, unless it is a ledger.
+    """Write a file; an existing file is replaced as a whole, unless it is a ledger.
 
     Raises
     ------
     TypeError
-        If the header holds what is not JSON.
+        If the header holds a value that is not JSON.
     ValueError
-        If an array holds what no file may: other than numbers, or numbers that are not finite.
+        If an array holds numbers that are not finite.
     """
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"{name} of the model is not finite, so that it predicts nothing.")
-    text = json.dumps(_encoded(header), allow_nan=False)
+            raise ValueError(f"{name} of the model is not finite, so the model cannot predict.")
+    text = json.dumps(_encode_value(header), allow_nan=False)
     contiguous = {name: np.array(array, order="C") for name, array in arrays.items()}
     write_file(path, save(contiguous, metadata={_KEY: text}))
 
 
 @contextmanager
 def opened(path: str | PathLike[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
-    """Open a file; yield its header, empty if it was written by others, and its arrays.
+    """Open a file; yield its header (empty if skprivacy did not write it) and its arrays.
 
     Raises
     ------
     ValueError
-        If the file is damaged, too large, not regular, or no safetensors file.
+        If the file is damaged, too large, not regular, or not a safetensors file.
     FileNotFoundError
-        If there is none.
+        If the file does not exist.
     """
     name = as_path("path", path)
     _check_header(name)
     try:
         with safe_open(name, framework="np") as file:
             text = (file.metadata() or {}).get(_KEY)
-            yield _parsed(text, name), Arrays(file)
-    except OSError as error:  # it does not know its file name
+            yield _parse_header(text, name), Arrays(file)
+    except OSError as error:  # safetensors omits the file name
         raise OSError(error.errno or errno.EIO, f"cannot be read: {error}", name) from error
     except (SafetensorError, RecursionError) as error:
-        raise _damaged(name, error) from error
+        raise _make_damage_error(name, error) from error
 
 
 def header_of(path: str | PathLike[str]) -> dict[str, Any]:
@@ -141,51 +141,53 @@ def header_of(path: str | PathLike[str]) -> dict[str, Any]:
 def _check_header(name: str) -> None:
     """Raise ValueError if a file is not regular, or its outer JSON repeats a key.
 
-    safetensors reads the last of two entries, and other readers the first.
+    Of two entries with one key, safetensors reads the last and other readers the first.
     """
     with open_file(name, MAX_MODEL_BYTES) as file:
         length = int.from_bytes(file.read(8), "little")
         if length > MAX_TEXT_BYTES:
-            raise _damaged(name, f"its header has {length:,} bytes; {MAX_TEXT_BYTES:,} are read")
+            raise _make_damage_error(
+                name, f"its header has {length:,} bytes, at most {MAX_TEXT_BYTES:,} are read"
+            )
         text = file.read(length)
     try:
         parse_json(text)
     except ValueError as error:
-        raise _damaged(name, error) from error
+        raise _make_damage_error(name, error) from error
 
 
-def _parsed(text: str | None, name: str) -> dict[str, Any]:
-    """Return the header in a file's metadata, empty if it is no JSON object."""
+def _parse_header(text: str | None, name: str) -> dict[str, Any]:
+    """Return the header in a file's metadata; empty if it is not a JSON object."""
     try:
-        header = _decoded(parse_json(text)) if text else {}
+        header = _decode_value(parse_json(text)) if text else {}
     except ValueError as error:
-        raise _damaged(name, error) from error
+        raise _make_damage_error(name, error) from error
     return header if isinstance(header, dict) else {}
 
 
-def _damaged(name: str, error: Exception | str) -> ValueError:
-    return ValueError(f"path={name!r} is damaged or no safetensors file ({error}). {_AGAIN}")
+def _make_damage_error(name: str, error: Exception | str) -> ValueError:
+    return ValueError(f"path={name!r} is damaged or not a safetensors file ({error}). {_REMEDY}")
 
 
-def _encoded(value: Any) -> Any:
-    """Return JSON values alone: numpy's as Python's, and infinities by name."""
+def _encode_value(value: Any) -> Any:
+    """Convert to JSON types: numpy values to Python values, and infinities to their names."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {key: _encoded(inner) for key, inner in value.items()}
+        return {key: _encode_value(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_encoded(inner) for inner in value]
+        return [_encode_value(inner) for inner in value]
     if isinstance(value, float) and math.isinf(value):
         return {"float": str(value)}
     return value
 
 
-def _decoded(value: Any) -> Any:
-    """Return what :func:`_encoded` was given."""
+def _decode_value(value: Any) -> Any:
+    """Invert :func:`_encode_value`."""
     if isinstance(value, list):
-        return [_decoded(inner) for inner in value]
+        return [_decode_value(inner) for inner in value]
     if not isinstance(value, dict):
         return value
     if list(value) == ["float"] and value["float"] in _INFINITE:
         return float(value["float"])
-    return {key: _decoded(inner) for key, inner in value.items()}
+    return {key: _decode_value(inner) for key, inner in value.items()}

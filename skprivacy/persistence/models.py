@@ -1,4 +1,4 @@
-"""Fitted models are saved and loaded, without pickle."""
+"""Saving and loading of fitted models without pickle: `save_model` and `load_model`."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     Parameters
     ----------
     model : estimator or Pipeline
-        Fitted: any private estimator, an encoder of ``skprivacy.neural_network``, a
-        SchemaTransformer or ScatteringTransformer, or a Pipeline of these, of scikit-learn's
-        Binarizer and Normalizer, and of such steps in a FrozenEstimator. What a model teaches must
-        be linear, a GaussianNB or the default; the encoder of an ALMFineTuner a PCA, a scaler, an
-        encoder of this library or None.
+        Fitted private estimator, encoder of ``skprivacy.neural_network``, SchemaTransformer,
+        ScatteringTransformer, or a Pipeline of these. A Pipeline may also hold scikit-learn's
+        Binarizer and Normalizer, and each step may be wrapped in a FrozenEstimator. The encoder
+        of an ALMFineTuner must be a PCA, a scaler, an encoder of this library or None. A learner
+        inside a private model must be linear, a GaussianNB or the default.
     path : str or Path
-        The file to write; what is there is replaced.
+        The file to write. An existing file is replaced.
 
     Raises
     ------
     ValueError
-        If the model or one of its steps is of another class or not fitted, holds code, or its
-        labels are neither numbers nor text. Nothing is written then.
+        If the model or one of its steps has an unsupported class, is not fitted or holds code, or
+        if its labels are neither numbers nor text. In this case nothing is written.
 
     Notes
     -----
-    **Guarantees.** The file holds what was released, the guarantee of each step and that of all
-    together, and public facts: parameters, bounds, schema, names of features, labels. No record,
-    no seed, no budget and nothing computed before the noise is in it. An encoder has no
-    guarantee, and its file is as public as the records that it was fitted on.
+    **Guarantees.** The file holds the released values, the guarantee of each step and of the whole
+    model, and public facts: parameters, bounds, schema, feature names and labels. It holds no
+    record, no seed, no budget and no value computed before the noise was added. An encoder has no
+    guarantee: its file is as public as the records that it was fitted on.
 
-    **Edge cases.** Bounds and labels that were read off the private data are written, as they are
-    part of the model; the guarantee lists the assumption that they are public. Once loaded, such a
-    model warns again when it is fitted anew. Callables are not written: a module of one's own, a
-    loss, ``augment`` and ``scoring``; ``class_weight`` is not either. Of a model that teaches
-    another, its teacher, aggregator and schema are not: a new fit takes the default ones.
+    **Edge cases.** Bounds and labels that were read off the private data are part of the model, so
+    the file holds them; the guarantee lists the assumption that they are public. After loading,
+    such a model warns again when it is refitted. Callables are not written: a custom module, a
+    loss, ``augment`` and ``scoring``. The parameter ``class_weight`` is not written either. A model
+    that trains another model is saved without its teacher, aggregator and schema; a new fit uses
+    the defaults.
 
     See Also
     --------
@@ -102,7 +103,7 @@ def save_model(model: Any, path: str | PathLike[str]) -> None:
     except TypeError as error:
         raise ValueError(
             "Labels and parameters must be numbers or text to be saved "
-            f"({error}). Fit the model with such ones."
+            f"({error}). Refit the model with such values."
         ) from error
 
 
@@ -114,78 +115,76 @@ def load_model(path: str | PathLike[str], module: Any = None, criterion: Any = N
     path : str or Path
         The file.
     module : torch.nn.Module, default=None
-        For a network with a ``module`` of its own: a module of the same make, whose weights are
-        replaced. It is not in the file, which holds numbers alone.
+        For a network with a custom ``module``: a module of the same architecture. Its weights are
+        replaced. The file does not contain the code of a module.
     criterion : type or torch.nn.Module, default=None
-        For a ``DPNeuralNet`` whose loss is none of torch's own: the loss.
+        For a ``DPNeuralNet`` whose loss is not in torch: the loss.
 
     Returns
     -------
     estimator or Pipeline
-        Predicts or transforms as the saved one, and states the same guarantee.
+        The model, with the same predictions or transformations and the same guarantee.
 
     Raises
     ------
     ValueError
-        If the file is damaged, was not written by :func:`save_model` or states another guarantee
-        than its steps, or ``module`` does not fit to it.
+        If the file is damaged, was not written by :func:`save_model` or states a guarantee that
+        its steps do not give, or if ``module`` does not fit the weights.
     ImportError
-        If it holds a network, and torch is not installed.
+        If the file holds a network and torch is not installed.
 
     Notes
     -----
-    **Guarantees.** Classes are looked up in a fixed table, attributes are set from a fixed list
-    for each class, and sizes are compared before anything of that size is made: whoever wrote
-    the file decides about numbers and words, never about what runs. A file can still state a
-    guarantee that its author made up; a certificate says who vouches for it.
+    **Guarantees.** Classes are looked up in a fixed table, and attributes are set from a fixed
+    list for each class. Sizes are compared before anything of that size is allocated. The author
+    of a file therefore controls numbers and text, but never which code runs. A file can still
+    state an invented guarantee; a certificate names the party that vouches for it.
     """
     with files.opened(path) as (header, arrays):
         name = repr(str(path))
-        node = _node(header, name)
+        node = _check_format(header, name)
         try:
             model = from_state(node, arrays, Given(module, criterion))
-            _check_whole(model, header, arrays)
+            _check_consistency(model, header, arrays)
         except ValueError as error:
             raise ValueError(f"path={name}: {error}") from error
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
             raise ValueError(
-                f"path={name} is damaged: what it says of its model makes none ({error!r}). Copy "
+                f"path={name} is damaged: it does not describe a valid model ({error!r}). Copy "
                 "it again, or save the model again with save_model."
             ) from error
     if module is not None and not _has_own_module(node):
-        raise ValueError(f"path={name} holds no network with a module of its own: leave module.")
+        raise ValueError(f"path={name} has no custom module: leave module=None.")
     return model
 
 
-def _node(header: dict[str, Any], name: str) -> Any:
-    """Return what the header says of the model."""
+def _check_format(header: dict[str, Any], name: str) -> Any:
+    """Check the format of the header; return its description of the model."""
     found = header.get("format")
     if found == _FORMAT:
         if set(header) != _SECTIONS:
-            raise ValueError(f"path={name} is damaged: its header has {sorted(header)}.")
+            raise ValueError(f"path={name} is damaged: its header has the keys {sorted(header)}.")
         return header["model"]
     newer = isinstance(found, int) and found > _FORMAT
     raise ValueError(
-        f"path={name} was written by a newer version of skprivacy, in format {found}. Upgrade."
+        f"path={name} was written by a newer version of skprivacy (format {found}). Upgrade."
         if newer
-        else f"path={name} is not a model of save_model, or damaged. Pass a file that it wrote."
+        else f"path={name} is not a model of save_model, or is damaged. Pass a file of save_model."
     )
 
 
-def _check_whole(model: Any, header: dict[str, Any], arrays: files.Arrays) -> None:
-    """Refuse a file that holds more than its model, or states another guarantee."""
+def _check_consistency(model: Any, header: dict[str, Any], arrays: files.Arrays) -> None:
+    """Refuse a file with unused arrays, or with a guarantee that its steps do not give."""
     if unread := arrays.unread():
-        raise ValueError(f"its model has no arrays {unread}: it is damaged")
+        raise ValueError(f"its model does not use the arrays {unread}: the file is damaged")
     stated, made = header.get("privacy"), claim_of(model).guarantee
     wanted = None if stated is None else PrivacyGuarantee.from_dict(stated)
-    if _terms(wanted) != _terms(made):
-        raise ValueError(
-            f"it states {wanted!r} for the whole, and its steps make {made!r}: it is damaged"
-        )
+    if _comparable_terms(wanted) != _comparable_terms(made):
+        raise ValueError(f"it states {wanted!r}, but its steps give {made!r}: the file is damaged")
 
 
-def _terms(guarantee: PrivacyGuarantee | None) -> Any:
-    """Return all but the assumptions, which another version may say in other words."""
+def _comparable_terms(guarantee: PrivacyGuarantee | None) -> Any:
+    """Return all fields but the assumptions, whose wording may differ between versions."""
     if guarantee is None:
         return None
     return (
@@ -194,7 +193,7 @@ def _terms(guarantee: PrivacyGuarantee | None) -> Any:
 
 
 def _has_own_module(node: Any) -> bool:
-    """Return whether a network with a module of its own is in what a file says, however deep."""
+    """Return True if the description contains a network with a custom module at any depth."""
     if isinstance(node, list):
         return any(map(_has_own_module, node))
     if not isinstance(node, dict):

@@ -33,7 +33,7 @@ _KINDS: dict[str, type] = {
     "SCARFEncoder": SCARFEncoder,
     "SimCLREncoder": SimCLREncoder,
 }
-# Saved parameters: numbers and words. Budget, seeds, module, augment and classes are not saved.
+# Saved parameters: numbers and text. Budget, seeds, module, augment and classes are not saved.
 _PARAMS = (
     "hidden_layer_sizes", "activation", "epsilon", "delta", "noise_multiplier", "noise",
     "max_grad_norm", "clipping", "target_quantile", "batch_size", "epochs", "optimizer",
@@ -132,7 +132,7 @@ def from_state(
 
 
 def _check_facts(facts: dict[str, Any]) -> None:
-    """Refuse names that are never saved, and values of another type."""
+    """Refuse unknown names, and values of the wrong type."""
     unknown = {*facts["params"], *facts["fitted"]} - {
         *_PARAMS, *_NET_PARAMS, *_ENCODER_PARAMS, *_FITTED
     }  # fmt: skip
@@ -144,13 +144,13 @@ def _check_facts(facts: dict[str, Any]) -> None:
             raise TypeError(f"{name} is {value!r}")
     for value in facts.get("target_bounds", []):
         if isinstance(value, bool) or not math.isfinite(value):
-            raise TypeError(f"a bound of the target is {value!r}")
+            raise TypeError(f"a bound of the target is {value!r}, expected a finite number")
     names = facts["feature_names"] or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TypeError("the names of the features are not all text")
+        raise TypeError("the feature names must all be text")
     for name in ("given", "multilabel"):
         if not isinstance(facts.get(name, False), bool):
-            raise TypeError(f"{name} is {facts[name]!r}, neither true nor false")
+            raise TypeError(f"{name} is {facts[name]!r}, expected true or false")
 
 
 def _load_encoder(facts: dict[str, Any], weights: dict[str, Any]) -> ContrastiveEncoder:
@@ -174,7 +174,7 @@ def _load_encoder(facts: dict[str, Any], weights: dict[str, Any]) -> Contrastive
 
 
 def _load_net(facts: dict[str, Any], module: Any, criterion: Any) -> DPNeuralNet:
-    """Return an initialised net; a loss is looked up by name among torch's own only."""
+    """Return an initialised net; a loss is looked up by name in torch only."""
     if criterion is None:
         criterion = getattr(nn.modules.loss, facts["criterion"], None)
     known = isinstance(criterion, nn.Module) or (
@@ -194,7 +194,7 @@ def _load_estimator(
     model.n_features_in_ = facts["fitted"]["n_features_in_"]
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-    given = facts.get("given", False)  # classes read off y must not count as public in a new fit
+    given = facts.get("given", False)  # values read off y must not count as public in a new fit
     if "classes" in facts:
         kind = object if facts["classes_dtype"] == "object" else None
         model.classes_ = np.array(facts["classes"], dtype=kind)
@@ -218,7 +218,7 @@ def _load_estimator(
 
 
 def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of the training."""
+    """Return the checked training settings."""
     params, names = facts["params"], [field.name for field in fields(Recipe)]
     settings = facts["settings"]
     if sorted(settings) != sorted(names):
@@ -229,7 +229,7 @@ def _load_settings(facts: dict[str, Any]) -> dict[str, Any]:
         given, used = (np.atleast_1d(value).tolist() for value in (params[name], settings[name]))
         if given not in (["auto"], used):
             raise ValueError(
-                f"The file states {name}={given!r} and {used!r}: it is damaged. Copy it again."
+                f"The file states both {name}={given!r} and {used!r}: it is damaged. Copy it again."
             )
     DPSGDClassifier(**settings)._validate_params()
     return settings
@@ -241,7 +241,7 @@ def _check_sizes(sizes: tuple[int, ...], weights: dict[str, Any]) -> None:
     layers = list(pairwise(sizes))
     if found != sorted([(b, a) for a, b in layers] + [(b,) for _, b in layers]):
         raise ValueError(
-            f"The weights in the file have the shapes {found}, and its model the layers {sizes}: "
+            f"The weights in the file have the shapes {found}, but the layer sizes are {sizes}: "
             "it is damaged. Copy it again."
         )
 

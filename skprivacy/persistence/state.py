@@ -1,15 +1,14 @@
-"""One walk over a model: what its classes declare is written, and read back with checks.
+"""Conversion of fitted models to JSON and arrays, and back with checks.
 
 A class declares ``_saved_state`` beside its fitted attributes: a dictionary from the name of an
-attribute to words that say what it is, such as ``{"coef_": "array outputs features"}``. The words
-are plain text, so that a lower layer declares without importing anything of this package. The
-first word names one of the kinds of ``attribute_states``; the others are its
-arguments. ``features``, ``classes`` and ``outputs`` (one of two classes) are sizes that the model
-knows; any other word is a size that the first array of it sets. Attributes are written and read in
-the order of the declaration.
+attribute to a text that describes it, such as ``{"coef_": "array outputs features"}``. Plain text
+lets lower layers declare attributes without importing this package. The first word names a kind of
+``attribute_states``; the other words are its arguments. The model knows the sizes ``features``,
+``classes`` and ``outputs`` (1 for two classes); the first array with any other size name defines
+that size. Attributes are written and read in the order of the declaration.
 
-Constructor parameters are written if they are values: numbers, text, None, types of numbers, and
-sequences of these. Those in ``LEFT_OUT`` never are.
+Constructor parameters are written if they are values: numbers, text, None, number types, and
+sequences or mappings of these. Parameters in ``LEFT_OUT`` are never written.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from .value_checks import common, restore_common
 __all__ = ["CLASSES", "PASSTHROUGH", "Given", "from_state", "to_state"]
 
 PASSTHROUGH = "passthrough"
-# The classes that a file may hold, by their public names; third_party has those of scikit-learn.
+# Classes that a file may hold, by public name; third_party lists the classes of scikit-learn.
 CLASSES = {
     name: module
     for module, names in {
@@ -85,20 +84,20 @@ CLASSES = {
     }.items()
     for name in names
 }
-# What one walk cannot say: modules of public sizes, and tables on the grid of each column.
+# Classes with their own modules: a declaration cannot describe networks or tables on grids.
 _SYNTHESIZERS = ("DPGANSynthesizer", "PrivateSynthesizer")
 _NETWORKS = ("DPNeuralNet", "DPSGDClassifier", "DPSGDRegressor", "SCARFEncoder", "SimCLREncoder")
 _ADVICE = {
     "StandardScaler": "use PrivateStandardScaler, or SchemaTransformer with public bounds",
     "MinMaxScaler": "use SchemaTransformer with public bounds",
     "OneHotEncoder": "use SchemaTransformer with public categories",
-    "ColumnTransformer": "use SchemaTransformer, which treats each column by its own facts",
+    "ColumnTransformer": "use SchemaTransformer, which uses the public facts of each column",
 }
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a file cannot hold and its reader has: the code of a network and of its loss."""
+    """Code that a file cannot hold and the caller passes: a network and its loss."""
 
     module: Any = None
     criterion: Any = None
@@ -107,21 +106,21 @@ class Given:
 def to_state(
     model: Any, prefix: str, arrays: dict[str, NDArray], learner: bool = False
 ) -> dict[str, Any]:
-    """Return what a file says of a model, and add its arrays to ``arrays``.
+    """Return the JSON description of a model, and add its arrays to ``arrays``.
 
     Parameters
     ----------
     model : estimator
     prefix : str
-        What the names of its arrays begin with.
+        Prefix of the names of its arrays.
     arrays : dict
     learner : bool, default=False
-        Whether it is a learner within a private model, which may be of scikit-learn's own.
+        Whether it is a learner inside a private model. Learners may be scikit-learn estimators.
 
     Raises
     ------
     ValueError
-        If it is of a class that no file may hold, or not fitted; the message names the step.
+        If its class is not supported or it is not fitted; the message names the step.
     """
     kind = type(model).__name__
     if type(model) is Pipeline:
@@ -136,9 +135,9 @@ def to_state(
         }
         return {"kind": kind, "parts": parts, **third_party.columns_to_state(model)}
     if not _may_be_saved(model, learner):
-        raise ValueError(_refusal(model, prefix, learner))
+        raise ValueError(_describe_refusal(model, prefix, learner))
     check_is_fitted(model)
-    own = _own_code(kind)
+    own = _import_own_code(kind)
     if own is not None:
         facts, found = own.to_state(model)
         arrays.update({prefix + name: array for name, array in found.items()})
@@ -146,21 +145,21 @@ def to_state(
         facts = third_party.BY_VALUES[kind][0](model)
     else:
         facts = _attributes_to_state(model, prefix, arrays)
-    # What holds a model has no output of its own to set.
+    # set_output is not supported on a model that holds another model.
     output = {} if _holds_model(type(model)) else {"output": output_container(model)}
     return {"kind": kind, **output, **facts}
 
 
 def _attributes_to_state(model: Any, prefix: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
-    """Return what is declared of a model."""
+    """Return the facts of a model whose class declares its attributes."""
 
     def nest(inner: Any, place: str, learner: bool) -> dict[str, Any]:
         return to_state(inner, f"{prefix}{place}.", arrays, learner)
 
     kind = type(model)
-    if hasattr(model, "_check_unchanged"):  # its parameters may have been changed since
+    if hasattr(model, "_check_unchanged"):  # since the last fit
         model._check_unchanged()
-    declared = _declared(kind)
+    declared = _get_declared_state(kind)
     facts: dict[str, Any] = common(model) if hasattr(model, "n_features_in_") else {}
     names = third_party.PARAMS.get(kind)
     facts["params"] = saved_params(model, declared, names)
@@ -175,31 +174,31 @@ def _step_to_state(
     name: str, step: Any, prefix: str, arrays: dict[str, NDArray], learner: bool
 ) -> list[Any]:
     if "." in name:
-        raise ValueError(f"The step {name!r} has a dot in its name. Rename it to save it.")
+        raise ValueError(f"The step {name!r} has a dot in its name. Rename the step.")
     if step is None or isinstance(step, str):
         return [name, {"kind": PASSTHROUGH}]
     return [name, to_state(step, f"{prefix}{name}.", arrays, learner)]
 
 
-def _declared(kind: type) -> dict[str, str]:
-    """Return what a class declares of its fitted attributes."""
+def _get_declared_state(kind: type) -> dict[str, str]:
+    """Return the declared fitted attributes of a class."""
     own: dict[str, str] | None = third_party.STATES.get(kind)
     return getattr(kind, "_saved_state", {}) if own is None else own
 
 
 def _holds_model(kind: type) -> bool:
-    words = [each.split()[0] for each in _declared(kind).values()]
+    words = [each.split()[0] for each in _get_declared_state(kind).values()]
     return not {"encoder", "learner", "model"}.isdisjoint(words)
 
 
 def _may_be_saved(model: Any, learner: bool) -> bool:
-    """Return whether a model is of a known class, exactly: a subclass may predict otherwise."""
+    """Return True for an exact known class: a subclass may predict differently."""
     kind = type(model).__name__
-    return type(model) is _class_of(kind, learner)
+    return type(model) is _find_class(kind, learner)
 
 
-def _class_of(kind: str, learner: bool) -> type | None:
-    """Return the class of this name in the table; a learner is no model that holds another."""
+def _find_class(kind: str, learner: bool) -> type | None:
+    """Return the class of this name in the table; a learner must not hold another model."""
     if kind in third_party.CLASSES and (learner or kind in third_party.STATELESS):
         return third_party.CLASSES[kind]
     if kind not in CLASSES:
@@ -209,46 +208,46 @@ def _class_of(kind: str, learner: bool) -> type | None:
     return None if learner and _holds_model(found) else found
 
 
-def _own_code(kind: str) -> Any:
+def _import_own_code(kind: str) -> Any:
     if kind in _NETWORKS:
         with name_missing_torch():
             return import_module("skprivacy.persistence.networks")
     return import_module("skprivacy.persistence.synthesizers") if kind in _SYNTHESIZERS else None
 
 
-def _refusal(model: Any, prefix: str, learner: bool) -> str:
+def _describe_refusal(model: Any, prefix: str, learner: bool) -> str:
     kind = type(model).__name__
     if learner:
         return (
-            f"The learner {prefix[:-1]!r} ({kind}) cannot be saved without pickle: its fitted "
-            "state has no other form. Teach one of "
-            f"{', '.join(sorted(third_party.CLASSES))}, or a Pipeline of these; or keep it by "
-            "joblib, in a file that only you may be able to write."
+            f"The learner {prefix[:-1]!r} ({kind}) cannot be saved without pickle: its class "
+            "is not supported. Use one of "
+            f"{', '.join(sorted(third_party.CLASSES))}, or a Pipeline of these; or use "
+            "joblib for a file that only you can write."
         )
     where = f"The step {prefix[:-1]!r} ({kind})" if prefix else kind
-    advice = _ADVICE.get(kind, "joblib keeps it in a file that only you may be able to write")
+    advice = _ADVICE.get(kind, "use joblib for a file that only you can write")
     return (
-        f"{where} cannot be saved without pickle: it is of no class whose state can be written as "
-        f"numbers and words. Instead, {advice}. save_model writes {', '.join(sorted(CLASSES))}, "
+        f"{where} cannot be saved without pickle: its class is not supported. "
+        f"Instead, {advice}. save_model supports {', '.join(sorted(CLASSES))}, "
         "and a Pipeline of these."
     )
 
 
 def from_state(node: Any, arrays: Arrays, given: Given, learner: bool = False) -> Any:
-    """Return the model that :func:`to_state` described.
+    """Build a model from the description that :func:`to_state` returned.
 
     Raises
     ------
     ValueError, KeyError, TypeError
-        If the description makes none.
+        If the description is invalid.
     """
     if not isinstance(node, dict) or not isinstance(node.get("kind"), str):
-        raise ValueError(f"there is a model expected, and it says {node!r}")
+        raise ValueError(f"expected a model, found {node!r}")
     kind = node["kind"]
     if kind == PASSTHROUGH:
         return PASSTHROUGH
     if kind == "Pipeline":
-        return _restored_pipeline(node["steps"], arrays, given, learner)
+        return _pipeline_from_state(node["steps"], arrays, given, learner)
     if kind == "FrozenEstimator":
         return FrozenEstimator(from_state(node["estimator"], arrays, given, learner))
     if learner and kind == "ColumnTransformer":
@@ -256,36 +255,38 @@ def from_state(node: Any, arrays: Arrays, given: Given, learner: bool = False) -
             name: from_state(part, arrays.below(name), given, learner)
             for name, part in node["parts"].items()
         }
-        return third_party.columns_from_state(_facts(node, "parts"), parts)
-    found = _class_of(kind, learner)
+        return third_party.columns_from_state(_select_facts(node, "parts"), parts)
+    found = _find_class(kind, learner)
     if found is None:
         raise ValueError(f"{kind!r} is not a model of this version's save_model")
     if kind in _NETWORKS:
         own = given.module if node["own_module"] is True else None
-        model = _own_code(kind).from_state(node, arrays.all(), own, given.criterion)
+        model = _import_own_code(kind).from_state(node, arrays.all(), own, given.criterion)
     elif kind in _SYNTHESIZERS:
-        model = _own_code(kind).from_state(found, _facts(node), arrays)
+        model = _import_own_code(kind).from_state(found, _select_facts(node), arrays)
     elif kind in third_party.BY_VALUES:
-        model = third_party.BY_VALUES[kind][1](_facts(node))
+        model = third_party.BY_VALUES[kind][1](_select_facts(node))
     else:
-        model = _attributes_from_state(found, _facts(node), arrays, given)
+        model = _attributes_from_state(found, _select_facts(node), arrays, given)
     if _holds_model(found):
         return model
     output = node["output"]
     if output is not None:
         if output not in ("default", "pandas", "polars"):
-            raise ValueError(f"its output would be in {output!r}")
+            raise ValueError(
+                f"its output container is {output!r}, expected default, pandas or polars"
+            )
         model.set_output(transform=output)
     return model
 
 
 def _attributes_from_state(kind: type, facts: dict[str, Any], arrays: Arrays, given: Given) -> Any:
-    """Return a model of a class whose attributes are declared."""
+    """Build a model whose class declares its attributes."""
 
     def nest(inner: Any, place: str, learner: bool) -> Any:
         return from_state(inner, arrays.below(place), given, learner)
 
-    declared = _declared(kind)
+    declared = _get_declared_state(kind)
     names = third_party.PARAMS.get(kind)
     if names is None:
         names = names_of_params(kind, declared)
@@ -320,17 +321,17 @@ def _check_params(model: Any) -> None:
         model._validate_params()
 
 
-def _facts(node: dict[str, Any], *others: str) -> dict[str, Any]:
+def _select_facts(node: dict[str, Any], *others: str) -> dict[str, Any]:
     return {name: node[name] for name in node if name not in ("kind", "output", *others)}
 
 
-def _restored_pipeline(steps: Any, arrays: Arrays, given: Given, learner: bool) -> Pipeline:
+def _pipeline_from_state(steps: Any, arrays: Arrays, given: Given, learner: bool) -> Pipeline:
     names = [name for name, _ in steps]
-    if not names or len(set(names)) < len(names) or any(_unfit(name) for name in names):
-        raise ValueError(f"there is no pipeline of the steps {names!r}")
+    if not names or len(set(names)) < len(names) or any(_is_invalid_name(name) for name in names):
+        raise ValueError(f"the pipeline has the step names {names!r}, expected unique valid names")
     found = [(name, from_state(node, arrays.below(name), given, learner)) for name, node in steps]
     return Pipeline(found)
 
 
-def _unfit(name: Any) -> bool:
+def _is_invalid_name(name: Any) -> bool:
     return not isinstance(name, str) or not name or "." in name or "__" in name

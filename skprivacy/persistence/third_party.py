@@ -1,8 +1,8 @@
-"""Classes of scikit-learn's that a file may hold, with their parameters and attributes.
+"""Table of the scikit-learn classes that a file may hold, with parameters and attributes.
 
-What learns does so from records outside any guarantee, so that no file holds it but within a
-private model whose guarantee covers it: it saw public and noisy values alone. Our students and
-encoders are among these.
+A scikit-learn estimator has no guarantee. A file holds one only inside a private model whose
+guarantee covers it: there it was fitted on public and noisy values only. Stateless transformers
+may also stand alone. The table includes the students and encoders of this library.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
     "frozen_parts",
 ]
 
-# Of each class the parameters that change what it answers, and what it has learned.
+# For each class: the parameters that change its output, and its fitted attributes.
 _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
     Binarizer: (["threshold"], {}),
     FunctionTransformer: (["validate", "accept_sparse", "feature_names_out"], {}),
@@ -97,19 +97,23 @@ _TABLE: dict[type, tuple[list[str], dict[str, str]]] = {
 }  # fmt: skip
 PARAMS = {kind: params for kind, (params, _) in _TABLE.items()}
 STATES = {kind: states for kind, (_, states) in _TABLE.items()}
-STATELESS = {"Binarizer", "FunctionTransformer", "Normalizer"}  # no guarantee need cover these
+STATELESS = {
+    "Binarizer",
+    "FunctionTransformer",
+    "Normalizer",
+}  # learn nothing, so need no guarantee
 CLASSES: dict[str, type] = {
     kind.__name__: kind for kind in (*_TABLE, DummyClassifier, OneHotEncoder)
 }
-_MOST_FEATURES = 1 << 16
+_MAX_FEATURES = 1 << 16
 
 
 def check_usual(model: Any) -> None:
-    """Raise ValueError if a model has a parameter that changes its answers and is not written."""
+    """Raise ValueError if a parameter changes the output of a model but is not written."""
     if getattr(model, "multi_class", "deprecated") not in ("auto", "deprecated"):
         raise ValueError(
-            f"multi_class={model.multi_class!r} of the LogisticRegression is not kept by a file of "
-            "save_model. Leave it, or use OneVsRestClassifier and joblib."
+            f"multi_class={model.multi_class!r} of the LogisticRegression cannot be saved. "
+            "Use the default, or OneVsRestClassifier and joblib."
         )
 
 
@@ -133,8 +137,8 @@ def _codes_to_state(model: OneHotEncoder) -> dict[str, Any]:
         for value in values.tolist()
     ):
         raise ValueError(
-            "A OneHotEncoder is saved with handle_unknown='ignore', sparse_output=False and "
-            "categories that are text or numbers. Use SchemaTransformer."
+            "A OneHotEncoder must have handle_unknown='ignore', sparse_output=False and "
+            "categories of text or numbers to be saved. Use SchemaTransformer."
         )
     return {
         "feature_names": getattr(model, "feature_names_in_", None),
@@ -146,33 +150,33 @@ def _codes_from_state(facts: dict[str, Any]) -> OneHotEncoder:
     check_names(facts, ["feature_names", "categories"])
     categories = [np.array(values, dtype=object) for values in facts["categories"]]
     if not categories or any(values.ndim != 1 or not len(values) for values in categories):
-        raise ValueError("the categories of a column are none")
+        raise ValueError("a column has no categories")
     row = pd.DataFrame([[values[0] for values in categories]], dtype=object)
     if facts["feature_names"] is not None:
-        row.columns = _names(facts["feature_names"], len(categories))
+        row.columns = _check_column_names(facts["feature_names"], len(categories))
     codes = OneHotEncoder(categories=categories, handle_unknown="ignore", sparse_output=False)
     return codes.fit(row if facts["feature_names"] is not None else row.to_numpy())
 
 
-def _names(names: Any, n: int) -> list[str]:
+def _check_column_names(names: Any, n: int) -> list[str]:
     if not isinstance(names, list) or len(names) != n or not all(type(x) is str for x in names):
-        raise ValueError(f"there are {n} columns, and their names are {names!r}")
+        raise ValueError(f"the column names are {names!r}, expected {n} strings")
     return names
 
 
 def frozen_parts(model: ColumnTransformer) -> list[tuple[str, Any, list[int]]]:
-    """Return the fitted transformers of columns, with the places of these.
+    """Return the fitted transformers of a ColumnTransformer, with their column indices.
 
     Raises
     ------
     ValueError
-        If columns are passed on or are combined in another way than ours.
+        If remaining columns pass through, or the output is weighted or sparse.
     """
     dropped = all(step == "drop" for name, step, _ in model.transformers_ if name == "remainder")
     if not dropped or model.sparse_output_ or model.transformer_weights is not None:
         raise ValueError(
-            "A ColumnTransformer is saved if it drops the remainder, and has neither weights nor "
-            "sparse output. Use SchemaTransformer."
+            "A ColumnTransformer can be saved only if it drops the remainder and has neither "
+            "weights nor sparse output. Use SchemaTransformer."
         )
     places = np.arange(model.n_features_in_)
     names = list(getattr(model, "feature_names_in_", []))
@@ -180,18 +184,18 @@ def frozen_parts(model: ColumnTransformer) -> list[tuple[str, Any, list[int]]]:
     for name, step, columns in model.transformers_:
         if name == "remainder" or isinstance(step, str):
             continue
-        by_name = [names.index(c) for c in columns] if _texts(columns) else places[columns]
+        by_name = [names.index(c) for c in columns] if _are_names(columns) else places[columns]
         if len(by_name):
             parts.append((name, step, [int(place) for place in by_name]))
     return parts
 
 
-def _texts(columns: Any) -> bool:
+def _are_names(columns: Any) -> bool:
     return isinstance(columns, list) and bool(columns) and isinstance(columns[0], str)
 
 
 def columns_to_state(model: ColumnTransformer) -> dict[str, Any]:
-    """Return what is known of a ColumnTransformer beside its parts."""
+    """Return the facts of a ColumnTransformer without its transformers."""
     return {
         **common(model),
         "columns": {name: places for name, _, places in frozen_parts(model)},
@@ -200,16 +204,18 @@ def columns_to_state(model: ColumnTransformer) -> dict[str, Any]:
 
 
 def columns_from_state(facts: dict[str, Any], parts: dict[str, Any]) -> ColumnTransformer:
-    """Return a ColumnTransformer of fitted parts."""
+    """Return a ColumnTransformer built from fitted transformers."""
     check_names(facts, ["n_features_in_", "feature_names", "columns", "prefixed"])
     d = whole(facts, "n_features_in_")
-    if d > _MOST_FEATURES or set(parts) != set(facts["columns"]) or not parts:
-        raise ValueError("its parts are not those that it names")
+    if d > _MAX_FEATURES or set(parts) != set(facts["columns"]) or not parts:
+        raise ValueError("its transformers do not match its lists of columns")
     for name, places in facts["columns"].items():
         if not all(type(place) is int and 0 <= place < d for place in places):
-            raise ValueError(f"{name!r} takes the columns {places!r} of {d}")
+            raise ValueError(f"{name!r} takes the columns {places!r}, expected indices below {d}")
         if len(places) != parts[name].n_features_in_:
-            raise ValueError(f"{name!r} takes {len(places)} columns, and was fitted to others")
+            raise ValueError(
+                f"{name!r} takes {len(places)} columns, but was fitted on another number"
+            )
     model = ColumnTransformer(
         [(name, FrozenEstimator(parts[name]), facts["columns"][name]) for name in parts],
         verbose_feature_names_out=facts["prefixed"] is True,
@@ -222,7 +228,7 @@ def columns_from_state(facts: dict[str, Any], parts: dict[str, Any]) -> ColumnTr
     return model.fit(row if facts["feature_names"] is not None else row.to_numpy())
 
 
-# What has values instead of arrays: how they are written and read.
+# Classes described by values instead of arrays: their functions to write and to read.
 BY_VALUES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[dict[str, Any]], Any]]] = {
     "DummyClassifier": (_constant_to_state, _constant_from_state),
     "OneHotEncoder": (_codes_to_state, _codes_from_state),

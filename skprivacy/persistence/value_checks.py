@@ -1,4 +1,4 @@
-"""What a file says is looked at before it is believed, and what is common to all models."""
+"""Checks of the values in a file, and the facts that all models share."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = [
     "whole",
 ]
 
-_MOST = 1 << 40  # no count in a file is larger
-_LABELS: dict[str, type | tuple[type, ...]] = {
+_MAX_COUNT = 1 << 40  # no count in a file is larger
+_LABEL_TYPES: dict[str, type | tuple[type, ...]] = {
     "bool": bool, "int8": int, "int16": int, "int32": int, "int64": int, "uint8": int,
     "uint16": int, "uint32": int, "uint64": int, "float32": float, "float64": float,
     "str": str, "object": (str, bool, int, float),
@@ -32,9 +32,9 @@ _LABELS: dict[str, type | tuple[type, ...]] = {
 
 
 def check_names(facts: Any, expected: Iterable[str]) -> dict[str, Any]:
-    """Return the facts if they have these names and no others."""
+    """Return the facts if their names are exactly the expected ones."""
     if not isinstance(facts, dict):
-        raise ValueError(f"there are facts expected, and it says {facts!r}")
+        raise ValueError(f"expected facts by name, found {facts!r}")
     missing, unknown = sorted(set(expected) - set(facts)), sorted(set(facts) - set(expected))
     if missing or unknown:
         raise ValueError(f"the facts {missing} are missing, and {unknown} are unknown")
@@ -50,22 +50,22 @@ def number(facts: Mapping[str, Any], name: str) -> float:
 
 
 def whole(facts: Mapping[str, Any], name: str) -> int:
-    """Return a whole number of at least 1."""
+    """Return an integer of at least 1."""
     value = facts[name]
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_COUNT:
         raise ValueError(f"{name} is {value!r}, not a whole number of at least 1")
     return value
 
 
 def make(kind: type, params: Any, names: Iterable[str], **more: Any) -> Any:
-    """Return an estimator of these parameters, which its class has found to be right."""
+    """Return an estimator with these parameters, validated by its class."""
     model = kind(**check_names(params, names), **more)
     model._validate_params()
     return model
 
 
 def common(model: Any) -> dict[str, Any]:
-    """Return what scikit-learn keeps of the columns of any estimator."""
+    """Return the number and the names of the features of an estimator."""
     return {
         "n_features_in_": int(model.n_features_in_),
         "feature_names": getattr(model, "feature_names_in_", None),
@@ -73,20 +73,20 @@ def common(model: Any) -> dict[str, Any]:
 
 
 def restore_common(model: Any, facts: Mapping[str, Any]) -> int:
-    """Set what :func:`common` returned; return the number of features."""
+    """Set the attributes that :func:`common` returned; return the number of features."""
     d, names = whole(facts, "n_features_in_"), facts["feature_names"]
     model.n_features_in_ = d
     if names is not None:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("the names of the features are not all text")
+            raise ValueError("the feature names must all be text")
         if len(names) != d:
-            raise ValueError(f"there are {len(names)} names of {d} features")
+            raise ValueError(f"there are {len(names)} feature names, expected {d}")
         model.feature_names_in_ = np.array(names, dtype=object)
     return d
 
 
 def restore_guarantee(model: Any, facts: Mapping[str, Any]) -> None:
-    """Set the guarantee, and compute again the numbers that say it in short."""
+    """Set the guarantee, and recompute the attributes derived from it."""
     model.privacy_ = PrivacyGuarantee.from_dict(facts["privacy"])
     model.privacy_event_ = model.privacy_.event
     model.epsilon_ = model.privacy_.epsilon()
@@ -94,24 +94,26 @@ def restore_guarantee(model: Any, facts: Mapping[str, Any]) -> None:
 
 
 def classes_told(classes: NDArray) -> dict[str, Any]:
-    """Return labels as JSON knows them, and their type."""
+    """Return labels as JSON values, with their type."""
     kind = "str" if classes.dtype.kind == "U" else classes.dtype.name
     labels = classes.tolist()
-    if kind not in _LABELS or not all(isinstance(label, _LABELS[kind]) for label in labels):
+    if kind not in _LABEL_TYPES or not all(
+        isinstance(label, _LABEL_TYPES[kind]) for label in labels
+    ):
         raise ValueError(
             f"The labels must be numbers or text to be saved; classes_ holds {classes.dtype}."
         )
     return {"type": kind, "values": labels}
 
 
-def restore_classes(told: Any) -> NDArray:
-    """Return the labels that :func:`classes_told` described: sorted, and at least two."""
-    kind, values = check_names(told, ["type", "values"]).values()
-    if kind not in list(_LABELS) or not isinstance(values, list):
-        raise ValueError(f"the labels are of no known type, {kind!r}")
-    if not all(isinstance(value, _LABELS[kind]) for value in values):
-        raise ValueError(f"the labels are not all of the type {kind!r}")
+def restore_classes(stated: Any) -> NDArray:
+    """Return the labels that :func:`classes_told` described; checks order and number."""
+    kind, values = check_names(stated, ["type", "values"]).values()
+    if kind not in list(_LABEL_TYPES) or not isinstance(values, list):
+        raise ValueError(f"the labels have the unknown type {kind!r}")
+    if not all(isinstance(value, _LABEL_TYPES[kind]) for value in values):
+        raise ValueError(f"some labels do not have the type {kind!r}")
     classes = np.array(values, dtype=kind)
     if len(classes) < 2 or not np.array_equal(np.unique(classes), classes):
-        raise ValueError(f"the labels {values!r} are fewer than two, or not sorted")
+        raise ValueError(f"the labels are {values!r}, expected at least two sorted labels")
     return classes
