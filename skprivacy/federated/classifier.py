@@ -1,6 +1,6 @@
 """Federated logistic regression with differential privacy: DP-FedSGD and DP-FedAvg.
 
-McMahan et al. 2018. Settings "auto" follow from public facts alone.
+McMahan et al. 2018. Settings "auto" follow only from public facts.
 """
 
 from __future__ import annotations
@@ -59,23 +59,25 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         Probability with which ``epsilon`` may be exceeded. Must be below 1 / number of records (or
         of parties).
     unit : {"record", "party"}, default="record"
-        Unit of the guarantee: each record, such as a patient of a hospital that may see her record
-        anyway; or each party with all of its records, such as the owner of a phone.
+        Unit of the guarantee. "record": each record, such as a patient of a hospital that may see
+        her record anyway. "party": each party with all of its records, such as the owner of a
+        phone.
     server : {"curious", "trusted"}, default="curious"
-        "curious": the server follows the protocol and may try to learn from what it sees, which is
-        only the noisy sum of each round (secure aggregation). The parties add the noise.
-        "trusted": the server sees each party's contribution and adds the noise. The guarantee holds
-        against everybody else.
+        "curious": the server follows the protocol and may try to learn from its view. It sees only
+        the noisy sum of each round (secure aggregation). The parties add the noise. "trusted": the
+        server sees each party's contribution and adds the noise. The guarantee holds against
+        everybody else.
     n_untrusted : int, default=1
         Number of parties whose noise does not count, because they may drop out or disclose their
         own share of the noise. It raises the variance of the noise of each of K parties by the
         factor K / (K - n_untrusted). No effect with a trusted server.
     party_names : array-like of shape (n_parties,), default=None
-        Names of all parties, also of those without records. ``None`` means those in ``parties``.
+        Names of all parties, also of those without records. ``None`` means the names in
+        ``parties``.
     n_rounds : int or "auto", default="auto"
         Number of rounds.
     batch_size : int or "auto", default="auto"
-        Expected number of records in a round, over all parties. Only for ``unit="record"``; a
+        Expected number of records in a round, over all parties. Only for ``unit="record"``. A
         protected party uses all of its records.
     max_norm : float or "auto", default="auto"
         L2 norm to which the gradient of each record (or the update of each party) is clipped.
@@ -85,7 +87,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     momentum : float, default=0.9
         Momentum of the server's updates, in [0, 1).
     local_steps : int, default=1
-        Number of local gradient steps of a protected party in a round: 1 is DP-FedSGD, more are
+        Number of local gradient steps of a protected party in a round. 1 is DP-FedSGD, more are
         DP-FedAvg.
     local_learning_rate : float, default=1.0
         Size of the local steps. The update is divided by it, so that it is on the scale of one
@@ -122,12 +124,12 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     -----
     **Guarantees.** The weights of all rounds, hence the model, are (``epsilon``,
     ``delta``)-differentially private. With ``unit="record"``, each record takes part in a round at
-    random, in a Poisson sample that its party keeps secret; the relation is zero-out, or add-remove
-    if ``n_records`` is given, and each party is trusted with its own records. With
-    ``unit="party"``, each party takes part in every round, because a server sees who answers; the
-    relation is zero-out (a party that contributes nothing), and the number of parties is public. A
-    party is protected against a coalition of the server and up to ``n_untrusted`` other parties;
-    with 0, it is not protected against another party that knows its own noise.
+    random, in a Poisson sample that its party keeps secret. The relation is zero-out, or add-remove
+    if ``n_records`` is given. Each party is trusted with its own records. With ``unit="party"``,
+    each party takes part in every round, because a server sees who answers. The relation is
+    zero-out (a party that contributes nothing), and the number of parties is public. A party is
+    protected against a coalition of the server and up to ``n_untrusted`` other parties. With 0, it
+    is not protected against another party that knows its own noise.
 
     Gradients are rounded to integer steps and summed exactly. The noise is a sum of exact discrete
     Gaussians, which is nearly as good as one Gaussian
@@ -136,7 +138,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     Parties that send wrong numbers, to spoil the model or to plant a backdoor, are not defended
     against.
 
-    **Automatic settings** follow from public facts alone, as for
+    **Automatic settings** follow only from public facts, as for
     :class:`~skprivacy.neural_network.DPSGDClassifier` without hidden layers. Let mu be the
     Gaussian-DP parameter of ``epsilon`` and ``delta``, n the number of records (or parties), d the
     number of features, and t = n * mu / sqrt(d). Records take 32 * sqrt(t) rounds, between 128 and
@@ -170,8 +172,8 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
     True
     """
 
-    # what save_model writes of it, not who the parties are; the words are those of
-    # persistence.attribute_states
+    # attributes that save_model writes, without the names of the parties; see
+    # persistence.attribute_states for the words
     _saved_state = {
         "classes_": "labels",
         "privacy_": "guarantee",

@@ -37,10 +37,10 @@ _GIVEN_TO_SEARCH = {
 class PrivateSearchCV(BestModelMixin, PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     """Hyper-parameter search that is itself differentially private.
 
-    Each trial draws hyper-parameters uniformly, fits the private estimator with them on most of
-    the records and scores it on the others with noise. How many trials there are is drawn at
-    random. The best of them is kept: its model, its settings and its noisy score. Everything
-    else is discarded, and ``privacy_`` covers what is kept.
+    Each trial draws hyper-parameters uniformly, fits the private estimator with them on most of the
+    records and scores it on the others with noise. How many trials there are is drawn at random.
+    The search releases the model, the settings and the noisy score of the best trial. It discards
+    everything else, and ``privacy_`` covers the release.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ class PrivateSearchCV(BestModelMixin, PrivateEstimatorMixin, MetaEstimatorMixin,
     n_trials : float, default=10
         Mean number of trials, above 1. More trials leave less epsilon for each.
     eta : float, default=1.0
-        Shape of the number of trials, above -1: 1 is geometric, 0 logarithmic; a larger one is
+        Shape of the number of trials, above -1: 1 is geometric, 0 logarithmic. A larger value is
         closer to a Poisson distribution, which varies less and costs more.
     n_candidates : int, default=32
-        How many settings are drawn from ``param_distributions`` by ``random_state``, if not all of
+        Number of settings drawn from ``param_distributions`` by ``random_state``, if not all of
         them are lists. Trials draw from these, or else from the whole grid.
     scoring : {"accuracy", "neg_mean_absolute_error", "neg_mean_squared_error"} or callable, \
 default=None
@@ -72,11 +72,12 @@ default=None
         ``scoring(y_true, y_pred)`` returns a number from 0 to 1 for each record, whatever the other
         records are.
     test_size : float, default=0.2
-        Share of the records that are scored on, in (0, 1): one draw, independent of the data.
+        Share of the records held out for scoring, in (0, 1). They are drawn once, independently of
+        the data.
     n_records : int, default=None
-        A public figure for the number of records, or of people if ``fit`` is given ``groups``,
-        which is needed if the guarantee hides how many there are (add/remove). An estimator that
-        has a parameter ``n_records`` is given its share.
+        A public figure for the number of records, or of groups if ``fit`` is given ``groups``. It
+        is needed if the guarantee hides this number (add/remove). An estimator that has a parameter
+        ``n_records`` is given its share.
     random_state : int, RandomState instance or None, default=None
         Draws ``n_candidates`` settings from distributions. Trials are never reproducible by it.
     budget : PrivacyBudget, default=None
@@ -88,7 +89,7 @@ default=None
     ----------
     best_estimator_ : estimator
         The model of the best trial, which has learned from ``1 - test_size`` of the records. Its
-        ``privacy_`` is that of the search.
+        ``privacy_`` equals the ``privacy_`` of the search.
     best_params_ : dict
         Its hyper-parameters.
     best_score_ : float
@@ -111,7 +112,7 @@ default=None
     Raises
     ------
     TypeError
-        If the estimator is not private, or what a fit of it would guarantee is not known.
+        If the estimator is not private, or the guarantee of its fit is not known.
     ValueError
         If a parameter is invalid, a step learns from private records outside any guarantee, or
         candidates claim different relations. Raised before anything is charged.
@@ -119,13 +120,13 @@ default=None
     Notes
     -----
     **Guarantees.** All fitted attributes, hence all predictions, have the guarantee ``privacy_``.
-    What each candidate would claim is found by rehearsing its fit up to where it would be charged;
-    a trial that then claims anything else ends the search. The number of trials K is random (a
-    truncated negative binomial) and must stay secret, as must the trials that lost: given K, the
-    guarantee would be that of K trials, composed. So there are no ``cv_results_``, and warnings and
-    progress of the trials are not shown, and global generators have secret seeds meanwhile. How
-    long a search takes is **not** protected: it tells about how many trials there were. Who is held
-    out is a random choice that nobody learns, and the seeds of all draws are secure chance.
+    The search finds the claim of each candidate by rehearsing its fit up to the charge. A trial
+    that then makes a different claim ends the search. The number of trials K is random (a truncated
+    negative binomial) and must stay secret, as must the trials that lost: given K, the guarantee
+    would be the composition of K trials. So there are no ``cv_results_``, and warnings and progress
+    of the trials are not shown. Global generators have secret seeds meanwhile. The duration of a
+    search is **not** protected: it reveals roughly the number of trials. The held-out records are a
+    random, secret choice, and the seeds of all draws come from a secure generator.
 
     **Edge cases.** K has no upper limit: with a mean of 10, one search in a hundred takes more than
     43 trials. A record that a model cannot predict, such as one with NaN, counts as wrong. An error
@@ -160,7 +161,7 @@ default=None
     ['outputperturbationclassifier__alpha']
     """
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; see persistence.attribute_states for the words
     _saved_state = {
         "privacy_": "guarantee",
         "plan_": "plan",
@@ -226,8 +227,8 @@ default=None
             Private labels or targets.
         groups : array-like of shape (n_samples,), default=None
             Group of each record, such as a patient. Whole groups are then held out and passed to
-            fits that take groups, a group adds the mean of its records to a score, and the
-            guarantee is for groups; ``n_records`` counts them. A Series' name is the unit.
+            fits that take groups. A group adds the mean of its records to a score. The guarantee is
+            for groups, and ``n_records`` counts them. A Series' name is the unit.
         **fit_params : dict
             Passed to every fit unchanged; must be public, such as a PATE model's ``X_public``.
 
@@ -268,7 +269,7 @@ default=None
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            As for :meth:`fit`; only public facts are used, such as the number of features.
+            As for :meth:`fit`. Only public facts are used, such as the number of features.
         y : array-like of shape (n_samples,)
             As for :meth:`fit`.
         groups : array-like of shape (n_samples,), default=None

@@ -70,7 +70,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     attack : MembershipAttack, default=None
         The attack, without a target, such as ``LiRA(n_shadows=64)``. ``None`` means
         :class:`~skprivacy.attacks.LossThreshold`, which needs no shadow models. For models that
-        protect labels alone it is a :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
+        protect only labels it is a :class:`~skprivacy.attacks.LabelInferenceAttack`, which trains
         two more models for each; attacks on membership are refused. Of regressors residuals are
         attacked. To keep shadow models, which are private, give the attack a pool that is not
         fitted: ``LiRA(pool=ShadowPool(None, n_shadows=64, path="shadows"))``.
@@ -80,22 +80,22 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str, callable, list of str or dict, default=None
-        The utility; ``None`` means the estimator's ``score``. Several, by a list of names or a dict
-        of names and scorers, have the keys ``test_<name>``; the first is the one that is drawn.
+        The utility; ``None`` means the estimator's ``score``. Several scorers, given as a list of
+        names or a dict of names and scorers, have the keys ``test_<name>``. The first one is drawn.
     n_jobs : int, default=None
         Number of models to train in parallel with joblib.
     verbose : int, default=0
         Whether to show a progress bar.
     refit : float or tuple (str, float), default=None
-        The epsilon (one of ``epsilons``) at which a final model is trained on all data; of several
-        estimators, the name of one and an epsilon. It is never
-        chosen by the scores: the best score would usually select the least privacy.
+        The epsilon (one of ``epsilons``) at which a final model is trained on all data. With
+        several estimators, give the name of one and an epsilon. It is never chosen by the scores:
+        the best score would usually select the least privacy.
     baseline : "auto", estimator, dict of estimators or None, default="auto"
-        Models without protection that are fitted on the same splits, for comparison.
-        "auto" is histogram gradient boosting, with text and categories as they are, and the model
-        itself at ``epsilon=inf``; one that does not take the records is left out. A dict has names.
+        Models without protection that are fitted on the same splits, for comparison. "auto" is
+        histogram gradient boosting, with text and categories as they are, and the model itself at
+        ``epsilon=inf``. A baseline that does not take the records is left out. A dict has names.
     path : str or path-like, default=None
-        Folder in which the results of every fit are kept as soon as it is done. A later ``fit`` of
+        Folder in which the results of every fit are saved as soon as it is done. A later ``fit`` of
         the same sweep takes what is there and fits and charges only the rest, so that an
         interrupted sweep resumes. It holds no model, but scores of private records: keep it beside
         the ledger, and as private as the records. ``cv`` must split alike each time.
@@ -105,24 +105,25 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     cv_results_ : dict of ndarray
         As in :class:`~sklearn.model_selection.GridSearchCV`, with one entry per epsilon:
         ``params``, ``param_<name>``, ``mean_fit_time``, ``split<i>_test_score``, ``mean_``,
-        ``std_`` and ``rank_test_score``; the same for ``train_score``, ``attack_auc``,
+        ``std_`` and ``rank_test_score``. The same keys exist for ``train_score``, ``attack_auc``,
         ``attack_tpr_at_0.01`` (TPR at 1% FPR; NaN if the test folds are too small),
         ``claimed_epsilon``, the claim of a model with all of its private steps, and
-        ``attack_auc_bound``, the highest AUC that this claim allows for any attack; the last two
+        ``attack_auc_bound``, the highest AUC that this claim allows for any attack. The last two
         are NaN if nothing is proved for the model as a whole.
     group_results_ : dict of list
         Figures of the ``subgroups`` for each candidate and split, as :meth:`by_group` reads them.
     scores_ : list of str
-        Names of the scores, as in the keys of ``cv_results_``: "score", or those of ``scoring``.
+        Names of the scores, as in the keys of ``cv_results_``: "score", or the names in
+        ``scoring``.
     best_index_, best_score_, best_params_
         The candidate with the highest mean test score, the first one of several.
     baseline_results_ : dict of ndarray
-        The same keys for the baselines, named in ``param_baseline``; empty if there are none. They
+        The same keys for the baselines, named in ``param_baseline``. Empty if there are none. They
         are attacked if the attack needs no shadow models, and otherwise have NaN.
     charged_ : PrivacyGuarantee
         Joint cost of ALL trained private models, see Notes. There is no ``privacy_``: no guarantee
         covers the scores, nor a model that was chosen by them. With ``path``, all models whose
-        results are in the folder count; a fit that was cut off counts in its budget alone.
+        results are in the folder count. A fit that was cut off counts only in its budget.
     guarantees_ : list of PrivacyGuarantee
         For each epsilon, the joint cost of the models of all its splits.
     attack_name_ : str
@@ -134,7 +135,7 @@ class PrivacySweepCV(ResultsMixin, RefittedMixin, RoutedMixin, MetaEstimatorMixi
     subgroups_ : str or None
         Name of the subgroups.
     test_per_train_ : float
-        How many test records a split has for a training record, in the mean.
+        Mean number of test records of a split per training record.
     estimator_ : estimator
         The model trained on all data, if ``refit`` is given. Its claim is the one that it would
         have without the sweep, provided that ``refit`` was chosen without looking at any scores.
