@@ -338,7 +338,7 @@ def test_a_users_mistake_is_one_line(line, words, folder, capsys, monkeypatch):
 def written_commands():
     """Every command line that the README, the guides and the help texts show."""
     root = Path(skprivacy.__file__).parents[1]
-    files = [root / "README.md", *root.glob("doc/*.rst"), *root.glob("skprivacy/cli/*.py")]
+    files = [root / "README.md", *root.glob("doc/*.rst"), *root.glob("skprivacy/cli/**/*.py")]
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
             if found := re.match(r"(?:\$|\s+\$?) ?skprivacy ((?!--)[^>]*)", line):
