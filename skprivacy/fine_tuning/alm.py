@@ -33,6 +33,7 @@ from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
 from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmetic
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
+from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
 from .encoding import check_public, fit_to_public, shared_encoders
 from .features import encode_together, head_rows
@@ -323,11 +324,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         self, fit: PrivateFit, X: Any, y: ArrayLike, X_public: Any, groups: Any
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
         """Check the input, fit the encoder and choose the head, using only public facts."""
-        if X_public is X:
-            raise ValueError(
-                "X_public must not be X: public records must come from people outside the "
-                "guarantee. Pass other records."
-            )
+        check_not_private(X_public, X)
         check_order(groups, X)
         X, target = self._check_data(X, y)
         who = resolve_groups(groups, X)

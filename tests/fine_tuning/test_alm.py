@@ -237,9 +237,10 @@ def test_an_encoder_that_mixes_records_is_refused(public):
     assert budget.spent() == 0
 
 
-def test_private_records_are_not_public_records_too():
+@pytest.mark.parametrize("public", [X, PublicRecords(X)], ids=["records", "PublicRecords"])
+def test_private_records_are_not_public_records_too(public):
     with pytest.raises(ValueError, match="X_public must not be X"):
-        tuner(PCA(8)).fit(X, Y, X_public=X)
+        tuner(PCA(8)).fit(X, Y, X_public=public)
 
 
 def test_public_records_of_another_kind_are_refused():
