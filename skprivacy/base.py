@@ -4,7 +4,7 @@ A fit warns of anything that voids the guarantee, states the guarantee, charges 
 the data, and sets the model and its claim together. Classes and bounds are public facts, given as
 parameters. A fact that is not given is read off the data: that leak raises a warning, or an error
 in strict mode, and becomes an assumption of the guarantee. Parts that were passed fitted may have
-learned from private records, which is an assumption, too.
+learned from private records; the guarantee then assumes that they have not.
 
 Start with :class:`PrivateEstimatorMixin` and ``doc/extending.rst``.
 """
@@ -498,8 +498,8 @@ class PrivateFit:
         """State the guarantee and charge the budget; read the data only inside the ``with`` block.
 
         The call itself charges the budget. On leaving without an error, the estimator has
-        ``privacy_``, ``privacy_event_``, ``epsilon_`` and ``delta_``. Parameters are those of
-        :func:`private_release`.
+        ``privacy_``, ``privacy_event_``, ``epsilon_`` and ``delta_``. The parameters have the same
+        meaning as in :func:`private_release`.
 
         Parameters
         ----------

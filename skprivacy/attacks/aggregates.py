@@ -100,9 +100,10 @@ def expected_power(
     Notes
     -----
     In the limit of many independent columns, the score of :class:`AggregateAttack` is normal with
-    mu^2 = sum_j 1 / (n (1 + n / m + n s_j^2 / v_j)), for n records, m records of reference, noise
-    s_j and variance v_j. Without noise and with a large reference, this is the number of columns
-    divided by the number of records. Constant columns do not count.
+    mu^2 = sum_j 1 / (n (1 + n / m + n s_j^2 / v_j)). Here n is the number of records, m the number
+    of reference records, s_j the noise and v_j the variance. Without noise and with a large
+    reference, this is the number of columns divided by the number of records. Constant columns do
+    not count.
 
     References
     ----------
@@ -175,9 +176,10 @@ class AggregateAttack(BaseEstimator):
 
     Notes
     -----
-    The score is T(x) = sum_j (x_j - p_j) (q_j - p_j) / (v_j (1 + n / m) + n s_j^2), for population
-    means p and variances v, published means q, noise s and m records of reference. Without noise,
-    it is the log-likelihood ratio of normal means, up to a constant. Constant columns are left out.
+    The score is T(x) = sum_j (x_j - p_j) (q_j - p_j) / (v_j (1 + n / m) + n s_j^2). Here p and v
+    are the population means and variances, q the published means, s the noise, n the number of
+    records in each mean and m the number of reference records. Without noise, it is the
+    log-likelihood ratio of normal means, up to a constant. Constant columns are left out.
 
     **Edge cases.** The threshold is a quantile of the scores of the reference records, each scored
     with the other reference records. Without a reference it is a quantile of a normal law, which

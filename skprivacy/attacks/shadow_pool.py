@@ -109,8 +109,8 @@ class ShadowPool(BaseEstimator):
         Verbosity of joblib; a progress bar if models are stacked.
     keep_models : bool, default=True
         Whether the models stay in memory. False stores only their answers about the records of
-        ``fit``, 8 bytes per record and class, and the pool then serves attacks on these records
-        only: a forest of 20 MiB becomes 160 KB for 10,000 records and two classes.
+        ``fit``, 8 bytes per record and class. A forest of 20 MiB becomes 160 KB for 10,000 records
+        and two classes. The pool then serves only attacks on these records.
 
     Attributes
     ----------

@@ -36,8 +36,8 @@ class FirstStep:
 
     **Guarantees.** The step is of the class :class:`~skprivacy.preprocessing.SchemaTransformer`
     itself, no subclass, with a schema that was not read off data. Its fit reads no value, and each
-    row that it makes is a function of one record: a model that is fitted to these rows is the model
-    that its pipeline would be, and no record is in another one's fold by it.
+    row that it makes is a function of one record. So a model fitted to these rows equals the model
+    of its pipeline, and no record enters another fold through them.
     """
 
     step: SchemaTransformer
@@ -61,7 +61,7 @@ def fit_first_step(model: Any, X: Any) -> FirstStep | None:
     """Fit the first step of a model to all records, or return None if it cannot be shared.
 
     **Edge cases.** A step that warns or fails is not shared: each model then warns or fails by
-    itself. Neither are features that are no array or exceed 1 GiB.
+    itself. Features that are not an array or exceed 1 GiB are not shared either.
     """
     step = _stateless_step(model)
     if step is None or type(X) not in (pd.DataFrame, np.ndarray):
@@ -104,7 +104,7 @@ class Records:
 
     Attributes
     ----------
-    X, y : the records and what is predicted of them
+    X, y : the records and their labels or targets
     groups : ndarray of shape (n_samples,) or None
         The subgroup of each, as text.
     fit_params : dict
@@ -196,4 +196,4 @@ class Candidate:
     model: Any
     records: Records
     params: dict[str, Any]  # as ``cv_results_`` shows them
-    mark: str = ""  # tells a baseline from another one of the same name
+    mark: str = ""  # distinguishes baselines of the same name

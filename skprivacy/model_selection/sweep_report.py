@@ -37,7 +37,7 @@ __all__ = [
 _MOST_DRAWN = 5
 _MOST_ROWS = 30
 _HEIGHT, _ENTRY = 6.4, 0.2  # inches of a figure with short legends, and of each further entry
-_POINTS = (0.01, 0.03)  # losses for which a page tells the smallest epsilon
+_POINTS = (0.01, 0.03)  # losses for which a page states the smallest epsilon
 
 
 def table(sweep: Any) -> pd.DataFrame:
@@ -94,12 +94,12 @@ def cost_in_words(sweep: Any) -> str:
 
 
 def figure_of(sweep: Any) -> Figure:
-    """Draw the sweep on a figure of its own, readable on a screen of 400 pixels."""
+    """Draw the sweep on a separate figure, readable on a screen of 400 pixels."""
     return _narrow(sweep.plot)
 
 
 def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
-    """Return the picture of the subgroups that lose most, with what they have without privacy."""
+    """Return a plot of the subgroups that lose most, with their scores without privacy."""
     found = sweep.by_group()
     if found.empty:
         raise ValueError("No group has five test records in every split. Use coarser subgroups.")
@@ -123,7 +123,7 @@ def of_groups_drawn(sweep: Any) -> PrivacyUtilityDisplay:
 
 
 def _group_rows(sweep: Any) -> list[dict[str, Any]]:
-    """Return what is told of subgroups, if anything is: what costs most first."""
+    """Return rows on subgroups, largest loss first; none without subgroups or for one split."""
     if sweep.subgroups_ is None or sweep.n_splits_ < 2:
         return []
     found = sweep.by_group().sort_values("loss", ascending=False, kind="stable")
@@ -152,7 +152,7 @@ def caveats_of_sweep(sweep: Any) -> list[str]:
 
 
 def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
-    """Return all results of a fitted sweep, and what they are about, as JSON can hold them."""
+    """Return all results of a fitted sweep and their subject as JSON values."""
     groups = _group_rows(sweep)
     return {
         "about": about.to_dict(),

@@ -365,9 +365,9 @@ class UpdatesPropertyInference(PropertyAttack):
     ----------
     target : Updates
         Updates of the attacked training. Only the weights before each round are used, so the
-        updates may be those of any party.
+        updates may come from any party.
     train : callable, default=None
-        One round of a party: takes weights, records, classes and a seed, and returns the weights
+        One round of a party. It takes weights, records, classes and a seed. It returns the weights
         that the party sends back, including its clipping, noise and compression. None: one step on
         the mean of (clipped) gradients, with the noise of the target.
     n_shadows : int, default=40

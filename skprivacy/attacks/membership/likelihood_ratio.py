@@ -41,16 +41,16 @@ SHARES: tuple[float, ...] = (DEFAULT_SHARE, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0
 class LiRA(ShadowAttack):
     """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
 
-    The offline attack compares the target's log-odds for a record with those of shadow models that
-    were not trained on the record. The online attack also compares them with shadow models that
-    were.
+    The offline attack compares the target's log-odds for a record with the log-odds from shadow
+    models that were not trained on the record. The online attack also compares them with shadow
+    models that were.
 
     Parameters
     ----------
     %(target_classifier)s
     %(n_shadows)s
     online : bool, default=False
-        Whether to compare with models trained on the record, too. The pool must then have been
+        Whether to compare also with models trained on the record. The pool must then have been
         trained on every scored record.
     floor : float or "auto", default="auto"
         Added to the probability of the true class and to its complement before taking logarithms.

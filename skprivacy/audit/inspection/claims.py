@@ -124,7 +124,7 @@ class Claim:
     guarantee : PrivacyGuarantee or None
         Joint guarantee of all private steps; of kind "estimate" if a step is not covered.
     reason : str
-        Why there is no guarantee, beginning with "no claim"; empty if there is one.
+        Reason for a missing guarantee, beginning with "no claim". Empty if there is a guarantee.
     uncovered : dict
         Steps that read private data outside any guarantee, by name, with the reason. Dots separate
         the names of nested steps.
@@ -171,9 +171,9 @@ def claim_of(model: Any, X: Any = None) -> Claim:
     that train each part once on all records (``VotingClassifier``, ``VotingRegressor``,
     ``OneVsRestClassifier``, ``MultiOutputClassifier``, ``MultiOutputRegressor``,
     ``SmoothedClassifier``); and ``FrozenEstimator``. Any other model with a private part makes no
-    claim: a search chooses by unprotected scores, bagging repeats records, stacking and
-    calibration fit more than the private parts. There is no claim either if the relations or units
-    of the parts differ.
+    claim: a search chooses by unprotected scores, bagging repeats records, stacking and calibration
+    fit more than the private parts. A model whose parts differ in relation or unit makes no claim
+    either.
 
     **Edge cases.** A transformer is covered in three cases:
 
@@ -258,7 +258,7 @@ def joint_claim(claims: Sequence[Claim]) -> Claim:
 
 
 def ignores_labels(step: Any) -> bool:
-    """Return whether a transformer is known to learn from features alone."""
+    """Return whether a transformer is known to learn only from features."""
     return type(step) in _IGNORE_LABELS
 
 
@@ -287,9 +287,9 @@ def try_record_by_record(step: Any, rows: Any) -> tuple[str, bool]:
     """Test whether a stateless transformer computes each record by itself.
 
     Transforming ``rows`` together, both as fitted on the private data and by a fresh clone, must
-    give the same values as transforming each record alone. Returns the gap, which is empty if no
-    value depends on other records, and whether the values agree to the last bit: products round a
-    row by its position among the other rows.
+    give the same values as transforming each record by itself. Returns the gap, which is empty if
+    no value depends on other records, and whether the values agree to the last bit: products round
+    a row by its position among the other rows.
     """
     kind, n = type(step).__name__, num_samples(rows)
     try:

@@ -93,8 +93,8 @@ def check_disclosure(
         training records share identifies nobody. Statistical offices ask for 3 to 10 records behind
         a published cell; the default is the cautious end.
     min_degrees_of_freedom : int, default=10
-        The fewest residual degrees of freedom. Without any, the fitted parameters may determine the
-        records. 10 is common in research data centres.
+        The fewest residual degrees of freedom. Without residual degrees of freedom, the fitted
+        parameters may determine the records. 10 is common in research data centres.
     max_gap : float, default=0.1
         The largest error gap. The gap is the advantage over guessing of an attacker who calls a
         record a member if its error is small.
@@ -137,11 +137,11 @@ def check_disclosure(
     own claim but does not test it; :func:`~skprivacy.audit.audit` does. The checks read private
     data, so their figures are not private.
 
-    **Edge cases.** Predictions that vary from record to record, such as those of a linear model,
-    form no groups, and k-anonymity does not apply. Trees and parameters are counted in
-    scikit-learn's models and torch modules, not in those of other libraries. Records are found in
-    their given form and as transformed by pipelines and transformers inside the model; other forms
-    are not found. Leaves of a forest count the distinct records of their bootstrap sample.
+    **Edge cases.** Predictions that vary from record to record, as in a linear model, form no
+    groups, and k-anonymity does not apply. Trees and parameters are counted in scikit-learn's
+    models and torch modules, not in models of other libraries. Records are found in their given
+    form and as transformed by pipelines and transformers inside the model; other forms are not
+    found. Leaves of a forest count the distinct records of their bootstrap sample.
 
     References
     ----------
@@ -297,7 +297,7 @@ class DisclosureCheck:
 
     @property
     def meaning(self) -> str:
-        """What the figure counts, in a few words."""
+        """The meaning of the figure, in a few words."""
         return _MEANING[self.name]
 
     @property
