@@ -164,7 +164,7 @@ def check_weights(estimator: Any, sample_weight: Any, n_records: int) -> NDArray
 
 
 def weight_name(estimator: Any) -> str:
-    """Return the argument of ``fit`` for weights; in a pipeline that of its last step."""
+    """Return the argument of ``fit`` for weights; a pipeline's has its last step as prefix."""
     routed = get_config()["enable_metadata_routing"]
     if isinstance(estimator, Pipeline) and not routed:
         return f"{estimator.steps[-1][0]}__sample_weight"
@@ -192,7 +192,7 @@ def seed_globally(seed: int) -> Iterator[None]:
 
     **Guarantees.** The restored states are independent of the draws inside the block.
 
-    **Edge cases.** torch is seeded only if it is loaded. Generators of GPUs are left alone.
+    **Edge cases.** torch is seeded only if it is loaded. Generators of GPUs keep their states.
     """
     torch = sys.modules.get("torch")
     generator = torch and torch.default_generator

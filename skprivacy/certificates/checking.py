@@ -27,7 +27,7 @@ __all__ = ["Check", "Verification", "verify_certificate"]
 HOLDS, FAILED, OPEN = "holds", "FAILED", "not checked"
 VERIFIED, UNKNOWN_KEY, REFUSED = "verified", "unknown key", "refused"
 
-# What would have noticed an older copy of the ledger, and what is assumed of it nevertheless.
+# The remaining assumption on rollbacks of the ledger, by the witness that would notice one.
 _WITNESSES = {
     "counter": "the ledger and its counter were not restored together from older copies",
     "digest": "no charge was lost with an older copy of the ledger after the line whose digest the "
