@@ -13,8 +13,15 @@ from collections import Counter
 
 from benchmarks.shared.quick import choose, make_parser
 from skprivacy.audit import verify_privacy
-from tests.planted_bugs.shown_by_audits import BUGS, epsilon_of_bug, planted, runs_for, why_not
-from tests.planted_bugs.verified import FIT_PARAMS, VERIFIED
+from tests.planted_bugs.verified import (
+    BUGS,
+    FIT_PARAMS,
+    VERIFIED,
+    epsilon_of_bug,
+    planted,
+    runs_for,
+    why_not,
+)
 
 
 def try_bug(bug: str, name: str, n_runs: int | None) -> bool:

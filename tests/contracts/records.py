@@ -1,7 +1,7 @@
 """What every private estimator owes, as functions that raise AssertionError when it is not kept.
 
-``test_contracts.py`` runs them on every estimator, ``test_mutants.py`` on estimators with a planted
-bug, where they must fail.
+``test_records.py`` runs them on every estimator, ``tests/planted_bugs`` on estimators with a
+planted bug, where they must fail.
 
 The replay contract, ``tests/contracts/replay.py``, is the strongest of them.
 """

@@ -10,7 +10,7 @@ from skprivacy.neural_network._training.graph_step import GraphStep
 
 from ...contracts import records as contracts
 from ...contracts.cases import CASES
-from ...planted_bugs.test_training import patched
+from ...planted_bugs.bug import patched
 from .simulated_gpu import simulated_gpu
 
 pytestmark = pytest.mark.heavy

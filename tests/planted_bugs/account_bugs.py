@@ -1,0 +1,385 @@
+"""Planted bugs in the accounts: costs of events, their format, budgets and their ledgers."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from skprivacy.accounting import (
+    ApproxDP,
+    Event,
+    GaussianEvent,
+    GNMaxVote,
+    LaplaceEvent,
+    Mixture,
+    VoteThreshold,
+    delta_of,
+    epsilon_of,
+    event,
+    guarantee,
+    pld,
+    rdp,
+)
+from skprivacy.accounting.budget import PrivacyBudget, admission, budget, filters, ledger, statement
+from skprivacy.accounting.budget.filters import Account, Cost, sum_epsilons_and_deltas
+from skprivacy.accounting.budget.ledger import Ledger
+from skprivacy.accounting.budget.stores import ledger_at
+from skprivacy.accounting.events import composition, matrix_factorization, noise
+from skprivacy.accounting.pld import argmax
+from skprivacy.accounting.pld.pairs import GaussianPair, MixedPair, symmetric_pairs
+from skprivacy.accounting.renyi import binomial_rdp
+
+from ..accounting import test_group_privacy as group_privacy
+from ..accounting import test_renyi
+from ..accounting.budget import (
+    test_filters,
+    test_ledger,
+    test_partition_games,
+    test_receipt,
+    test_rollback,
+    test_scope_names,
+    test_scopes,
+    test_statement,
+)
+from ..accounting.events import (
+    test_labels,
+    test_loaded_events,
+    test_mixtures,
+    test_sampled_discrete_gaussian,
+    test_stored_events,
+    test_votes,
+)
+from ..accounting.pld import rounding
+from .bug import Bug, instead
+
+
+def pair_of(sensitivity):
+    return lambda self, relation: symmetric_pairs(GaussianPair(self.noise_multiplier / sensitivity))
+
+
+def replace_one_alone(relation):
+    return relation == "replace_one"
+
+
+def mean_of_renyi(self, orders, relation):
+    each = np.array([rdp(event, orders, relation) for event in self.events])
+    return self.weights @ each
+
+
+def no_weights(self, edges):
+    each = [part.masses(edges) for part in self.parts]
+    return tuple(np.mean([masses[i] for masses in each], axis=0) for i in (0, 1))
+
+
+def small_noise_only(noise, rate, orders, relation):
+    """The first term of the series, which is what it tends to for much noise."""
+    return orders * rate**2 / (2 * noise**2)
+
+
+def taken_over(tag, cls):
+    event._TAGS[tag] = cls
+
+
+REAL_SUM, REAL_CONNECT, REAL_ACCOUNT = Account.sum_added, sqlite3.connect, admission._account
+REAL_RESERVE, REAL_TAKE = PrivacyBudget.reserve, ledger.Log._take
+
+
+def nothing_spent(account):
+    return REAL_SUM(account) if account.opened is None else Cost(0.0, 0.0)
+
+
+def no_delta_spent(account):
+    return REAL_SUM(account)._replace(delta=0.0 if account.opened else REAL_SUM(account).delta)
+
+
+def the_better_of_two(account):
+    """Admit what addition does, and what Renyi orders do, each with all of delta."""
+    yield sum_epsilons_and_deltas(account.added + account.counts, account.relation)
+    everything = Account(account.cap, "renyi", account.relation, account.added + account.counts)
+    yield from filters._renyi_costs(everything)
+
+
+def forgets_what_was_added(charged, cap, opening, terms):
+    account = REAL_ACCOUNT(charged, cap, opening, terms)
+    return account.with_added(Counter()) if opening else account
+
+
+def first_of_all_orders(account):
+    """What the default was: nothing is added up but pure epsilons."""
+    yield from filters._tight_costs(account.with_counts(account.added + account.counts), 0.5, 0.4)
+
+
+def eagerly(path, scope, seen):
+    made = PrivacyBudget.__new__(PrivacyBudget)
+    made._attach(ledger_at(path), scope)
+    _ = made._terms
+    return made
+
+
+def made_anew(address, **options):
+    return REAL_CONNECT(address.replace("mode=rw", "mode=rwc"), **options)
+
+
+@contextmanager
+def when_entered(self, *terms):
+    """What it was: a call without ``with`` charges nothing."""
+    with REAL_RESERVE(self, *terms) as receipt:
+        yield receipt
+
+
+def moves_once(self, counter, covered, last):
+    """Ask whoever moved the counter in between for nothing."""
+    counter.move(covered, last)
+
+
+def tails_only(self, line):
+    """What it was: only the last line is checked."""
+    with mock.patch.object(ledger, "_digest", return_value=line.digest):
+        REAL_TAKE(self, line)
+
+
+# -------------------------------------------------------------------------------- what catches them
+
+
+def afresh(check):
+    """Forget what was computed before, and after."""
+
+    @wraps(check)
+    def run():
+        for remembered in (pld, epsilon_of, delta_of) * 2:
+            remembered.cache_clear()
+        try:
+            check()
+        finally:
+            for remembered in (pld, epsilon_of, delta_of):
+                remembered.cache_clear()
+
+    return run
+
+
+def in_folder(check):
+    @wraps(check)
+    def run():
+        with TemporaryDirectory() as folder:
+            check(Path(folder))
+
+    return run
+
+
+def check_tags():
+    with mock.patch.dict(event._TAGS):
+        with suppress(TypeError):  # it is refused
+            type("Gaussian", (GaussianEvent,), {"__module__": "notebook"}, tag="Gaussian")
+        assert Event.from_dict({"type": "Gaussian", "noise_multiplier": 1.0}) == GaussianEvent(1.0)
+
+
+def check_sampled_noise():
+    test_renyi.test_never_below_the_quadrature_nor_far_above(3.7, 0.01, 1.0, "add_remove")
+
+
+def check_sampled_integers():
+    test_sampled_discrete_gaussian.test_moment_is_the_sum_over_the_grid(0.3, 1.0, "two integers")
+
+
+def check_group_step():
+    group_privacy.test_one_step_is_the_mixture_of_gaussians(5, 0.3, 2.0, "add_remove")
+
+
+def check_replaced_group():
+    group_privacy.test_one_step_is_the_mixture_of_gaussians(5, 0.3, 2.0, "replace_one")
+
+
+def check_first_format():
+    for row, stored in zip(test_stored_events.STORED, test_stored_events.EVENTS, strict=True):
+        try:
+            assert Event.from_dict(row["event"]) == stored
+        except ValueError as error:
+            raise AssertionError("the first format cannot be read") from error
+
+
+def addition():
+    test_filters.test_the_default_admits_whatever_addition_admits(0)
+
+
+@in_folder
+def scopes(folder):
+    for name in ("a/", "", "//"):
+        path = folder / f"{len(name)}.ledger"
+        made = PrivacyBudget(epsilon=1.0, path=path)
+        made.scope("a", epsilon=0.5)
+        try:
+            opened = PrivacyBudget.open(path, name)
+        except ValueError:
+            continue
+        with pytest.raises(ValueError, match="overspent"):
+            opened.reserve(LaplaceEvent(0.02))
+
+
+@in_folder
+def lines_outside(folder):
+    test_scopes.test_a_charge_outside_every_cap_is_found(folder / "ledger", "a/")
+
+
+@in_folder
+def units(folder):
+    test_statement.test_the_first_charge_settles_the_unit_for_everybody(folder / "ledger")
+
+
+@in_folder
+def outcomes(folder):
+    try:
+        test_ledger.test_a_release_is_not_lost_if_its_outcome_cannot_be_noted(
+            folder / "ledger", test_ledger._removed
+        )
+    except OSError as error:
+        raise AssertionError("the release was lost") from error
+
+
+@in_folder
+def loading(folder):
+    try:
+        test_loaded_events.test_a_handle_that_was_loaded_first_finds_the_ledger_later(folder)
+    except OSError as error:
+        raise AssertionError("the ledger was opened too early") from error
+
+
+@in_folder
+def alterations(folder):
+    for number in (2, 3):
+        path = folder / f"{number}.ledger"
+        test_ledger.test_nothing_is_charged_to_a_ledger_with_an_altered_line(
+            path, number, {"who": "somebody else"}
+        )
+
+
+@in_folder
+def older_copies(folder):
+    test_rollback.test_an_older_copy_is_refused_with_a_counter(
+        folder / "ledger", folder / "counter"
+    )
+
+
+@in_folder
+def two_copies(folder):
+    test_rollback.test_of_two_copies_that_are_charged_at_once_one_is_refused(
+        folder / "ledger", folder / "counter"
+    )
+
+
+@in_folder
+def triggers(folder):
+    test_rollback.test_a_ledger_with_other_triggers_refuses_every_charge(
+        folder / "ledger", "an insert is ignored"
+    )
+
+
+def names():
+    test_scope_names.test_names_that_look_like_another_are_refused("zero-width space")
+
+
+def reservations():
+    test_receipt.test_a_call_without_with_is_charged("reserve")
+
+
+@in_folder
+def replacements(folder):
+    test_ledger.test_a_ledger_that_was_replaced_is_refused(folder / "ledger", "older", folder)
+
+
+@afresh
+def counts_of_votes():
+    test_votes.check_distribution(GNMaxVote, math.sqrt(2))
+
+
+@afresh
+def threshold_test():
+    test_votes.check_distribution(VoteThreshold, 1.0)
+
+
+def mixed_game():
+    test_filters.test_no_adversary_passes_the_cap("mixed", "adaptive", 0.03)
+
+
+def parts():
+    failing = ApproxDP(0.0, 0.009)
+    test_partition_games.test_no_adversary_passes_the_cap_by_way_of_another_part(0.4, 0.03, failing)
+
+
+def open_account():
+    account = Account(Cost(1.0, 0.03), "adaptive", "add_remove")
+    events = (test_filters.SMALL, ApproxDP(0.0, 0.03))
+    assert test_filters.worst_case(account, 1.0, events)[0] <= 0.03 * (1 + 1e-9)
+
+
+def altered(owner, attribute, value, check, name=""):
+    return Bug(owner, attribute, instead(value), check, name=name or value.__name__)
+
+
+def nothing(*_):
+    return None
+
+
+NUMPY = SimpleNamespace(**{**vars(np), "floor": np.ceil})
+
+COSTS = [
+    altered(GNMaxVote, "dominating_pairs", pair_of(1.0), counts_of_votes,
+            "a vote moves one count"),
+    altered(VoteThreshold, "dominating_pairs", pair_of(0.5), threshold_test,
+            "half the sensitivity of the threshold test"),
+    altered(argmax, "np", NUMPY, rounding.check_filter, "rounded to the larger ratio"),
+    altered(Mixture, "renyi", mean_of_renyi, test_mixtures.test_one_choice_is_exact),
+    altered(MixedPair, "masses", no_weights, test_mixtures.test_one_choice_is_exact),
+    altered(noise, "sampled_gaussian_rdp", small_noise_only, check_sampled_noise),
+    altered(noise, "binomial_rdp", lambda a, q, z: binomial_rdp(max(a - 1, 2), q, z),
+            check_sampled_integers, "sampled integers at the order below"),
+    altered(matrix_factorization, "allows_replacement", replace_one_alone,
+            test_labels.test_sampled_contributions_are_replaced_by_another_label),
+    altered(composition, "allows_replacement", replace_one_alone,
+            test_labels.test_sampled_contributions_are_replaced_by_another_label),
+    altered(composition, "_count_probabilities",
+            lambda rate, size: ((1 - rate, rate), (0.0, float(size))), check_group_step,
+            "a group is in the sample as one record"),
+    altered(composition, "allows_replacement", lambda relation: False, check_replaced_group,
+            "a group is replaced as if it left"),
+    altered(guarantee, "_chain_tpr", lambda fpr, steps, curve: guarantee._highest_tpr(fpr, curve),
+            group_privacy.test_steps_along_a_gaussian_curve_are_exact,
+            "steps between neighbours forgotten"),
+    altered(event, "_register", taken_over, check_tags),
+    altered(GaussianEvent, "_stored", ("sigma",), check_first_format,
+            "a renamed field without its stored name"),
+]  # fmt: skip
+BUGS = [
+    *[replace(bug, caught_by=afresh(bug.caught_by)) for bug in COSTS],
+    altered(ledger.Log, "_take", tails_only, alterations),
+    altered(PrivacyBudget, "reserve", when_entered, reservations),
+    altered(Ledger, "_check_covered", nothing, older_copies, "the counter is never compared"),
+    altered(Ledger, "_move_counter", nothing, older_copies, "the counter is never moved"),
+    altered(Ledger, "_move_counter", moves_once, two_copies),
+    altered(Ledger, "_check_guards", nothing, triggers, "nobody looks at the triggers"),
+    altered(budget, "check_scope_name", nothing, names, "any text names a scope"),
+    altered(Ledger, "_check_identity", nothing, replacements, "another ledger is as good"),
+    altered(Account, "sum_added", nothing_spent, mixed_game),
+    altered(Account, "sum_added", no_delta_spent, mixed_game),
+    altered(admission, "_account", forgets_what_was_added, parts),
+    altered(filters.FILTERS, "adaptive", first_of_all_orders, addition),
+    altered(filters.FILTERS, "adaptive", the_better_of_two, open_account),
+    altered(statement, "scope_of", str, scopes, "any text is a scope"),
+    altered(statement.Statement, "verify", lambda self: "", lines_outside,
+            "a line may name any scope"),
+    altered(budget, "check_same_unit", nothing, units, "units are added up"),
+    altered(PrivacyBudget, "_record_outcome", PrivacyBudget._settle, outcomes,
+            "an outcome must be noted"),
+    altered(PrivacyBudget, "_at", eagerly, loading),
+    altered(sqlite3, "connect", made_anew, loading),
+]  # fmt: skip

@@ -1,0 +1,353 @@
+"""Planted bugs in mechanisms: another law or size of noise, repeated noise, one charge for two."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from skprivacy.ensemble import GNMax, LNMax
+from skprivacy.linear_model.perturbation import ObjectivePerturbation
+from skprivacy.mechanisms import (
+    Exponential,
+    FloatGaussian,
+    FloatLogistic,
+    Gaussian,
+    KNorm,
+    Laplace,
+    PoissonSampler,
+    RandomizedResponse,
+    RandomizedResponseAmong,
+    RoundedGaussian,
+    SecureRandom,
+    matrix_gaussian,
+    rounded_gaussian,
+)
+from skprivacy.mechanisms import secure_random as entropy
+
+from ..contracts import labels as label_contracts
+from ..contracts import records as contracts
+from ..contracts import single_release as contracts_once
+from ..mechanisms.draw_counter import KEY, check_counter
+from ..mechanisms.test_noise import check_noise as check_law
+from .bug import Bug
+
+NOISE, FRESH, ONCE = contracts.check_noise, contracts.check_fresh_noise, contracts_once.check_noise
+LABEL_LAW, FRESH_LABELS = label_contracts.check_law, label_contracts.check_fresh_labels
+
+
+def halved(original):
+    return lambda self, scale, size, random: original(self, scale, size, random) // 2
+
+
+def half_tilt(original):
+    """Minimise what another epsilon would, with the ridge that is declared."""
+
+    def release(self, value, random):
+        class Half(ObjectivePerturbation):
+            def _scale(this, epsilon):
+                return self.scale(value[0].shape[1]) / 2
+
+            def ridge(this, size):
+                return self.ridge(size)
+
+        return original(Half(self.epsilon, self.delta, self.n_classes, self.alpha), value, random)
+
+    return release
+
+
+def half_noise(original):
+    def release(self, value, random):
+        return original(FloatGaussian(self.noise_multiplier / 2, self.sensitivity), value, random)
+
+    return release
+
+
+def a_little_less(share):
+    def planted(original):
+        def release(self, value, random):
+            less = FloatGaussian(share * self.noise_multiplier, self.sensitivity)
+            return original(less, value, random)
+
+        return release
+
+    return planted
+
+
+def half_logistic_noise(original):
+    def release(self, value, random):
+        return original(FloatLogistic(self.noise_multiplier / 2, self.sensitivity), value, random)
+
+    return release
+
+
+def gaussian_for_logistic(original):
+    def release(self, value, random):
+        return FloatGaussian(np.pi / 3**0.5 * self.noise_multiplier, self.sensitivity)._release(
+            value, random
+        )
+
+    return release
+
+
+def less_in_votes(original):
+    """Draw 80% of the noise that the event of an aggregator claims."""
+
+    def release(self, votes, *rest):
+        return original(self.with_noise(0.8 * self.noise), votes, *rest)
+
+    return release
+
+
+def too_true(original):
+    """Lie with half the probability."""
+    return property(lambda self: (1.0 + original.fget(self)) / 2)
+
+
+def never_lies(original):
+    return property(lambda self: 1.0)
+
+
+def no_noise(original):
+    return lambda self, scale, size, random: np.zeros(size, np.int64)
+
+
+def bare(original):
+    return lambda self, value, random: value
+
+
+def no_tilt(original):
+    return lambda self, size: 0.0
+
+
+def seeded(original):
+    return lambda self, value, random: original(self, value, SecureRandom(7))
+
+
+def of_the_global_generator(original):
+    def release(self, value, random):
+        seed = int(np.random.randint(2**31))  # noqa: NPY002
+        return original(self, value, SecureRandom(seed))
+
+    return release
+
+
+def seeded_sampling(original):
+    def draw(self, n, random):
+        return np.flatnonzero(np.random.random(n) < self.rate)  # noqa: NPY002
+
+    return draw
+
+
+def mirrored(original):
+    """Give the second half of a vector the first half's noise, turned round."""
+
+    def noise(self, scale, size, random):
+        half = original(self, scale, (size + 1) // 2, random)
+        return np.r_[half, -half][:size]
+
+    return noise
+
+
+def mirrored_in_place(original):
+    def release(self, value, random):
+        before, half = value.copy(), (len(value) + 1) // 2
+        noise = original(self, value, random) - before
+        value[:] = before + np.r_[noise[:half], -noise[:half]][: len(value)]
+        return value
+
+    return release
+
+
+def first_number_bare(original):
+    def release(self, value, random):
+        first = np.ravel(value)[0]
+        noisy = original(self, value, random)
+        np.ravel(noisy)[0] = first  # of a view
+        return noisy
+
+    return release
+
+
+def one_number_without_noise(original):
+    def release(self, value, random):
+        last = value[-1]
+        noisy = original(self, value, random)
+        noisy[-1] = last
+        return noisy
+
+    return release
+
+
+def released_twice(original):
+    """Release the same once more, in a better mean, for the price of one."""
+
+    def release(self, value, random):
+        again = np.array(value, copy=True) if isinstance(value, np.ndarray) else value
+        return (original(self, value, random) + original(self, again, random)) / 2
+
+    return release
+
+
+def reported_twice(original):
+    """Report what is true if one of two reports says so, for the price of one."""
+
+    def release(self, value, random):
+        first, second = (original(self, value, random) for _ in range(2))
+        return np.where(second == value, second, first)
+
+    return release
+
+
+def first_candidate(original):
+    """Whose label is no candidate responds for the first one, so that likelihoods are wrong."""
+
+    def release(self, value, random):
+        return original(self, np.where(value == -1, 0, value), random)
+
+    return release
+
+
+def best_is_chosen(original):
+    return lambda self, behind, scale, random: int(np.argmin(behind))
+
+
+def uncorrelated(original):
+    return lambda self, size, random: random.normal(size)
+
+
+def shorter_tree(original):
+    """Keep the sums of the lowest level out of the next."""
+
+    def draw(self, size, random):
+        noise = original(self, size, random)
+        return noise if self.step % 4 else noise - random.normal(size)
+
+    return draw
+
+
+def fewer_steps(original):
+    return lambda self, size: 0.97 * original(self, size)
+
+
+def every_other(original):
+    def draw(sigma, size, random):
+        steps = original(sigma, size, random)
+        steps[::2] = 0.0
+        return steps
+
+    return draw
+
+
+def shuffled(original):
+    """Walk through a permutation in batches of fixed size, as ordinary training does."""
+    state = {"order": np.array([], int)}
+
+    def draw(self, n, random):
+        size = round(self.rate * n)
+        if len(state["order"]) < size:
+            state["order"] = np.random.default_rng().permutation(n)
+        batch, state["order"] = state["order"][:size], state["order"][size:]
+        return np.sort(batch)
+
+    return draw
+
+
+def restarting(original):
+    """Begin again after 4,096 chunks: no estimator of a test takes so many steps."""
+    calls = itertools.count(1)
+
+    def drawn(self, *args):
+        if next(calls) % 4096 == 0:
+            self._streams = {place: entropy.new_stream(KEY) for place in self._streams}
+        return original(self, *args)
+
+    return drawn
+
+
+def scaled(share):
+    """Return what makes the noise of a grid smaller."""
+
+    def make(original):
+        def noise(self, scale, size, random):
+            return original(self, max(1, round(share * scale)), size, random)
+
+        return noise
+
+    return make
+
+
+DPSGD, LOGISTIC, EXACT = (
+    "DPSGDClassifier", "DPSGDClassifier-logistic-ema", "DPSGDClassifier-exact"
+)  # fmt: skip
+GRID = (Laplace, Gaussian, KNorm)
+ALL_BUT_RESPONSES = (*GRID, FloatGaussian, ObjectivePerturbation)
+ALL = (*ALL_BUT_RESPONSES, RandomizedResponse)
+
+
+def shown(name, attribute, make, kinds):
+    """Return rows of a bug that audits alone look for, in some mechanisms."""
+    return [Bug(kind, attribute, make, name=name, visible_outside=True) for kind in kinds]
+
+
+def half(owner, attribute, make, caught_by, *cases):
+    return Bug(owner, attribute, make, caught_by, cases, "half the noise", True)
+
+
+def same_seed(owner, *caught):
+    return Bug(owner, "_release", seeded, *caught, "noise of a fixed seed", True)
+
+
+def bare_number(owner, make=first_number_bare, *caught):
+    return Bug(owner, "_release", make, *caught, name="one number bare", visible_outside=True)
+
+
+BUGS = [
+    half(Laplace, "_noise", halved, ONCE, "FunctionalMechanismRegressor"),
+    half(Gaussian, "_noise", halved, ONCE, "AdaSSPRegressor"),
+    half(KNorm, "_noise", halved, check_law, "KNorm"),
+    Bug(KNorm, "_noise", halved, ONCE, "ALMFineTuner-softmax-k-norm", nightly=True),
+    half(ObjectivePerturbation, "_release", half_tilt, ONCE, "ObjectivePerturbationClassifier"),
+    half(FloatGaussian, "_release", half_noise, NOISE, DPSGD),
+    half(RandomizedResponse, "truth_probability", too_true, LABEL_LAW,
+         "RandomizedResponseClassifier"),
+    Bug(Laplace, "_noise", halved, LABEL_LAW, "ALIBIClassifier"),
+    Bug(FloatLogistic, "_release", half_logistic_noise, NOISE, LOGISTIC),
+    Bug(FloatLogistic, "_release", gaussian_for_logistic, NOISE, LOGISTIC),
+    Bug(FloatGaussian, "_release", a_little_less(0.997), check_law, "FloatGaussian",
+        "0.3% less noise"),  # a run has too few numbers to notice so little
+    Bug(FloatGaussian, "_release", a_little_less(0.97), NOISE, DPSGD, "3% less noise"),
+    Bug(LNMax, "release", less_in_votes, check_law, "LNMax"),
+    Bug(GNMax, "release", less_in_votes, check_law, "GNMax"),
+    Bug(RoundedGaussian, "_scale_steps", fewer_steps, NOISE, EXACT),
+    Bug(rounded_gaussian, "rounded_normal", every_other, NOISE, EXACT),
+    Bug(matrix_gaussian._BandedNoise, "_next", uncorrelated, NOISE, "DPSGDClassifier-banded"),
+    Bug(matrix_gaussian._TreeNoise, "_next", shorter_tree, NOISE, "DPSGDRegressor-tree-adaptive"),
+    Bug(Exponential, "_select", best_is_chosen, check_law, "Exponential"),
+    Bug(Exponential, "_select", best_is_chosen, ONCE, "PrivateSynthesizer-tree", nightly=True),
+    Bug(RandomizedResponseAmong, "_release", first_candidate, LABEL_LAW, "LP2STClassifier-guesses"),
+    *shown("no noise", "_noise", no_noise, GRID),
+    *shown("no noise", "_release", bare, [FloatGaussian]),
+    *shown("no noise", "scale", no_tilt, [ObjectivePerturbation]),
+    *shown("no noise", "truth_probability", never_lies, [RandomizedResponse]),
+    same_seed(Laplace, ONCE, "OutputPerturbationClassifier"),
+    same_seed(Gaussian, FRESH, "FunctionalMechanismClassifier-delta"),
+    same_seed(ObjectivePerturbation, FRESH, "ObjectivePerturbationClassifier-delta"),
+    same_seed(RandomizedResponse, FRESH_LABELS, "RandomizedResponseClassifier"),
+    same_seed(FloatGaussian, NOISE, DPSGD),
+    same_seed(KNorm, None, ()),
+    *shown("noise of the global generator", "_release", of_the_global_generator, ALL),
+    Bug(PoissonSampler, "draw", seeded_sampling, FRESH, DPSGD),
+    Bug(PoissonSampler, "draw", shuffled, contracts.check_inclusion, DPSGD, "shuffled batches",
+        ("DPSGDClassifier-sampled",)),
+    *[Bug(SecureRandom, method, restarting, check_counter, says="counter")
+      for method in ("random_bytes", "_write")],
+    *shown("mirrored noise", "_noise", mirrored, GRID),
+    Bug(FloatGaussian, "_release", mirrored_in_place, NOISE, DPSGD, "mirrored noise", True),
+    bare_number(Gaussian, first_number_bare, ONCE, "FunctionalMechanismRegressor-delta"),
+    bare_number(FloatGaussian, first_number_bare, NOISE, DPSGD),
+    *map(bare_number, (Laplace, KNorm, RandomizedResponse)),
+    Bug(FloatGaussian, "_release", one_number_without_noise, NOISE, DPSGD),
+    *shown("two releases for the price of one", "_release", released_twice, ALL_BUT_RESPONSES),
+    *shown("two releases for the price of one", "_release", reported_twice, [RandomizedResponse]),
+]  # fmt: skip

@@ -1,0 +1,444 @@
+"""Planted bugs in estimators that release once: bounds, sensitivities, charges, what is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import contextmanager
+from unittest import mock
+
+import numpy as np
+import torch
+
+from skprivacy.accounting import Composed
+from skprivacy.base import PrivateEstimatorMixin, PrivateFit
+from skprivacy.ensemble import aggregators, knn
+from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features, heads
+from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
+from skprivacy.fine_tuning.sensitivity import Sensitivity
+from skprivacy.label_privacy import noisy_labels
+from skprivacy.linear_model import adassp, functional_mechanism, perturbation
+from skprivacy.linear_model import base as linear
+from skprivacy.linear_model.base import PrivateLinearRegressor
+from skprivacy.linear_model.perturbation import ObjectivePerturbation
+from skprivacy.linear_model.polynomial_objective import PolynomialObjective
+from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
+from skprivacy.mechanisms.bounds import UnitBall, quantize
+from skprivacy.neural_network._training.adversarial import AdversarialTraining
+from skprivacy.preprocessing import Bounded, Schema, standard_scaler
+from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.synthesis import (
+    DPGANSynthesizer,
+    SyntheticDataClassifier,
+    gan,
+    marginal_synthesizer,
+)
+from skprivacy.synthesis.base import TableFacts
+from skprivacy.synthesis.gan_features import Moments
+from skprivacy.synthesis.marginal_tables import EncodedRecords
+from skprivacy.synthesis.measurement_plan import MeasurementPlan
+
+from ..contracts import records as contracts
+from ..contracts import refusals
+from ..contracts import single_release as contracts_once
+from .bug import Bug, instead
+
+REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
+ACCOUNTING = contracts_once.check_accounting
+REFUSED, FAILED = refusals.check_refused_fit, refusals.check_failed_fit
+
+
+def no_radius(original):
+    """Scale features, but let records be as long as they are."""
+
+    def transform(self, X, shares=None):
+        rows, _ = original(self, X)
+        missing = np.isnan(X).any(axis=1)
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        full = 2 * (np.clip(X, lower, upper) - lower) / (upper - lower) - 1
+        rows[:, : X.shape[1]] = np.where(missing[:, None], 0.0, full)
+        return rows, np.where(missing, 0.0, 1.0)
+
+    return transform
+
+
+def centred(original):
+    """Take the mean of the private records for the middle."""
+
+    def transform(self, X, shares=None):
+        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), shares)
+
+    return transform
+
+
+def features_beyond_the_ball(original):
+    def transform(self, X, shares=None):
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        rows = 2 * (np.nan_to_num(X) - lower) / (upper - lower) - 1
+        return quantize(rows / self.norm), np.ones(len(X))
+
+    return transform
+
+
+def columns_beyond_their_bounds(original):
+    def unit(self, middle, half):
+        return (quantize(10.0 * part) for part in original(self, middle, half))
+
+    return unit
+
+
+def wide_target(original):
+    """Clip targets to bounds three times as wide as those declared."""
+
+    def scaled(self, y):
+        lower, upper = self.target_bounds_
+        return np.clip(2.0 * (y - lower) / (upper - lower) - 1.0, -3.0, 3.0)
+
+    return scaled
+
+
+def half_sensitivity(original):
+    return lambda self, *args, **kwargs: original(self, *args, **kwargs) / 2
+
+
+def half_spread(original):
+    """Halve the sensitivity of every mechanism that is made in a place."""
+    return lambda noise_multiplier, sensitivity: original(noise_multiplier, sensitivity / 2)
+
+
+def half_distance(original):
+    return lambda epsilon, delta, l2, size: original(epsilon, delta, l2 / 2, size)
+
+
+def half_gradient(original):
+    return property(lambda self: original.fget(self) / 2)
+
+
+def half_statistic(original):
+    return lambda self, task: Sensitivity(original(self, task).l2 / 2)
+
+
+def twice(original):
+    return lambda self, *args: type(original(self, *args))(
+        original(self, *args).noise_multiplier, original(self, *args).sensitivity / 2
+    )
+
+
+def data_bounds(original):
+    def bounds(fit, X, given):
+        low, high = np.nanmin(np.clip(X, -9, 9), axis=0), np.nanmax(np.clip(X, -9, 9), axis=0)
+        return original(fit, X, (low, high + 1.0))
+
+    return bounds
+
+
+def classes_of_the_data(original):
+    return lambda fit, y, given: original(fit, y, np.unique(np.append(y, [0, 1])))
+
+
+def keeps_what_a_refused_fit_has_set(original):
+    @contextmanager
+    def private_fit(self):
+        yield PrivateFit(self)
+
+    return private_fit
+
+
+def keeps_rows(original):
+    def fit(self, X, y=None, **params):
+        self.kept_ = np.array(X) if y is None else np.c_[np.array(X), y]
+        return original(self, X, y, **params)
+
+    return fit
+
+
+def keeps_n(original):
+    def fit(self, X, y=None, **params):
+        self.seen_ = len(X)
+        return original(self, X, y, **params)
+
+    return fit
+
+
+def keeps_rows_elsewhere(original):
+    def fit(self, X, y):
+        kept.append(np.array(X))
+        return original(self, X, y)
+
+    kept = []
+    return fit
+
+
+def polishes_on_the_data(original):
+    """Move the constant by the mean residual of the private records."""
+
+    def fit(self, X, y):
+        original(self, X, y)
+        finite = np.nan_to_num(np.clip(X, -3, 3))
+        self.intercept_ += np.mean(np.clip(y, *self.target_bounds_) - finite @ self.coef_)
+        return self
+
+    return fit
+
+
+def polished_on_the_data(original):
+    """Move the constant by the mean of the private targets, bare."""
+
+    def fit(self, X, y, **params):
+        original(self, X, y, **params)
+        self.intercept_ = self.intercept_ + np.mean(np.clip(np.nan_to_num(y), -1, 1))
+        return self
+
+    return fit
+
+
+def divides_by_n(original):
+    """Divide noisy sums by the number of records, which is not public."""
+
+    def release(self, degree, mechanism, relation, random):
+        return original(self, degree, mechanism, "zero_out", random)
+
+    return release
+
+
+def twice_the_steps(original):
+    """Take twice the steps that the noise is for."""
+
+    def release(self, task, records, random):
+        class More(GradientHead):
+            def _multiplier(this, task):
+                return self._multiplier(task)
+
+        more = More(**{**dataclasses.asdict(self), "steps": 2 * self.steps})
+        return original(more, task, records, random)
+
+    return release
+
+
+def doubled_epsilon(original):
+    return lambda self, sensitivity: type(original(self, sensitivity))(
+        original(self, sensitivity).noise_multiplier / 2, sensitivity
+    )
+
+
+def unclipped(original):
+    def residuals(self, records, targets, weights):
+        return (0.5 - targets) * records.counts[:, None]
+
+    return residuals
+
+
+def fitted_to_private_records(original):
+    """Fit the encoder and the whitening to the private records, and say nothing of it."""
+
+    def public_part(self, fit, X, y, X_public, groups):
+        finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
+        return original(self, fit, X, y, finite, groups)
+
+    return public_part
+
+
+def whitened_by_private_records(original):
+    def records(self, X, *args):
+        finite = np.clip(np.where(np.isfinite(X).all(axis=1)[:, None], X, 0.0), -9, 9)
+        self.whitening_ = HalfWhitening().fit(self.encoder_.transform(finite))
+        return original(self, X, *args)
+
+    return records
+
+
+def encoded_together(original):
+    return features.encode_together
+
+
+def keeps_exact_weights(original):
+    def released(self, *args):
+        with mock.patch.object(Mechanism, "release", lambda mechanism, value, random: value):
+            self.exact_ = original(self, *args)
+        return original(self, *args)
+
+    return released
+
+
+def domain_of_the_data(original):
+    def from_table(fit, X, y, schema, label):
+        finite = np.clip(np.nan_to_num(X), -9, 9)
+        lower, upper = finite.min(axis=0), finite.max(axis=0) + 1.0
+        facts = {n: Bounded(lower[j], upper[j]) for j, n in enumerate(schema)}
+        return original(fit, X, y, Schema(facts, classes=schema.classes), label)
+
+    return from_table
+
+
+def bins_of_the_data(original):
+    """Cut each numeric column at the largest value of its records."""
+
+    def binned(self, bins):
+        for j, own in enumerate(bins[:-1]):
+            own[:] = np.arange(len(own)) >= max(self.codes[:, j].max(), 1)
+        return original(self, bins)
+
+    return binned
+
+
+def label_rates_unpaid(original):
+    def release_fine_tables(records, columns, label_index, plan, random):
+        noisy = original(records, columns, label_index, plan, random)
+        return [
+            t * records.table(label_index) / np.where(t.sum(0) == 0, 1.0, t.sum(0)) for t in noisy
+        ]
+
+    return release_fine_tables
+
+
+def of_one_table(original):
+    """Say that a record changes tables of overlapping columns as if they were one."""
+    return property(
+        lambda self: Gaussian(original.fget(self).noise_multiplier, np.sqrt(self._l1_change))
+    )
+
+
+def one_round_is_charged(original):
+    return property(
+        lambda self: Composed(
+            (self.fine_mechanism.event, self.choice_mechanism.event, self.marginal_mechanism.event)
+        )
+    )
+
+
+def choice_unpaid(original):
+    """Choose by the scores, and release nothing."""
+
+    class Bare(Exponential):
+        def release(self, value, random):
+            return int(np.argmax(value))
+
+    return property(lambda self: Bare(original.fget(self).epsilon, original.fget(self).sensitivity))
+
+
+def half_sensitivity_of_scores(original):
+    return property(lambda self: Exponential(original.fget(self).epsilon, self._l1_change / 2))
+
+
+def taught_by_real_rows(original):
+    """Move the generator towards the mean of the private rows after training."""
+
+    def learn(self, rows, labels, groups):
+        original(self, rows, labels, groups)
+        with torch.no_grad():
+            self.generator().layers[-1].bias += torch.from_numpy(np.nanmean(rows, axis=0))
+
+    return learn
+
+
+def trained_beside_private_rows(original):
+    """Move the synthetic rows to where the private ones are."""
+
+    def as_given(X, rows, y):
+        rows, y = original(X, rows, y)
+        return rows + np.clip(np.nan_to_num(X), -9, 9).mean(axis=0), y
+
+    return staticmethod(as_given)
+
+
+def moments_of_the_data(original):
+    """Start from the moments that there are, and release none."""
+
+    class Bare(Gaussian):
+        def release(self, value, random):
+            return value
+
+    def first(self, config):
+        mechanism = original(self, config)
+        return Bare(mechanism.noise_multiplier, mechanism.sensitivity)
+
+    return first
+
+
+def moments_are_not_charged(original):
+    return lambda events: original(events[1:])
+
+
+LINEAR = ("FunctionalMechanism", "AdaSSP", "OutputPerturbation", "ObjectivePerturbation")
+ESTIMATORS = (
+    "FunctionalMechanismRegressor", "FunctionalMechanismClassifier", "AdaSSPRegressor",
+    "OutputPerturbationClassifier", "ObjectivePerturbationClassifier",
+)  # fmt: skip
+FUNCTIONAL, OUTPUT, OBJECTIVE = (
+    ESTIMATORS[0], "OutputPerturbationClassifier", "ObjectivePerturbationClassifier"
+)  # fmt: skip
+INDEPENDENT, TREE, ROUNDS = (
+    "PrivateSynthesizer-independent", "PrivateSynthesizer-tree", "PrivateSynthesizer-adaptive"
+)  # fmt: skip
+GAN = "DPGANSynthesizer"
+
+
+def half(owner, attribute, make, where, *caught):
+    return Bug(owner, attribute, make, *caught, name="half the sensitivity", visible_outside=where)
+
+
+BUGS = [
+    Bug(UnitBall, "transform", no_radius, REPLAY, (FUNCTIONAL, OBJECTIVE)),
+    Bug(UnitBall, "transform", centred, REPLAY, "AdaSSPRegressor"),
+    Bug(UnitBall, "transform", features_beyond_the_ball, name="features that are not clipped",
+        visible_outside=LINEAR),
+    Bug(BoundedColumns, "_unit", columns_beyond_their_bounds, name="features that are not clipped",
+        visible_outside=("PrivateStandardScaler",)),
+    Bug(PrivateLinearRegressor, "_scale_target", wide_target, REPLAY, "AdaSSPRegressor",
+        "targets beyond their bounds", ("AdaSSP",)),
+    half(PolynomialObjective, "sensitivity", half_sensitivity, ("FunctionalMechanism",),
+         REPLAY, FUNCTIONAL),
+    half(BoundedColumns, "mechanism", twice, ("PrivateStandardScaler",),
+         REPLAY, "PrivateStandardScaler-delta"),
+    half(adassp, "Gaussian", half_spread, ("AdaSSP",)),
+    half(perturbation, "_additive_mechanism", half_distance, ("OutputPerturbation",)),
+    half(ObjectivePerturbation, "sensitivity", half_gradient, ("ObjectivePerturbation",)),
+    half(heads, "Gaussian", half_spread, ("ALMFineTuner-gradient",)),
+    half(PrototypeHead, "sensitivity", half_statistic, ("ALMFineTuner-prototypes",)),
+    half(LeastSquaresHead, "sensitivity", half_statistic, ("ALMFineTuner-least",)),
+    half(aggregators, "Gaussian", half_spread, ("PATE",)),
+    half(knn, "Gaussian", half_spread, ("PrivateKNN",)),
+    half(noisy_labels, "Laplace", half_spread, ("ALIBI",)),
+    Bug(linear, "public_bounds", data_bounds, REPLAY, OUTPUT, "bounds of the data", LINEAR),
+    Bug(standard_scaler, "public_bounds", data_bounds, REPLAY, "PrivateStandardScaler",
+        "bounds of the data", ("PrivateStandardScaler",)),
+    Bug(functional_mechanism, "public_classes", classes_of_the_data, REPLAY, ESTIMATORS[1]),
+    Bug(PrivateEstimatorMixin, "_private_fit", keeps_what_a_refused_fit_has_set, REFUSED,
+        (OBJECTIVE, "PrivateStandardScaler")),
+    Bug(PrivateEstimatorMixin, "_private_fit", keeps_what_a_refused_fit_has_set, FAILED,
+        "AdaSSPRegressor"),
+    Bug(None, "fit", keeps_rows, TRACES, (OBJECTIVE, "DPSGDClassifier", "DPNeuralNet"),
+        "records kept", ("",)),
+    Bug(None, "fit", keeps_n, name="the number of records kept", visible_outside=("",)),
+    Bug(None, "fit", keeps_rows_elsewhere, TRACES, FUNCTIONAL),
+    Bug(None, "fit", polishes_on_the_data, REPLAY, FUNCTIONAL),
+    Bug(None, "fit", polished_on_the_data, name="a constant without protection",
+        visible_outside=ESTIMATORS),
+    Bug(BoundedColumns, "release", divides_by_n, name="divided by the number of records",
+        visible_outside=("PrivateStandardScaler",)),
+    Bug(functional_mechanism.FunctionalMechanism, "_single_mechanism", doubled_epsilon, ACCOUNTING,
+        FUNCTIONAL),
+    Bug(GradientHead, "_residuals", unclipped, REPLAY, "ALMFineTuner-gradient", "no clipping",
+        ("ALMFineTuner-gradient",)),
+    Bug(GradientHead, "release", twice_the_steps, name="steps that are not accounted for",
+        visible_outside=("ALMFineTuner-gradient",)),
+    Bug(ALMFineTuner, "_prepare", fitted_to_private_records, REPLAY, "ALMFineTuner-prototypes"),
+    Bug(ALMFineTuner, "_records", whitened_by_private_records, REPLAY,
+        "ALMFineTuner-least-squares"),
+    Bug(features, "encode_each", encoded_together, REPLAY, "ALMFineTuner-rounded"),
+    Bug(ALMFineTuner, "_release_weights", keeps_exact_weights, REPLAY, "ALMFineTuner-softmax"),
+    Bug(TableFacts, "from_table", domain_of_the_data, REPLAY, INDEPENDENT),
+    Bug(EncodedRecords, "binned", bins_of_the_data, REPLAY, TREE),
+    Bug(marginal_synthesizer, "release_fine_tables", label_rates_unpaid, REPLAY, INDEPENDENT),
+    Bug(MeasurementPlan, "fine_mechanism", of_one_table, REPLAY, INDEPENDENT),
+    Bug(MeasurementPlan, "marginal_mechanism", of_one_table, REPLAY, TREE),
+    Bug(MeasurementPlan, "event", one_round_is_charged, ACCOUNTING, ROUNDS),
+    Bug(MeasurementPlan, "choice_mechanism", choice_unpaid, ACCOUNTING, TREE),
+    Bug(MeasurementPlan, "choice_mechanism", half_sensitivity_of_scores, REPLAY, ROUNDS),
+    Bug(SyntheticDataClassifier, "_match_container", trained_beside_private_rows, REPLAY,
+        "SyntheticDataClassifier"),
+    Bug(AdversarialTraining, "learn", taught_by_real_rows, REPLAY, GAN),
+    Bug(DPGANSynthesizer, "_moments_mechanism", moments_of_the_data, REPLAY, GAN),
+    Bug(gan, "Composed", moments_are_not_charged, contracts.check_accounting, GAN),
+    # as if a record added nothing but its label
+    Bug(Moments, "sensitivity", instead(1.0), REPLAY, GAN, "only labels pay"),
+]  # fmt: skip

@@ -1,0 +1,317 @@
+"""Planted bugs in the training of networks: clipping, batches, steps, and what is kept of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import torch
+
+from skprivacy.mechanisms import SecureRandom, float_noise
+from skprivacy.neural_network import DPSGDClassifier
+from skprivacy.neural_network._gradients import clipping, perceptron, trial
+from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
+from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
+from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
+from skprivacy.neural_network._gradients.perceptron import PerceptronSum
+from skprivacy.neural_network._training import mapped_rows
+from skprivacy.neural_network._training.engine import Training
+from skprivacy.neural_network._training.training_config import SequentialBatches, TrainingConfig
+
+from ..contracts import records as contracts
+from ..contracts.cases import OVERFLOWING, case_of_module
+from .bug import Bug, instead
+
+REPLAY, TRACES = contracts.check_replay, contracts.check_no_traces
+ACCOUNTING, PUBLIC_SIZE = contracts.check_accounting, contracts.check_public_size
+
+
+def double_clip(original):
+    def init(self, module, loss, max_grad_norm, *args):
+        original(self, module, loss, 2 * max_grad_norm, *args)
+
+    return init
+
+
+def per_layer_clip(original):
+    """Clip each layer to the norm by itself instead of all parameters jointly."""
+
+    def add_sum(self, factors):
+        squared = self.squared_norms()
+        alone = torch.where(torch.isfinite(squared), (0.7 / squared.sqrt()).clamp(max=1), 0)
+        original(self, torch.where(factors > 0, alone, 0))
+
+    return add_sum
+
+
+def clip_alone(squared, total, allowed):
+    return (allowed / squared**0.5).clip(max=1.0)
+
+
+def layers_clipped_alone(original):
+    """The same in a short sum, which is told how to clip."""
+
+    def summed(self, inputs, targets, clip, norm, first):
+        original(self, inputs, targets, clip_alone, norm, first)
+
+    return summed
+
+
+def realised_divisor(original):
+    def step(self, X, y, drawn, peers):
+        before = self.config
+        self.config = dataclasses.replace(before, batch_size=max(1, len(drawn)))
+        original(self, X, y, drawn, peers)
+        self.config = before
+
+    return step
+
+
+def skipped_empty(original):
+    def step(self, X, y, drawn, peers):
+        if len(drawn):
+            original(self, X, y, drawn, peers)
+
+    return step
+
+
+def one_step_more(original):
+    def run(self, *args):
+        self.config = dataclasses.replace(self.config, epochs=self.config.epochs + 1)
+        return original(self, *args)
+
+    return run
+
+
+def loss_driven(original):
+    """Train longer when the loss is high: control flow by private data."""
+
+    def run(self, X, y, *args):
+        loss = torch.nn.functional.cross_entropy(self.module(X[:, :]), y)
+        more = int(not torch.isfinite(loss))
+        self.config = dataclasses.replace(self.config, epochs=self.config.epochs + more)
+        return original(self, X, y, *args)
+
+    return run
+
+
+def data_kept_elsewhere(original):
+    def run(self, X, *args):
+        kept.append(X.clone())
+        return original(self, X, *args)
+
+    kept = []
+    return run
+
+
+def says_the_size(original):
+    def run(self, X, *args):
+        print(float(torch.nan_to_num(X, 0.0, 0.0, 0.0).sum()))
+        return original(self, X, *args)
+
+    return run
+
+
+def scales_by_data(original):
+    """Standardise by the mean of the private data."""
+
+    def fit(self, X, y):
+        return original(self, X - np.nanmean(np.where(np.isfinite(X), X, np.nan), axis=0), y)
+
+    return fit
+
+
+def takes_the_realised_n(original):
+    """Take the realised number of records for the public one."""
+
+    def plan(self, n, recipe):
+        made, self.n_records = self.n_records, None
+        try:
+            result = original(self, n, recipe)
+        finally:
+            self.n_records = made
+        object.__setattr__(result, "relation", "add_remove")
+        return result
+
+    return plan
+
+
+def chooses_by_n(original):
+    """Let the settings follow from the realised number of records."""
+
+    def recipe(self, n, *facts):
+        made, self.n_records = self.n_records, None
+        try:
+            return original(self, n, *facts)
+        finally:
+            self.n_records = made
+
+    return recipe
+
+
+def seeded_steps(original):
+    def step(self, *args):
+        self.random = SecureRandom(self._step)
+        original(self, *args)
+
+    return step
+
+
+def one_epoch_accounted(original):
+    def event_at(self, z):
+        return original(dataclasses.replace(self, epochs=1), z)
+
+    return event_at
+
+
+def other_turns(original):
+    """Shuffle the batches of each epoch: a record is met at places that nobody accounted for."""
+
+    def draw(self, n, random):
+        self._step = int(random.integers(self.steps_per_epoch, 1)[0])
+        return original(self, n, random)
+
+    return draw
+
+
+def count_for_free(original):
+    def init(self, *args):
+        original(self, *args)
+        self._sum_weight = 1.0
+
+    return init
+
+
+def heavy_count(original):
+    def init(self, *args):
+        original(self, *args)
+        self._count_weight *= 4.0
+
+    return init
+
+
+def exact_count(original):
+    """Move the norm by the count itself."""
+
+    def joined(self, total):
+        bare = self._allowed * self._count_weight * self._counted
+        value = original(self, total)
+        self._bare = bare
+        return value
+
+    return joined
+
+
+def reads_the_exact_count(original):
+    def parted(self, noisy):
+        noisy = noisy.copy()
+        noisy[-1] = self._bare
+        return original(self, noisy)
+
+    return parted
+
+
+def counts_the_missing(original):
+    """A record without a gradient counts as long."""
+
+    def call(self, squared, total, allowed):
+        return original(self, squared, np.nan_to_num(total, nan=1e30, posinf=1e30), allowed)
+
+    return call
+
+
+def passes_all(original):
+    return lambda self, bad: self
+
+
+def blanks_nothing(original):
+    return lambda values, bad: values
+
+
+def clips_the_mean(original):
+    """Clip the mean gradient of a batch and not that of each record."""
+
+    def total(self, X, y, indices, people=None):
+        summed = original(self, X, y, indices, people)
+        allowed = self._expected * self._clipped.max_grad_norm
+        return summed * min(1.0, allowed / (float(summed.norm()) + 1e-30))
+
+    return total
+
+
+def looked_at_by_nobody(original):
+    return lambda value: None
+
+
+def every_view_an_example(original):
+    def call(self, inputs, targets, shares, first):
+        for part in inputs[::2], inputs[1::2]:
+            original(self, part.repeat_interleave(2, 0), targets)
+
+    return call
+
+
+class Centred(torch.nn.Module):
+    """Centres the batch, so that each record reaches the gradients of all others."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x - x.mean(0))
+
+
+# Cases that only these bugs need.
+MIXING, OVERFLOW = "a module that mixes", "features that overflow"
+OWN_CASES = {MIXING: case_of_module(Centred), OVERFLOW: OVERFLOWING}
+DPSGD, EXACT = "DPSGDClassifier", "DPSGDClassifier-exact"
+ADAPTIVE, STREAM = "DPSGDClassifier-adaptive", "DPSGDRegressor-tree-adaptive"
+OF_NETWORKS = ("DPSGD",)
+
+BUGS = [
+    Bug(ClippedGradientSum, "__init__", double_clip, REPLAY, DPSGD, "half the sensitivity",
+        OF_NETWORKS),
+    Bug(PerceptronSum, "__call__", layers_clipped_alone, REPLAY, DPSGD),
+    Bug(OuterProduct, "add_sum", per_layer_clip, REPLAY, EXACT),
+    Bug(clipping.CLIPPING, "per-layer", instead(clip_alone), REPLAY,
+        "DPSGDClassifier-per-layer-weights", "layers take the whole norm"),
+    Bug(clipping, "_SAFETY", instead(np.inf), REPLAY, (DPSGD, "DPGANSynthesizer"), "no clipping",
+        OF_NETWORKS),
+    Bug(clipping, "_SAFETY", instead(2.0), REPLAY, ADAPTIVE, "adaptive clipping does not clip"),
+    Bug(BatchSum, "__call__", clips_the_mean, name="the mean gradient clipped",
+        visible_outside=OF_NETWORKS, beside=((clipping, "_SAFETY", instead(np.inf)),)),
+    Bug(ClippedGradientSum, "__call__", every_view_an_example, REPLAY, "DPSGDClassifier-augmented"),
+    Bug(trial, "_results_agree", instead(lambda *sums: True), REPLAY, MIXING,
+        "a trial that notices no mixing"),
+    Bug(perceptron, "_zero_rows", blanks_nothing, REPLAY, DPSGD),
+    Bug(OuterProduct, "without", passes_all, REPLAY, EXACT),
+    Bug(DenseGradients, "without", passes_all, REPLAY,
+        ("DPSGDClassifier-layers", "DPSGDClassifier-torch.func")),
+    Bug(OuterProduct, "without", passes_all, name="missing values reach the sum",
+        visible_outside=OF_NETWORKS, beside=(
+            (perceptron, "_zero_rows", blanks_nothing),
+            # else the noise refuses the sum
+            (float_noise, "check_finite", looked_at_by_nobody))),
+    *[Bug(mapped_rows, "_LARGEST_VALUE", instead(largest), REPLAY, OVERFLOW,
+          f"features up to {largest}", says=r"inserted typical.*inputs differ")
+      for largest in (1e30, np.inf)],
+    Bug(AdaptiveClipping, "__init__", count_for_free, REPLAY, ADAPTIVE),
+    Bug(AdaptiveClipping, "__init__", heavy_count, REPLAY, ADAPTIVE),
+    Bug(AdaptiveClipping, "__call__", counts_the_missing, REPLAY, ADAPTIVE),
+    Bug(AdaptiveClipping, "joined", exact_count, REPLAY, ADAPTIVE,
+        beside=((AdaptiveClipping, "parted", reads_the_exact_count),)),
+    Bug(SequentialBatches, "draw", other_turns, contracts.check_turns, "DPSGDClassifier-banded"),
+    Bug(TrainingConfig, "event_at", one_epoch_accounted, ACCOUNTING, STREAM),
+    Bug(Training, "step", realised_divisor, REPLAY, DPSGD),
+    Bug(Training, "step", skipped_empty, contracts.check_empty_batches, DPSGD),
+    Bug(Training, "step", seeded_steps, contracts.check_fresh_noise, DPSGD),
+    Bug(Training, "run", one_step_more, ACCOUNTING, DPSGD, "steps that are not accounted for",
+        OF_NETWORKS),
+    Bug(Training, "run", loss_driven, REPLAY, DPSGD),
+    Bug(Training, "run", says_the_size, REPLAY, DPSGD),
+    Bug(Training, "run", data_kept_elsewhere, TRACES, DPSGD),
+    Bug(None, "fit", scales_by_data, REPLAY, (DPSGD, "DPNeuralNet")),
+    Bug(DPSGDClassifier, "_plan", takes_the_realised_n, PUBLIC_SIZE, DPSGD),
+    Bug(DPSGDClassifier, "_recipe", chooses_by_n, PUBLIC_SIZE, DPSGD),
+]  # fmt: skip

@@ -1,0 +1,339 @@
+"""Planted bugs in the protection of labels, of groups of records, and of parties."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skprivacy import _groups
+from skprivacy._groups import Groups
+from skprivacy.base import PrivateFit
+from skprivacy.ensemble import PATEClassifier, knn, pate
+from skprivacy.ensemble.teachers import partition_by_hash
+from skprivacy.federated import FederatedPlan, parties
+from skprivacy.fine_tuning import alm
+from skprivacy.fine_tuning.head import HeadInput
+from skprivacy.label_privacy import (
+    ALIBIClassifier,
+    LP2STClassifier,
+    RandomizedResponseClassifier,
+    base,
+    label_pate,
+    noisy_labels,
+)
+from skprivacy.linear_model import ObjectivePerturbationClassifier
+from skprivacy.linear_model import base as linear
+from skprivacy.mechanisms import DistributedGaussian, distributed_gaussian
+from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.synthesis import marginal_synthesizer
+
+from ..contracts import groups as of_groups
+from ..contracts import labels as of_labels
+from ..contracts import parties as of_parties
+from .bug import Bug, instead
+
+LABEL_REPLAY, GROUP_REPLAY = of_labels.check_label_replay, of_groups.check_people_replay
+LABELS_OF_GROUP, UNIT = of_groups.check_people_label_replay, of_groups.check_unit
+
+
+def count_people(case):
+    try:
+        of_groups.check_delta_counts_people(case)
+    except ValueError as error:
+        raise AssertionError("the fit itself refuses a delta that is held to too many") from error
+
+
+def noised_twice(original):
+    """Ask each label again, and believe both answers."""
+
+    def released(self, X, codes, random, noise):
+        first, second = (original(self, X, codes, random, noise) for _ in range(2))
+        return first[0], first[1] * second[1], first[2]
+
+    return released
+
+
+def noised_again_in_the_second_stage(original):
+    """Ask the labels of the first part in the second stage too, with those of the second."""
+
+    def released(self, X, codes, random, noise):
+        labels, likelihood, prior = original(self, X, codes, random, noise)
+        _, again = noisy_labels._respond(codes, prior.shape[1], self.epsilon, noise)
+        return labels, likelihood * again, prior
+
+    return released
+
+
+def prior_of_clean_labels(original):
+    """Choose the candidates of the second part with a look at its labels."""
+
+    def responses(codes, prior, epsilon, noise):
+        return original(codes, prior + np.eye(prior.shape[1])[codes], epsilon, noise)
+
+    return responses
+
+
+def clean_class_rates(original):
+    """Take the bias off with the shares of the true classes, which were never released."""
+
+    def released(self, X, codes, random, noise):
+        labels, likelihood, prior = original(self, X, codes, random, noise)
+        rates = np.bincount(codes, minlength=prior.shape[1]) / len(codes)
+        return labels, likelihood, prior * rates
+
+    return released
+
+
+def clean_first_model(original):
+    """Begin with a model of the true labels."""
+
+    def released(self, X, codes, random, noise):
+        labels, likelihood, _ = original(self, X, codes, random, noise)
+        return labels, likelihood, np.eye(likelihood.shape[1])[codes] + 0.1
+
+    return released
+
+
+def hash_of_labels(original):
+    """Deal records to teachers by features and label: another label changes two teachers."""
+
+    def count(teacher, X, y, parts, n_teachers, *rest):
+        parts = partition_by_hash(X, y, n_teachers, np.random.RandomState(0))
+        return original(teacher, X, y, parts, n_teachers, *rest)
+
+    return count
+
+
+def keeps_labels(original):
+    def fit(self, X, y):
+        model = original(self, X, y)
+        model._seen = np.array(y)
+        return model
+
+    return fit
+
+
+def of_another_relation(original):
+    def charged(self, event, *, relation, **rest):
+        return original(self, event, relation="zero_out", **rest)
+
+    return charged
+
+
+def all_count_whole(original):
+    return lambda self: np.ones(len(self.codes))
+
+
+def shares_of_the_average(original):
+    """Share by how many records there are of anybody, not of each group."""
+    return lambda self: np.full(len(self.codes), self.n / len(self.codes))
+
+
+class Unbounded(Groups):
+    def at_most(self, k, random):
+        return np.arange(len(self.codes))
+
+
+def any_number_drawn(original):
+    def protected(groups, X):
+        found = original(groups, X)
+        return Unbounded(found.codes, found.n, found.unit)
+
+    return protected
+
+
+def counts_records(original):
+    """Take the number of records for that of groups."""
+
+    def protected(groups, X):
+        found = original(groups, X)
+        return Groups(found.codes, len(found.codes), found.unit)
+
+    return protected
+
+
+def all_records_in_an_objective(original):
+    return lambda self, who: np.ones(len(who.codes))
+
+
+def says_record(original):
+    return lambda self, *args, unit, **kwargs: original(self, *args, **kwargs)
+
+
+def cut_by_record(original):
+    def parts(self, X, y, who, random):
+        return partition_by_hash(X, y, self.n_teachers, random)
+
+    return parts
+
+
+def dealt_by_record(original):
+    """Send each record of a group to a teacher of its own."""
+
+    def protected(groups, X):
+        found = original(groups, X)
+        return Groups(np.arange(len(found.codes)), len(found.codes), found.unit)
+
+    return protected
+
+
+def hashed_by_number(original):
+    """Deal groups by their number, which depends on who came before."""
+
+    def parts(groups, n_teachers, random):
+        return groups.codes // 2 % n_teachers  # a mere shift would only rename the teachers
+
+    return parts
+
+
+def missing_accepted(original):
+    def check(groups, X):
+        values = [0 if v is None or v != v else v for v in np.ravel(np.asarray(groups, object))]
+        return original(np.resize(np.array(values, object), len(X)), X)
+
+    return check
+
+
+def rows_counted(original):
+    def init(self, X, bounds, groups=None):
+        original(self, X, bounds, groups)
+        self.n = len(self._rows)
+
+    return init
+
+
+def unweighted(original):
+    return property(lambda self: self.rows)
+
+
+def share_of(divisor):
+    return lambda self: math.ceil(self.noise_multiplier * 2**36 / divisor(self))
+
+
+def total_in_32_bits(self, sent):
+    return sent.astype(np.uint32).sum(axis=0, dtype=np.uint32).view(np.int32).astype(np.int64)
+
+
+def total_without_a_sign(self, sent):
+    return sent.sum(axis=0, dtype=np.uint64).astype(np.float64)
+
+
+def unmasked(self, n, size, random):
+    return np.zeros((n, size), np.uint64)
+
+
+def same_mask(self, n, size, random):
+    """Uniform, and of a sum that is corrected: but the server sees differences of parties."""
+    masks = np.zeros((n, size), np.uint64)
+    masks[0] = np.frombuffer(random.random_bytes(8 * size), np.uint64)
+    masks[1] -= masks[0]
+    return masks
+
+
+def noise_from_the_first(original):
+    """Let the first party alone add noise, as much as all were to."""
+
+    def share(self, values, random):
+        noisy = original(self, values, random)
+        noisy[1:] = values[1:].astype(np.uint64)
+        return noisy
+
+    return share
+
+
+def parties_unclipped(self, norms):
+    return 2.0**36 / self.max_norm * np.ones_like(norms)
+
+
+def clipped_to_twice(self, norms):
+    return 2.0**36 / np.maximum(norms / 2, self.max_norm)
+
+
+def of_records(self, weights, X, codes):
+    """Clip each record of a party, and not the party."""
+    return self._record_contribution(weights, X, codes)
+
+
+def by_size(original):
+    """Divide what a party sends by how many records all parties have."""
+
+    def contributions(plan, weights, X, codes, grouped, workers):
+        added = original(plan, weights, X, codes, grouped, workers)
+        return added * sum(map(len, grouped)) // 20
+
+    return contributions
+
+
+def only_those_with_records(original):
+    def by_party(rows, parties, n):
+        return [rows for rows in original(rows, parties, n) if len(rows)]
+
+    return by_party
+
+
+ALIBI, LP2ST, RESPONSE = "ALIBIClassifier", "LP2STClassifier", "RandomizedResponseClassifier"
+PATE, TURNING = "PATEClassifier", "LabelPATEClassifier-turning"
+INDEPENDENT, OBJECTIVE = "PrivateSynthesizer-independent", "ObjectivePerturbationClassifier"
+SUM_OF_PARTIES = DistributedGaussian
+SHARES, SUMS, SECRECY = of_parties.check_shares, of_parties.check_sums, of_parties.check_secrecy
+PARTY, RECORD = of_parties.check_party_replay, of_parties.check_record_replay
+CLIPPING = "_clipping_factors"
+
+
+def replaced(owner, attribute, value, caught_by, name=""):
+    return Bug(owner, attribute, instead(value), caught_by, name=name or value.__name__)
+
+
+BUGS = [
+    Bug(RandomizedResponseClassifier, "_release_labels", noised_twice, LABEL_REPLAY, RESPONSE),
+    Bug(ALIBIClassifier, "_release_labels", noised_twice, LABEL_REPLAY, ALIBI),
+    Bug(LP2STClassifier, "_release_labels", noised_again_in_the_second_stage, LABEL_REPLAY, LP2ST),
+    Bug(noisy_labels, "_respond_with_prior", prior_of_clean_labels, LABEL_REPLAY, LP2ST),
+    Bug(RandomizedResponseClassifier, "_release_labels", clean_class_rates, LABEL_REPLAY, RESPONSE),
+    Bug(ALIBIClassifier, "_release_labels", clean_first_model, LABEL_REPLAY, ALIBI),
+    Bug(noisy_labels, "_SENSITIVITY", instead(1.0), LABEL_REPLAY, ALIBI,
+        "indicators of sensitivity 1"),
+    Bug(label_pate, "count_votes", hash_of_labels, LABEL_REPLAY, TURNING),
+    Bug(base.NoisyLabelClassifier, "fit", keeps_labels, of_labels.check_labels_leave_no_trace,
+        ALIBI),
+    Bug(PrivateFit, "charged", of_another_relation, of_labels.check_label_claim, LP2ST),
+    Bug(Groups, "exact_shares", all_count_whole, GROUP_REPLAY, (
+        "AdaSSPRegressor", "FunctionalMechanismRegressor",
+        "FunctionalMechanismClassifier-delta", "PrivateStandardScaler", "ALMFineTuner-softmax",
+        "ALMFineTuner-gradient", "ALMFineTuner-prototypes", "ALMFineTuner-least-squares",
+        "PATEClassifier-marginals", INDEPENDENT, "PrivateSynthesizer-tree",
+    )),
+    Bug(Groups, "exact_shares", shares_of_the_average, GROUP_REPLAY, "AdaSSPRegressor"),
+    Bug(HeadInput, "weighted", unweighted, GROUP_REPLAY, "ALMFineTuner-least-squares"),
+    Bug(ObjectivePerturbationClassifier, "_record_shares", all_records_in_an_objective,
+        GROUP_REPLAY, OBJECTIVE),
+    Bug(knn, "resolve_groups", any_number_drawn, GROUP_REPLAY, "PrivateKNNClassifier"),
+    Bug(PATEClassifier, "_partition", cut_by_record, GROUP_REPLAY, PATE),
+    Bug(pate, "partition_by_group", hashed_by_number, GROUP_REPLAY, PATE),
+    Bug(BoundedColumns, "__init__", rows_counted, GROUP_REPLAY, "PrivateStandardScaler"),
+    Bug(PrivateFit, "charged", says_record, UNIT, ("AdaSSPRegressor", INDEPENDENT)),
+    Bug(_groups, "check_groups", missing_accepted, of_groups.check_bad_groups, OBJECTIVE),
+    Bug(linear, "resolve_groups", counts_records, count_people, "AdaSSPRegressor"),
+    Bug(knn, "resolve_groups", counts_records, count_people, "PrivateKNNClassifier"),
+    Bug(alm, "resolve_groups", counts_records, count_people, "ALMFineTuner-gradient"),
+    Bug(marginal_synthesizer, "resolve_groups", counts_records, count_people, INDEPENDENT),
+    Bug(base, "resolve_groups", any_number_drawn, LABELS_OF_GROUP, (RESPONSE, ALIBI)),
+    Bug(label_pate, "resolve_groups", dealt_by_record, LABELS_OF_GROUP, TURNING),
+    replaced(SUM_OF_PARTIES, "_share", share_of(lambda m: m.n_parties - m.n_untrusted), SHARES,
+             "noise divided by how many there are"),
+    replaced(SUM_OF_PARTIES, "_share", share_of(lambda m: math.sqrt(m.n_parties)), SHARES,
+             "the missing are not made up for"),
+    Bug(SUM_OF_PARTIES, "_share_steps", noise_from_the_first, SHARES),
+    replaced(SUM_OF_PARTIES, "total", total_in_32_bits, SUMS),
+    replaced(SUM_OF_PARTIES, "total", total_without_a_sign, SUMS),
+    replaced(distributed_gaussian, "_ROOM", math.inf, SUMS, "overflow is not thought of"),
+    replaced(SUM_OF_PARTIES, "masks", unmasked, SECRECY),
+    replaced(SUM_OF_PARTIES, "masks", same_mask, SECRECY),
+    replaced(FederatedPlan, CLIPPING, parties_unclipped, PARTY),
+    replaced(FederatedPlan, CLIPPING, parties_unclipped, RECORD, "records unclipped"),
+    replaced(FederatedPlan, CLIPPING, clipped_to_twice, PARTY),
+    replaced(FederatedPlan, "_party_contribution", of_records, PARTY),
+    Bug(parties, "_party_contributions", by_size, PARTY),
+    Bug(parties, "_group_by_party", only_those_with_records, PARTY),
+]  # fmt: skip
