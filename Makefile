@@ -49,7 +49,7 @@ test: lint ## install, check style and types, run the everyday tests and the doc
 nightly: $(VENV)/.installed-dev ## all that `make test` leaves out: long proofs, benchmarks, fuzz, clusters
 	-$(PIP) distributed ray
 	$(BIN)/python -m pytest -q -m slow $(PART)
-	$(if $(PART),,SKPRIVACY_FUZZ=9 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz)
+	$(if $(PART),,SKPRIVACY_FUZZ=15 $(BIN)/python -m pytest -q $(PARALLEL) --hypothesis-profile=fuzz tests/fuzz)
 gpu: $(VENV)/.installed-dev ## the tests that need a GPU, and those that simulate one
 	$(PIP) triton
 	$(BIN)/python -m pytest -q -m "" tests/mechanisms/test_chacha.py \

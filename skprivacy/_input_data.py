@@ -317,7 +317,10 @@ class ClassifierMixin(_CheckedScore, base.ClassifierMixin):
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise ValueError("Input y contains NaN or infinity. Leave such records out.")
         known = getattr(self, "classes_", values)
-        if isinstance(known, np.ndarray) and _text_kinds(values) - _text_kinds(known):
+        if isinstance(known, np.ndarray) and (
+            _text_kinds(values) - _text_kinds(known)
+            or (values.dtype.kind in "mM") != (known.dtype.kind in "mM")
+        ):
             raise TypeError(
                 f"y holds labels of another type than classes_={known.tolist()[:20]}. Pass y in "
                 "the form of the fit."

@@ -60,7 +60,7 @@ class ExpectedPower:
         ndarray of the same shape
             True positive rates.
         """
-        rates = np.asarray(fpr, dtype=float)
+        rates = as_numbers("fpr", fpr, "one rate or an array of rates")
         if not ((rates >= 0) & (rates <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
         return np.asarray(ndtr(self.mu + ndtri(rates)), dtype=float)

@@ -335,6 +335,8 @@ class ShadowPool(BaseEstimator):
                [ 1.4, -0.4]])
         """
         X, columns = as_records(X), np.asarray(classes)
+        if columns.ndim != 1:
+            raise ValueError(f"classes={classes!r} must be a list of the classes.")
         tables = check_table("probas", probas, ndim=3)
         inside = check_trained("trained", trained, tables.shape[:2])
         if tables.shape[1:] != (num_samples(X), len(columns)):

@@ -35,9 +35,8 @@ def _index_parties(who: Groups, parties: Any, names: Any) -> Groups:
         raise ValueError(f"party_names={names!r} must name each party once.")
     places = pd.Index(np.array(every, object)).get_indexer(np.asarray(who.names, object))
     if (places < 0).any():
-        other = np.asarray(who.names, object)[places < 0][0]
         raise ValueError(
-            f"parties has {other!r}, which is not in party_names={names!r}. Name all parties, with "
+            f"parties has a name which is not in party_names={names!r}. Name all parties, with "
             "the type of their names in parties."
         )
     return Groups(places[who.codes].astype(np.int64), len(every), who.unit, every)

@@ -1,6 +1,7 @@
 """What a federation owes to its parties, as functions that fail where it is not kept.
 
-``test_parties.py`` runs them, and ``tests/planted_bugs`` on planted bugs. Neighbours differ in one record of a party, or in all that a party has.
+``test_parties.py`` runs them, and ``tests/planted_bugs`` on planted bugs. Neighbours differ in one
+record of a party, or in all that a party has.
 """
 
 from __future__ import annotations

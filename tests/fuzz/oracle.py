@@ -39,6 +39,7 @@ _OF_DATA = re.compile(
     r"|number of members in each class|not compatible with arrays of bytes/strings"
     r"|could not convert string|^float\(\) argument|setting an array element with a sequence"
     r"|^Input (contains|should have)|2-dimensional container|[Uu]nique column names"
+    r"|^Classification metrics can't handle|^y_true and y_pred"
     r"|^at least one array or dtype is required"  # a table without columns
 )
 

@@ -78,6 +78,8 @@ NORM = attacks.GradientNormAttack(TARGET).fit(X, y, np.arange(24) < 12)
 PROPERTY = attacks.PropertyInference(TARGET, n_shadows=2, n_train=6, random_state=0).fit(
     X, y, X[:, 0] > 0.5
 )
+MANY = np.random.RandomState(1).uniform(size=(144, 3))
+STOLEN = attacks.StolenMemoriesAttack(NETWORK, epochs=1, random_state=0).fit(MANY, np.tile(y, 6))
 LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
 
@@ -412,6 +414,12 @@ FOUND = [
     ("y", lambda: TEMPERED.score(X, MISSING)),
     ("X:", lambda: TEMPERED.predict(range(10**12))),
     ("target_bounds", lambda: Schema(SCHEMA, target="y", target_bounds=(0, 10**400))),
+    ("fpr", lambda: attacks.ExpectedPower(1.0).tpr(1j)),
+    ("alpha", lambda: attacks.LabelInferenceResult(*SCORES, "a").epsilon_lower_bound(alpha="a")),
+    ("classes", lambda: attacks.ShadowPool.from_predictions(
+        X, np.full((2, 24, 2), 0.5), np.stack([y, 1 - y]), np.array(1.0))),
+    ("y", lambda: STOLEN.score_samples(X, np.column_stack([y, y]))),
+    ("y", lambda: TEMPERED.score(X, pd.date_range("2020", periods=24))),
 ]  # fmt: skip
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 import decimal
 import fractions
+import inspect
+import re
 import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ from scipy import sparse
 
 from .containers import COLUMNS, LABELS, TABLES, with_column
 
-__all__ = ["arguments", "odd_arrays", "odd_values", "records"]
+__all__ = ["drawn_arguments", "odd_arrays", "odd_values", "records"]
 
 _NUMBERS = [
     0, 1, -1, 2, 7, 10**30, -(10**30), 1 << 63, True, False,
@@ -48,23 +51,64 @@ def odd_values() -> st.SearchStrategy[Any]:
     )
 
 
-@st.composite
-def arguments(draw: st.DrawFn, valid: dict[str, Any], least: int = 0, most: int = 2) -> dict:
-    """Draw the arguments of a call, of which a few, ``least`` to ``most``, are odd.
+# Not drawn: what would be written to or fetched, as asked, and what somebody else's code raises.
+_NO_TEXT = {"path", "directory", "data_home"}
+_NO_FUNCTION = {"bound", "scoring", "metric", "weak", "strong", "augment"}
+_FIXED = {"download_if_missing", "ax", "axes"}
 
-    ``valid`` has for each parameter a value, or a strategy of values. What is an array or a table
-    is replaced by odd arrays as well.
+
+def types_of(*documented: Any) -> dict[str, st.SearchStrategy[Any]]:
+    """Return odd values for parameters by what classes and functions say of their types.
+
+    A parameter that takes arrays gets odd arrays. One with an interval or with words gets, besides
+    anything else, the ends of the interval and what is next to them, or almost a word.
     """
-    if not valid:
-        return {}
-    few = st.lists(st.sampled_from(sorted(valid)), min_size=least, max_size=most, unique=True)
-    names = draw(few)
-    return {
-        name: draw(odd_arrays() if isinstance(value, _TABLES) else odd_values())
-        if name in names
-        else (draw(value) if isinstance(value, st.SearchStrategy) else value)
-        for name, value in valid.items()
-    }
+    found = {}
+    for thing in documented:
+        for names, text in re.findall(r"^(\w[\w, ]*) : (.+)$", inspect.getdoc(thing) or "", re.M):
+            if re.search("array|DataFrame|Series", text):
+                found.update(dict.fromkeys(names.split(", "), odd_arrays()))
+        for name, kinds in getattr(thing, "_parameter_constraints", {}).items():
+            if borders := [value for kind in kinds for value in _borders(kind)]:
+                found[name] = st.one_of(st.sampled_from(borders), odd_values())
+    return found
+
+
+def _borders(kind: Any) -> Iterator[Any]:
+    for end in (getattr(kind, "left", None), getattr(kind, "right", None)):
+        if isinstance(end, int | float) and abs(end) < 100:  # what takes no time
+            yield from (end, -end, float(end), np.nextafter(end, -9), np.nextafter(end, 999))
+    for word in sorted(map(str, getattr(kind, "options", ()))):
+        yield from (word.upper(), f"{word} ", word.encode())
+
+
+@st.composite
+def drawn_arguments(
+    draw: st.DrawFn, valid: dict[str, Any], types: Mapping[str, st.SearchStrategy[Any]] = {}
+) -> dict[str, Any]:
+    """Draw the arguments of a call, of which up to two are odd, or X and y are together."""
+    given = dict(valid)
+    choices = sorted(set(valid) - _FIXED)
+    if not choices:
+        return given
+    how_many = draw(st.integers(0, 2))  # of the first example none
+    if not how_many:
+        return given
+    rows = isinstance(valid.get("X"), np.ndarray) and isinstance(valid.get("y"), np.ndarray)
+    if rows and valid["X"].ndim == 2 and draw(st.booleans()):
+        given["X"], given["y"] = draw(records(valid["X"], valid["y"]))
+        choices = [name for name in choices if name not in ("X", "y")]
+        names = draw(st.lists(st.sampled_from(choices), max_size=1)) if choices else []
+    else:
+        draws = st.lists(st.sampled_from(choices), min_size=1, max_size=how_many, unique=True)
+        names = draw(draws)
+    for name in names:
+        of_type = odd_arrays() if isinstance(valid[name], _TABLES) else odd_values()
+        value = draw(types.get(name, of_type))
+        text = name in _NO_TEXT and isinstance(value, str | bytes)
+        function = name in _NO_FUNCTION and callable(value)
+        given[name] = valid[name] if text or function else value
+    return given
 
 
 def odd_arrays() -> st.SearchStrategy[Any]:

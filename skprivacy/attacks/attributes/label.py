@@ -14,7 +14,7 @@ from ..._clones import SHARED_BY_CLONES, call_model, train_clone
 from ..._groups import resolve_groups
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ..._sklearn import num_samples, safe_indexing
-from ..._validation import as_array, check_random_state, whole
+from ..._validation import as_array, check_random_state, open_unit, whole
 from ...metrics import epsilon_from_guesses
 from ..attack_result import AttackResult
 from ..model_answers import class_list, predict_aligned
@@ -182,7 +182,8 @@ class LabelInferenceResult(AttackResult):
         # Among equally confident guesses, wrong ones come first. The order of the scores would
         # reveal the coins, so it must not break ties.
         order = np.lexsort((right, -np.abs(scores)))
-        alpha = (self.alpha if alpha is None else alpha) / len(_SHARES)  # a union bound
+        alpha = self.alpha if alpha is None else open_unit("alpha", alpha)
+        alpha /= len(_SHARES)  # a union bound
         n = len(scores)
         bounds = []
         for share in _SHARES:

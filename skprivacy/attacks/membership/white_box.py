@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from ... import metrics
 from ..._docs import fill_docs
 from ..._environment import name_missing_torch, one_blas_thread
-from ..._input_data import label_columns
+from ..._input_data import column_or_1d, label_columns
 from ..._sklearn import HasMethods, safe_indexing
 from ..._validation import Interval, check_random_state
 from .. import scores
@@ -417,6 +417,7 @@ class StolenMemoriesAttack(MembershipAttack):
         return self._threshold
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
+        y = column_or_1d(y)
         values = np.full(len(y), self._lowest)
         known = np.isin(y, self._known_classes)
         if known.any():
