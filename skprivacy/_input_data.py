@@ -501,7 +501,7 @@ def check_one_type(name: str, labels: Any) -> None:
     try:
         found = distinct_labels(values)
         np.searchsorted(found, found)  # alone, a complex number among others passes
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):  # the last for a NaN of decimals
         raise_alone(
             TypeError(
                 f"{name} must have labels of one type; text and numbers cannot be sorted together."

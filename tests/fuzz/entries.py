@@ -200,7 +200,7 @@ def _fit(kind: Any) -> Iterator[Entry]:
 
     types = types_of(kind, kind.fit)
     yield Entry(f"{name}.fit", {**params, **data}, begin, frozenset(_deep(params)), types)
-    yield from _methods(kind, fitted, data, frozenset(params))
+    yield from _methods(kind, fitted, data, frozenset(params), partial(kind, **params))
 
 
 def _private(case: Any, kind: Any) -> Iterator[Entry]:
@@ -230,7 +230,7 @@ def _private(case: Any, kind: Any) -> Iterator[Entry]:
     names = frozenset({*model.get_params(), "budget", "unit"})
     types = types_of(kind, kind.fit)
     yield Entry(f"{name}.fit", {**params, **data}, begin, names, types)
-    yield from _methods(kind, fitted, {"X": X, "y": y}, names)
+    yield from _methods(kind, fitted, {"X": X, "y": y}, names, case.make)
 
 
 def _deep(params: dict[str, Any]) -> set[str]:
@@ -240,7 +240,11 @@ def _deep(params: dict[str, Any]) -> set[str]:
 
 
 def _methods(
-    kind: Any, made: Callable[[], Any], data: dict[str, Any], names: frozenset[str] = frozenset()
+    kind: Any,
+    made: Callable[[], Any],
+    data: dict[str, Any],
+    names: frozenset[str] = frozenset(),
+    fresh: Callable[[], Any] | None = None,  # for methods that fit
 ) -> Iterator[Entry]:
     for method, of_class in methods_of(kind):
         if method == "fit":
@@ -259,7 +263,8 @@ def _methods(
         valid = arguments_of(name, signed, known)
 
         def begin(given: dict[str, Any], method: str = method) -> Begun:
-            asked = made()
+            fits = fresh is not None and method.startswith(("fit", "partial_fit"))
+            asked = fresh() if fits else made()
             left = asked._ledger.records if isinstance(asked, PrivacyBudget) else lambda: None
             return Begun(lambda: whole(getattr(asked, method)(**given)), left)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from contextlib import nullcontext
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -85,6 +86,7 @@ LABEL_ONLY = attacks.LabelOnlyAttack(TARGET, n_queries=9).fit(X, y)
 
 TEMPERED = defences.TemperatureClassifier(LogisticRegression()).fit(X, y)
 MISSING = np.where(np.arange(24) == 3, np.nan, y)
+DECIMALS = np.array([Decimal("NaN"), *y[1:]], dtype=object)
 META = torch.zeros(24, 3, device="meta")
 DEEP = [0.5]
 for _ in range(5000):
@@ -414,6 +416,7 @@ FOUND = [
     ("y", lambda: TEMPERED.score(X, MISSING)),
     ("X:", lambda: TEMPERED.predict(range(10**12))),
     ("target_bounds", lambda: Schema(SCHEMA, target="y", target_bounds=(0, 10**400))),
+    ("y", lambda: attacks.LossThreshold(TARGET).fit(X, DECIMALS)),
     ("fpr", lambda: attacks.ExpectedPower(1.0).tpr(1j)),
     ("alpha", lambda: attacks.LabelInferenceResult(*SCORES, "a").epsilon_lower_bound(alpha="a")),
     ("classes", lambda: attacks.ShadowPool.from_predictions(
