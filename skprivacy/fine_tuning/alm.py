@@ -31,7 +31,7 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, StrOptions
 from .._validation import Interval, check_delta_is_small, is_number
-from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmetic
+from ..accounting import ComposedEvent, PrivacyBudget, check_delta, weakest_arithmetic
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
@@ -300,7 +300,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             mechanisms = [head.mechanism(each) for each in tasks]
             events = tuple(mechanism.event for mechanism in mechanisms)
             with fit.charged(
-                Composed(events),
+                ComposedEvent(events),
                 relation=self.relation,
                 at_delta=self.delta,
                 unit=who.unit,

@@ -54,7 +54,7 @@ def check_rows(case: Case, most: int | None = 2) -> None:
         mock.patch.object(Training, "step", begun),
         recording(tape),
     ):
-        case.make(batch_size=8, max_group_rows=most).fit(X, y, whose)
+        case.make(batch_size=8, max_group_size=most).fit(X, y, whose)
     used = defaultdict(set)
     for drawn, calls in zip(tape.draws, steps, strict=True):
         met: dict[int, frozenset] = {}

@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skprivacy import load_model, save_model
-from skprivacy.accounting import GaussianEvent, PoissonSampled, PrivacyBudget, Repeated
-from skprivacy.certificates import certificate, verify_certificate
+from skprivacy.accounting import GaussianEvent, PoissonSampledEvent, PrivacyBudget, RepeatedEvent
+from skprivacy.certificates import issue_certificate, verify_certificate
 from skprivacy.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skprivacy.federated import DPFederatedClassifier
 from skprivacy.model_selection import PrivacySweepCV
@@ -71,11 +71,13 @@ def test_a_party_is_called_by_the_name_of_its_column():
 def test_what_is_accounted_for():
     model = federation(epsilon=3.0, batch_size=30).fit(X, y, PARTIES)
     noise = model.noise_multiplier_
-    assert model.privacy_event_ == Repeated(PoissonSampled(1 / 3, GaussianEvent(noise)), 20)
+    assert model.privacy_event_ == RepeatedEvent(
+        PoissonSampledEvent(1 / 3, GaussianEvent(noise)), 20
+    )
     assert 2.99 < model.epsilon_ <= 3.0
     model = federation(epsilon=3.0, unit="party").fit(X, y, PARTIES)
     noise = model.noise_multiplier_
-    assert model.privacy_event_ == Repeated(PoissonSampled(1.0, GaussianEvent(noise)), 20)
+    assert model.privacy_event_ == RepeatedEvent(PoissonSampledEvent(1.0, GaussianEvent(noise)), 20)
     assert 2.99 < model.epsilon_ <= 3.0
 
 
@@ -236,7 +238,7 @@ def test_a_certificate_states_the_trust(tmp_path):
     model = federation(unit="party").fit(X, y, pd.Series(PARTIES, name="hospital"))
     save_model(model, tmp_path / "m")
     key = Ed25519PrivateKey.generate()
-    written = certificate(model, tmp_path / "c", key=key, model_file=tmp_path / "m")
+    written = issue_certificate(model, tmp_path / "c", key=key, model_file=tmp_path / "m")
     assert "honest but curious" in str(written)
     found = verify_certificate(tmp_path / "c", key=key.public_key())
     assert "hospital" in str(found)

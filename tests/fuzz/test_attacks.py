@@ -34,7 +34,7 @@ SMALL = {
 WEIGHTS = [attacks.Updates.weights_of(TARGET) - step for step in (0.0, 0.01, 0.02)]
 UPDATES = attacks.Updates(TARGET, WEIGHTS[:-1], WEIGHTS[1:], step=0.1, n_records=N)
 OTHER_TARGETS = {
-    attacks.StolenMemoriesAttack: NETWORK, attacks.UpdatesAttack: UPDATES,
+    attacks.StolenMemoriesAttack: NETWORK, attacks.UpdatesMembership: UPDATES,
     attacks.WhiteBoxAttack: NETWORK,
 }  # fmt: skip
 # What they need to answer at all.
@@ -89,7 +89,7 @@ METHODS = {
         {"fit": GENERATED, "score_samples": ROW, "evaluate": IN_AND_OUT},
     ),
     attacks.GradientInversion: (
-        {**CLIPPED, "distance": "cosine", "n_starts": 1, "n_iter": 2, "learning_rate": 0.3},
+        {**CLIPPED, "distance": "cosine", "n_init": 1, "max_iter": 2, "learning_rate": 0.3},
         {"fit": TABLE, "reconstruct": READ, "evaluate": SEEN},
     ),
     attacks.LabelInferenceAttack: (

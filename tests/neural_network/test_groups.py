@@ -77,7 +77,7 @@ def test_a_group_of_one_row_each_is_a_record():
     """The same draws and the same noise give the same weights as protecting records does."""
     with pytest.warns(match="noise_seed"):
         models = [
-            classifier(noise_seed=3, random_state=0, max_group_rows=None).fit(X, Y, groups)
+            classifier(noise_seed=3, random_state=0, max_group_size=None).fit(X, Y, groups)
             for groups in (None, np.arange(N))
         ]
     for a, b in zip(*(m.module_.parameters() for m in models), strict=True):
@@ -106,8 +106,8 @@ def test_groups_that_are_none_are_refused_and_nothing_is_charged(make, groups, m
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"max_group_rows": 0}, "max_group_rows"),
-        ({"max_group_rows": 1.5}, "max_group_rows"),
+        ({"max_group_size": 0}, "max_group_size"),
+        ({"max_group_size": 1.5}, "max_group_size"),
         ({"group_contribution": "median"}, "group_contribution"),
         ({"delta": 0.006}, r"delta=0.006 must be below 1 / number of groups = 0.005"),
     ],
@@ -150,14 +150,14 @@ def test_a_ledger_knows_people():
 @pytest.mark.heavy
 @KINDS
 def test_clones_copies_and_files_keep_what_people_are_promised(make, tmp_path):
-    model = make(max_group_rows=3, group_contribution="sum")
-    assert clone(model).get_params()["max_group_rows"] == 3
+    model = make(max_group_size=3, group_contribution="sum")
+    assert clone(model).get_params()["max_group_size"] == 3
     model.fit(X, Y, groups=PATIENT)
     save_model(model, tmp_path / "m")
     loaded = load_model(tmp_path / "m", **({"module": nn.Linear(4, 2)} if make is net else {}))
     for again in (pickle.loads(pickle.dumps(model)), loaded):
         assert again.privacy_ == model.privacy_
-        assert (again.max_group_rows, again.group_contribution) == (3, "sum")
+        assert (again.max_group_size, again.group_contribution) == (3, "sum")
         again.partial_fit(X, Y, groups=PATIENT)
         with pytest.raises(ValueError, match="unit='record' must be 'patient'"):
             again.partial_fit(X, Y)

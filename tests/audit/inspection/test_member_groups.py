@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee, RandomizedResponseEvent
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee, RandomizedResponseEvent
 from skprivacy.attacks import (
     LabelCanaries,
     LabelInferenceAttack,
@@ -24,7 +24,7 @@ from skprivacy.audit import audit, audit_predictions, check_disclosure
 from skprivacy.audit import runner as attacking
 from skprivacy.ensemble import PATEClassifier
 
-CLAIM = PrivacyGuarantee(ApproxDP(0.5, 1e-6), 1e-6, "zero_out", unit="patient")
+CLAIM = PrivacyGuarantee(ApproxDPEvent(0.5, 1e-6), 1e-6, "zero_out", unit="patient")
 
 
 def test_groups_in_another_order_than_the_rows_are_refused():
@@ -146,8 +146,8 @@ def test_an_honest_model_is_not_accused():
 def test_a_claim_for_records_is_none_for_people():
     records, groups = halves(*visits(rows=4))
     for claim, about in (
-        (PrivacyGuarantee(ApproxDP(0.5)), "is about single records"),
-        (PrivacyGuarantee(ApproxDP(0.5), unit="home"), "is about values of home"),
+        (PrivacyGuarantee(ApproxDPEvent(0.5)), "is about single records"),
+        (PrivacyGuarantee(ApproxDPEvent(0.5), unit="home"), "is about values of home"),
     ):
         model = Whispering(claim).fit(*records[:2])
         report = audit(model, *records, attacks=[LossThreshold()], groups=groups)
@@ -155,7 +155,7 @@ def test_a_claim_for_records_is_none_for_people():
         assert report.verdict.endswith(about)
         assert not report.cost_of_search
         assert "For a claim about patient, train with groups." in report.caveats[0]
-    bounded = PrivacyGuarantee(ApproxDP(0.5)).group(4, unit="patient")
+    bounded = PrivacyGuarantee(ApproxDPEvent(0.5)).group(4, unit="patient")
     model = Whispering(bounded).fit(*records[:2])
     assert audit(model, *records, attacks=[LossThreshold()], groups=groups).claimed_epsilon == 2.0
 

@@ -212,7 +212,7 @@ def people(rank: int, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         "replicated": weights(private(distributed="replicated").fit(X, y, groups=whose)),
         "sharded": weights(
-            private(distributed="sharded", max_group_rows=None).fit(X[own], y[own], whose[own])
+            private(distributed="sharded", max_group_size=None).fit(X[own], y[own], whose[own])
         ),
         "in two shards": said(
             lambda: private(distributed="sharded").fit(X[own], y[own], across[own].astype(float))
@@ -247,7 +247,7 @@ def _moved_by(rank: int, mode: str, whose: Any, household: int) -> float:
         with _released(inputs):
             private(
                 distributed=mode, epochs=1, batch_size=10**6, clipping="automatic",
-                max_grad_norm=0.7, group_contribution="sum", max_group_rows=None,
+                max_grad_norm=0.7, group_contribution="sum", max_group_size=None,
             ).fit(rows[own], y[own], whose[own])  # fmt: skip
         sums.append(inputs[0] if inputs else np.zeros(1))
     return float(np.linalg.norm(sums[0] - sums[1])) / 0.7
