@@ -128,7 +128,7 @@ class SmoothedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @rolls_back_on_error
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> SmoothedClassifier:
         """Fit the classifier, on noisy rows if ``train_on_noise``.
 

@@ -252,7 +252,7 @@ class DPFederatedClassifier(PrivateEstimatorMixin, LinearScores, BaseEstimator):
         return tags
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, parties: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, parties: ArrayLike | None = None
     ) -> DPFederatedClassifier:
         """Train over the parties.
 

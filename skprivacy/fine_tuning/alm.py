@@ -205,7 +205,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         return tags
 
     def fit(
-        self, X: Any, y: ArrayLike, X_public: Any = None, groups: ArrayLike | None = None
+        self, X: Any, y: ArrayLike, *, X_public: Any = None, groups: ArrayLike | None = None
     ) -> ALMFineTuner:
         """Fit the head to private records, and the encoder to public ones if it is unfitted.
 
@@ -252,6 +252,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         X: Any,
         y: ArrayLike,
         epsilons: Iterable[float],
+        *,
         X_public: Any = None,
         groups: ArrayLike | None = None,
     ) -> list[ALMFineTuner]:

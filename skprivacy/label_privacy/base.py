@@ -105,7 +105,7 @@ class NoisyLabelClassifier(
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
         """Release the labels once, with noise, and learn from them.
 
         Parameters

@@ -157,7 +157,7 @@ class LabelPATEClassifier(StudentClassifier):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> LabelPATEClassifier:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> LabelPATEClassifier:
         """Train teachers on partitions of the records, and a student on all features.
 
         Parameters

@@ -202,7 +202,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
         self.noise_seed = noise_seed
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> _PerturbedClassifier:
         """Fit to private records.
 

@@ -211,7 +211,9 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
+    ) -> DPSGDClassifier:
         """Train on private records.
 
         Parameters
@@ -244,6 +246,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         X: ArrayLike,
         y: ArrayLike,
         classes: ArrayLike | None = None,
+        *,
         groups: ArrayLike | None = None,
     ) -> DPSGDClassifier:
         """Train for another ``epochs``, on the same or other records, at another ``epsilon``.

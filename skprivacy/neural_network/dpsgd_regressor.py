@@ -178,7 +178,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.verbose = verbose
         self._set_module_params(module_params)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> DPSGDRegressor:
         """Train on private records.
 
         Parameters
@@ -205,7 +205,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return self._fit(X, y, groups, True)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> DPSGDRegressor:
         """Train for another ``epochs``, on the same or other records, at another ``epsilon``.
 

@@ -224,6 +224,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self,
         X: ArrayLike,
         y: ArrayLike | None = None,
+        *,
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:
@@ -258,6 +259,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         X: ArrayLike,
         y: ArrayLike | None = None,
         classes: Any = None,
+        *,
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:

@@ -32,8 +32,7 @@ __all__ = [
 ]
 
 KINDS: dict[str, type[Column]] = {
-    kind.__name__.lower(): kind
-    for kind in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
+    column.kind: column for column in (BoundedColumn, CategoricalColumn, DateColumn, HashedColumn)
 }
 _KEYS = ("columns", "target", "classes", "target_bounds", "inferred", "confirmed")
 _FREE_TEXT_ERROR = (
@@ -344,7 +343,7 @@ class Schema(Mapping[str, Column]):
                 "public codebook, and confirm them by `skprivacy schema confirm FILE`."
             )
 
-    def check(self, table: pd.DataFrame, y: Any = None, groups: Any = None) -> SchemaCheck:
+    def check(self, table: pd.DataFrame, y: Any = None, *, groups: Any = None) -> SchemaCheck:
         """Report to the data holder which values of a table are clipped or unknown, and why.
 
         A schema is written without looking at the data, so spellings and units may differ. Training

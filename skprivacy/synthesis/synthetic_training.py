@@ -308,7 +308,7 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataEstimator):
         self.n_samples = n_samples
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
         """Fit the synthesizer to private records, and the classifier to synthetic ones.
 
         Parameters
@@ -446,7 +446,7 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataEstimator):
         self.n_samples = n_samples
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
         """Fit the synthesizer to private records, and the regressor to synthetic ones.
 
         Parameters

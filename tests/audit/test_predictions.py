@@ -187,7 +187,7 @@ MEMBERS[0] = False
         ({"proba_test": PROBA[N:, 0]}, r"proba_test has shape \(300,\); expected probabilities"),
         ({"proba_train": change(TABLES[0], (3, 1), np.nan)}, r"proba_train holds NaN, first at"),
         ({"proba_test": change(TABLES[2], (3, 1), 7)}, "proba_test holds a number that is not"),
-        ({"proba_train": TABLES[0] * 0.9}, "proba_train has rows that do not sum to one, the first"),
+        ({"proba_train": TABLES[0] * 0.9}, "proba_train has rows that do not sum to one"),
         ({"proba_train": [["a", "b"]] * N}, "proba_train must be an array of numbers"),
         ({"proba_test": np.full((N, 2), 0.5)}, "proba_test has 2 columns; expected one for each"),
         ({"y_train": y[:5]}, r"y_train has shape \(5,\); expected one label for each of the 300"),

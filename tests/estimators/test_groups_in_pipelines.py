@@ -199,11 +199,13 @@ def test_labels_are_of_one_record_of_each_group_and_it_is_said_of_which(kind):
 @pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_the_number_of_groups_is_said_to_be_public_not_that_of_records(relation):
     model = OutputPerturbationClassifier(**LINEAR, relation=relation)
-    assert model.fit(X, Y, PATIENT).privacy_.assumptions == ("the number of groups is public",)
+    assert model.fit(X, Y, groups=PATIENT).privacy_.assumptions == (
+        "the number of groups is public",
+    )
 
 
 def test_a_clone_and_a_copy_know_whom_they_were_told_of_and_a_record_level_fit_starts_afresh():
-    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, Y, PATIENT)
+    model = AdaSSPRegressor(bounds=(-1, 1), target_bounds=(0, 1)).fit(X, Y, groups=PATIENT)
     assert not hasattr(clone(model), "privacy_")
     assert model.fit(X, Y).privacy_.unit == "record"
 
@@ -216,11 +218,11 @@ def test_one_ledger_on_disk_holds_one_unit(tmp_path):
             budget=PrivacyBudget(10.0, 1e-3, path=tmp_path / "ledger"),
         )
 
-    charged().fit(X, Y, PATIENT)
+    charged().fit(X, Y, groups=PATIENT)
     for groups in (None, PATIENT.to_numpy(), PATIENT.rename("ward")):
         with pytest.raises(ValueError, match="patient"):
-            charged().fit(X, Y, groups)
-    charged().fit(X, Y, PATIENT)
+            charged().fit(X, Y, groups=groups)
+    charged().fit(X, Y, groups=PATIENT)
     assert (
         PrivacyBudget(10.0, 1e-3, path=tmp_path / "ledger").entries()["unit"].tolist()
         == ["patient"] * 2

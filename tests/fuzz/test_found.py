@@ -185,7 +185,7 @@ FOUND = [
     ("prior", lambda: attacks.LabelInferenceAttack(TARGET, prior=3).fit(X, y)),
     ("target", lambda: attacks.LabelInferenceAttack(3).fit(X, y)),
     ("imputer", lambda: attacks.AttributeInference(TARGET, imputer=3).fit((X > 0.5) * 1, y)),
-    ("n_canaries", lambda: attacks.LabelCanaries.drawn(y, None)),
+    ("n_canaries", lambda: attacks.LabelCanaries.draw(y, None)),
     ("variances", lambda: attacks.expected_power(10, "abc")),
     ("shares", lambda: attacks.PropertyInference(TARGET).fit(X, y, X[:, 0] > 0.5, shares=3)),
     ("threshold", lambda: attacks.AttackResult(*SCORES).precision_recall("a")),
@@ -254,7 +254,7 @@ FOUND = [
     ("inferred", lambda: Schema({"age": preprocessing.BoundedColumn(0, 1)}, inferred=np.zeros(2))),
     ("before", lambda: attacks.gradient_of_step("abc", "abc", 0.1)),
     ("before", lambda: attacks.gradient_of_step(["a"], ["b"], 0.1)),
-    ("y", lambda: attacks.LabelCanaries.drawn(UNORDERED, 5)),
+    ("y", lambda: attacks.LabelCanaries.draw(UNORDERED, 5)),
     ("n", lambda: synthesis.MarginalSynthesizer(schema=SCHEMA).fit(TABLE).sample(DAY)),
     ("buckets", lambda: preprocessing.HashedColumn(DAY)),
     ("bins", lambda: preprocessing.BoundedColumn(0, 1, bins=DAY)),
@@ -381,7 +381,7 @@ FOUND = [
     ("refit", lambda: swept(refit=pd.NA).fit(X, y)),
     ("X", lambda: swept().fit(None, y)),
     ("groups", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(
-        X, X[:, 0], containers.TABLES["memoryview"](X))),
+        X, X[:, 0], groups=containers.TABLES["memoryview"](X))),
     ("X_public", lambda: fine_tuning.ALMFineTuner(classes=[0, 1]).fit(
         X, y, X_public=containers.TABLES["tensor with gradient"](X))),
     ("X_train", lambda: model_selection.loss_auc(
@@ -401,11 +401,11 @@ FOUND = [
     ("attack", lambda: attacks.AttackResult(*SCORES, attack=TABLE)),
     ("X", lambda: private().fit(range(10**12), y)),
     ("y", lambda: private().fit(X, range(10**12))),
-    ("groups", lambda: private().fit(X, y, range(10**12))),
+    ("groups", lambda: private().fit(X, y, groups=range(10**12))),
     ("scores_in", lambda: metrics.auc(range(10**12), y)),
     ("X", lambda: private().fit([DEEP] * 24, y)),
     ("y", lambda: private().fit(X, [DEEP] * 24)),
-    ("groups", lambda: private().fit(X, y, [DEEP] * 24)),
+    ("groups", lambda: private().fit(X, y, groups=[DEEP] * 24)),
     ("classes", lambda: private(classes=DEEP).fit(X, y)),
     ("bounds", lambda: private(bounds=DEEP).fit(X, y)),
     ("events", lambda: accounting.ComposedEvent(DEEP)),
@@ -503,7 +503,7 @@ def test_classes_without_an_order_are_refused_by_name(given):
         federated.DPFederatedClassifier(epsilon=1.0, classes=given),
     ):
         with pytest.raises(TypeError, match="classes must have labels of one type"):
-            model.fit([[0.5]] * 90, ["a"] * 90, np.arange(90))
+            model.fit([[0.5]] * 90, ["a"] * 90, groups=np.arange(90))
 
 
 WIDER = Schema(

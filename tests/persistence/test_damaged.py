@@ -70,7 +70,7 @@ MODELS = {
             schema=SCHEMA,
             delta=1e-3,
             label="sex",
-            columns_with_columns_with_columns_with_columns_with_columns_with_missing=["age"],
+            columns_with_missing=["age"],
             grids={"age": Grid(cells=5)},
             workload={("age", "sex"): 1.0},
         ).fit(FRAME),

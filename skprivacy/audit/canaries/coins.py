@@ -102,7 +102,7 @@ def draw_canaries(
         rows = np.sort(random.permutation(len(y))[:n])
         return rows, as_records(given[0]), np.asarray(given[1])
     # Nasr et al. 2021, "Adversary instantiation": records with wrong labels as canaries.
-    drawn = LabelCanaries.drawn(y, n, random_state=int(random.integers(2**31)))
+    drawn = LabelCanaries.draw(y, n, random_state=int(random.integers(2**31)))
     return drawn.rows, safe_indexing(X, drawn.rows), drawn.other
 
 

@@ -287,7 +287,7 @@ def test_labels_of_a_person_are_guessed_by_one_coin_and_from_all_records():
 def test_coins_of_people_flip_all_of_their_labels_or_none():
     whose = np.repeat(np.arange(50), 4)
     y = np.arange(200) % 3
-    canaries = LabelCanaries.drawn(y, 20, random_state=0, groups=whose)
+    canaries = LabelCanaries.draw(y, 20, random_state=0, groups=whose)
     assert len(canaries.kept) == 20
     assert len(canaries.rows) == 80
     flipped = (canaries.labels != y).reshape(50, 4)
@@ -295,7 +295,7 @@ def test_coins_of_people_flip_all_of_their_labels_or_none():
     assert flipped.any(axis=1).sum() == (~canaries.kept).sum()
     np.testing.assert_array_equal(canaries._sum_by_canary(np.ones(80)), np.full(20, 4.0))
     with pytest.raises(ValueError, match="number of values of group, 50"):
-        LabelCanaries.drawn(y, 51, groups=whose)
+        LabelCanaries.draw(y, 51, groups=whose)
 
 
 @pytest.mark.heavy
