@@ -81,10 +81,10 @@ class SearchPlan:
     ... )
     >>> search = PrivateSearchCV(model, {"alpha": [0.01, 0.1, 1.0]}, epsilon=2.0, n_trials=4)
     >>> search.plan(digits.data, digits.target)
-    The best of 4 trials in the mean costs (2.00, 1e-06)-DP, zero-out, exact noise.
-    Each is fitted with epsilon=1.6... and delta=2.5e-07 on 80 % of the records;
-    a single fit could spend epsilon=1.99 and delta=1e-06 on all of them.
-    Scores carry noise of standard deviation 0.008...
+    The best of 4 trials in the mean costs (2.00, 1e-05)-DP, zero-out, exact noise.
+    Each is fitted with epsilon=1.5... and delta=2.5e-06 on 80 % of the records;
+    a single fit could spend epsilon=1.99 and delta=1e-05 on all of them.
+    Scores carry noise of standard deviation 0.007...
     """
 
     guarantee: PrivacyGuarantee
