@@ -215,7 +215,7 @@ FOUND = [
     ("hidden_layer_sizes", lambda: fine_tuning.NetworkHead(hidden_layer_sizes=3)),
     ("ridge", lambda: fine_tuning.SoftmaxHead(ridge="a")),
     ("l2", lambda: fine_tuning.Sensitivity("a")),
-    ("confidence", lambda: fine_tuning.SampledSensitivity(confidence=len)),
+    ("alpha", lambda: fine_tuning.SampledSensitivity(alpha=len)),
     ("degrees", lambda: neural_network.RandomDistortion((1, 8, 8), degrees="a")),
     ("module", lambda: neural_network.freeze_batch_norm(3)),
     ("params", lambda: neural_network.PrivateAdam(np.datetime64("2020-01-01"))),
