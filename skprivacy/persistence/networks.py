@@ -47,7 +47,7 @@ _NET_PARAMS = (
 )  # fmt: skip
 _ENCODER_PARAMS = (
     "n_components", "temperature", "batch_size", "epochs", "learning_rate", "image_shape",
-    "hidden_layer_sizes", "corruption", "groups",
+    "hidden_layer_sizes", "corruption", "column_groups",
 )  # fmt: skip
 _FITTED = ("n_features_in_", "noise_multiplier_", "n_steps_", "gradients_", "max_grad_norm_")
 
