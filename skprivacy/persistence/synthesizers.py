@@ -30,8 +30,8 @@ __all__ = ["from_state", "to_state"]
 _PARAMS = ("epsilon", "delta", "method", "label", "max_bins", "n_rounds", "max_cells", "relation")
 _GAN_PARAMS = (
     "epsilon", "delta", "label", "hidden_layer_sizes", "generator_layer_sizes", "latent_size",
-    "batch_size", "epochs", "discriminator_steps", "learning_rate", "max_grad_norm", "n_records",
-    "max_group_size",
+    "batch_size", "epochs", "discriminator_steps", "learning_rate", "max_grad_norm", "relation",
+    "n_records", "max_group_size",
 )  # fmt: skip
 _MAX_CELLS = 1 << 27  # all tables of a model together: 1 GiB of float64
 _FACTS = (

@@ -53,8 +53,7 @@ def make_private_pipeline(
         ``target_bounds`` and ``n_records`` are set if they exist and are None or "auto".
     n_records : int, default=None
         Public figure for the number of records, or of groups if ``fit`` gets groups; never the size
-        of a private table. If the model has this parameter, its relation is then add-remove instead
-        of zero-out.
+        of a private table. For a model with ``relation="add_remove"``.
     feature_range : tuple of two floats, default=(-1.0, 1.0)
         The range of the scaled numeric columns.
     memory : str or Memory, default=None
