@@ -30,7 +30,7 @@ from ._config import leak, warn_caller
 from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
 from .accounting import (
-    Composed,
+    ComposedEvent,
     Event,
     PrivacyBudget,
     PrivacyGuarantee,
@@ -44,6 +44,7 @@ from .mechanisms.bounds import check_bounds
 __all__ = [
     "PrivateEstimatorMixin",
     "PrivateFit",
+    "check_n_records",
     "private_release",
     "public_bounds",
     "public_classes",
@@ -251,7 +252,7 @@ def reserve_release(
     budget: PrivacyBudget | None,
     event: Event,
     relation: str = "add_remove",
-    who: str = "",
+    source: str = "",
     kind: str = "proved",
     unit: str = "record",
 ) -> AbstractContextManager[Receipt | None]:
@@ -268,7 +269,7 @@ def reserve_release(
             f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up. "
             "Fit with budget=None."
         )
-    return budget.reserve(event, who, relation, unit)
+    return budget.reserve(event, source, relation, unit)
 
 
 P = ParamSpec("P")
@@ -320,7 +321,7 @@ def private_release(
     *,
     relation: str,
     at_delta: float,
-    who: str,
+    source: str,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
     assumptions: tuple[str, ...] = (),
@@ -342,7 +343,7 @@ def private_release(
         Neighbouring relation.
     at_delta : float
         The delta at which epsilon is stated; 0 for pure differential privacy.
-    who : str
+    source : str
         Name of the estimator or function, for the ledger.
     budget : PrivacyBudget, default=None
         Charged by the call; ``None`` charges nothing.
@@ -355,7 +356,8 @@ def private_release(
     before : PrivacyGuarantee, default=None
         The guarantee of earlier releases, with which this one is composed.
     charging : callable, default=reserve_release
-        Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
+        Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context
+        manager.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         Kind of the guarantee if ``noise_seed`` is None.
     arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
@@ -394,7 +396,7 @@ def private_release(
         guarantee = _compose_guarantees(before, guarantee)
     if _rehearsing.get():
         raise _StatedError(guarantee)
-    with charging(budget, event, relation, who, kind, unit):
+    with charging(budget, event, relation, source, kind, unit):
         yield guarantee
 
 
@@ -411,7 +413,7 @@ def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> Priv
             "for different units are never added up. Call fit to start afresh."
         )
     return PrivacyGuarantee(
-        Composed((before.event, now.event)),
+        ComposedEvent((before.event, now.event)),
         at_delta=now.at_delta,
         relation=now.relation,
         kind=_weaker_kind(before.kind, now.kind),
@@ -443,7 +445,7 @@ class PrivateFit:
         self._kind = "proved"
 
     @property
-    def who(self) -> str:
+    def source(self) -> str:
         """Name of the estimator, for errors and ledgers."""
         return type(self._estimator).__name__
 
@@ -526,7 +528,7 @@ class PrivateFit:
             event,
             relation=relation,
             at_delta=at_delta,
-            who=self.who,
+            source=self.source,
             budget=getattr(model, "budget", None),
             noise_seed=model.noise_seed,
             assumptions=tuple(dict.fromkeys(self._assumptions)),
@@ -541,6 +543,16 @@ class PrivateFit:
         model.privacy_event_ = guarantee.event
         model.epsilon_ = guarantee.epsilon()
         model.delta_ = float(at_delta)
+
+
+def check_n_records(relation: str, n_records: int | None) -> None:
+    """Refuse "add_remove" without a public number of records, and such a number without it."""
+    if (relation == "add_remove") != (n_records is not None):
+        raise ValueError(
+            f"n_records={n_records!r} does not fit relation={relation!r}: 'add_remove' hides the "
+            "number of records and needs a public figure for it, other relations take none. Set "
+            "both, or neither."
+        )
 
 
 class PrivateEstimatorMixin:
@@ -576,6 +588,11 @@ class PrivateEstimatorMixin:
     def _private_fit(self) -> Iterator[PrivateFit]:
         with roll_back_on_error(self):
             yield PrivateFit(self)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()  # type: ignore[misc]
+        if hasattr(self, "relation") and hasattr(self, "n_records"):
+            check_n_records(self.relation, self.n_records)
 
     def __getstate__(self) -> dict[str, Any]:
         # A mixin: scikit-learn's BaseEstimator, which mypy does not see here, has both methods.
@@ -628,7 +645,7 @@ def public_classes(
     classes = np.unique(np.asarray(y if given is None else given))
     if len(classes) < 2:
         raise ValueError(
-            f"classes={classes.tolist()!r}: {fit.who} needs at least two classes, got "
+            f"classes={classes.tolist()!r}: {fit.source} needs at least two classes, got "
             f"{len(classes)} class. Pass classes=[...] with all possible labels."
         )
     if not np.isin(y, classes).all():

@@ -1,4 +1,4 @@
-"""sanitised_cost: publication of the data-dependent cost of PATE votes (Papernot et al. 2018)."""
+"""sanitized_cost: publication of the data-dependent cost of PATE votes (Papernot et al. 2018)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy.special import ndtri
 from .._validation import number, positive
 from ..accounting import (
     Event,
-    GNMaxVote,
+    GNMaxEvent,
     PrivacyBudget,
-    VoteThreshold,
+    VoteThresholdEvent,
     check_delta,
     events,
     flatten,
@@ -25,13 +25,13 @@ from ..mechanisms.additive import SmoothGaussian
 from ..mechanisms.secure_random import SecureRandom
 
 __all__ = [
-    "SanitisedCost",
-    "sanitised_cost",
+    "SanitizedCost",
+    "sanitized_cost",
 ]
 
 
 @dataclass(frozen=True)
-class SanitisedCost:
+class SanitizedCost:
     """Data-dependent cost of votes, in a form that may be published.
 
     Attributes
@@ -42,8 +42,8 @@ class SanitisedCost:
         The published cost, without the cost of publishing it.
     release : Event
         The cost of publishing it.
-    confidence : float
-        Probability, before the noise is drawn, that ``renyi`` is not below the true cost.
+    alpha : float
+        Probability, before the noise is drawn, that ``renyi`` is below the true cost.
     proved : bool
         False if the noise was seeded.
     """
@@ -51,7 +51,7 @@ class SanitisedCost:
     order: float
     renyi: float
     release: Event
-    confidence: float
+    alpha: float
     proved: bool = True
 
     def epsilon(self, delta: float) -> float:
@@ -81,21 +81,21 @@ class SanitisedCost:
         kind = "sanitised" if self.proved else "estimate"
         return (
             f"Renyi cost {self.renyi:.4g} at order {self.order:g} for this data set, "
-            f"confidence {self.confidence:g}, {kind}"
+            f"confidence {1 - self.alpha:g}, {kind}"
         )
 
 
-def sanitised_cost(
+def sanitized_cost(
     event: Event,
     order: float,
     *,
     noise_multiplier: float = 5.0,
     smoothness: float | None = None,
-    confidence: float = 0.99,
+    alpha: float = 0.01,
     budget: PrivacyBudget | None = None,
     relation: str = "add_remove",
     noise_seed: int | None = None,
-) -> SanitisedCost:
+) -> SanitizedCost:
     """Publish the data-dependent Renyi cost of votes with noise of smooth sensitivity.
 
     Parameters
@@ -110,8 +110,8 @@ def sanitised_cost(
         cheaper and the published number larger.
     smoothness : float, default=None
         ``None`` means 0.25 / order. It must be below -ln(1 - 1/order)/2.
-    confidence : float, default=0.99
-        Probability, in (0.5, 1), that the published number is not below the true cost.
+    alpha : float, default=0.01
+        Probability, in (0, 0.5), that the published number is below the true cost.
     budget : PrivacyBudget, default=None
         Charged for the release before the votes are read. Charge the votes themselves by their
         data-independent events: a budget accepts no data-dependent cost.
@@ -122,13 +122,13 @@ def sanitised_cost(
 
     Returns
     -------
-    SanitisedCost
+    SanitizedCost
         Its ``epsilon(delta)`` includes the cost of the release itself.
 
     Notes
     -----
     **Guarantees.** The published number is private at the cost ``release``. With probability
-    ``confidence`` it bounds the Renyi divergence, at this order, between the releases for this data
+    1 - ``alpha`` it bounds the Renyi divergence, at this order, between the releases for this data
     set and for any neighbour of it. That is a statement about *this* data set. It is not
     differential privacy, which is about all data sets, and it is never added to a budget.
 
@@ -142,20 +142,20 @@ def sanitised_cost(
 
     Examples
     --------
-    >>> from skprivacy.accounting import GNMaxVote, Repeated
-    >>> from skprivacy.ensemble import sanitised_cost
-    >>> votes = Repeated(GNMaxVote(40.0, votes=(220, 20, 10)), 1000)
-    >>> published = sanitised_cost(votes, order=6.0)
+    >>> from skprivacy.accounting import GNMaxEvent, RepeatedEvent
+    >>> from skprivacy.ensemble import sanitized_cost
+    >>> votes = RepeatedEvent(GNMaxEvent(40.0, votes=(220, 20, 10)), 1000)
+    >>> published = sanitized_cost(votes, order=6.0)
     >>> published.epsilon(1e-5) < 5.8  # data-independently at this order, and 4.98 at the best one
     True
     """
     order = check_order(order)
     smoothness = 0.25 / order if smoothness is None else smoothness
-    number("confidence", confidence, "a number in (0.5, 1), for example 0.99")
-    if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence={confidence!r} must lie in (0.5, 1), for example 0.99.")
+    number("alpha", alpha, "a number in (0, 0.5), for example 0.01")
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"alpha={alpha!r} must lie in (0, 0.5), for example 0.01.")
     positive("noise_multiplier", noise_multiplier)
-    lift = noise_multiplier * float(ndtri(confidence))
+    lift = noise_multiplier * -float(ndtri(alpha))
     random = SecureRandom(noise_seed)
     upper = float(rdp(_data_independent(event), [order])[0])
     mechanism = SmoothGaussian(noise_multiplier, smoothness, lift, upper=upper)
@@ -165,25 +165,25 @@ def sanitised_cost(
             f"{-math.log1p(-1 / order) / 2:.4g}. Pass None for the default."
         )
     with private_release(
-        mechanism.event, relation=relation, at_delta=0.0, who="sanitised_cost", budget=budget,
+        mechanism.event, relation=relation, at_delta=0.0, source="sanitized_cost", budget=budget,
         noise_seed=noise_seed, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         value = smoothed_cost(event, order, smoothness)
         published = mechanism.release(value, random)
     proved = privacy.kind == "proved"
-    return SanitisedCost(float(order), published, mechanism.event, confidence, proved)
+    return SanitizedCost(float(order), published, mechanism.event, alpha, proved)
 
 
 def _data_independent(event: Event) -> Event:
     """Return the event without the votes' counts."""
     counts = flatten(event).items()
-    return events.Composed(tuple(events.Repeated(_remove_votes(e), n) for e, n in counts))
+    return events.ComposedEvent(tuple(events.RepeatedEvent(_remove_votes(e), n) for e, n in counts))
 
 
 def _remove_votes(event: Event) -> Event:
     if not event.data_dependent:
         return event
-    if not isinstance(event, GNMaxVote | VoteThreshold):
+    if not isinstance(event, GNMaxEvent | VoteThresholdEvent):
         raise TypeError(
             f"event={event!r} has no known smooth sensitivity; expected GNMaxVote, VoteThreshold "
             "and data-independent events. Account for the data-independent cost."

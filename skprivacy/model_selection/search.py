@@ -54,7 +54,7 @@ class PrivateSearchCV(BestModelMixin, PrivateEstimatorMixin, MetaEstimatorMixin,
         about privacy, such as ``epsilon``, are refused.
     epsilon : float, default=1.0
         Privacy loss of the **whole search**, in nats.
-    delta : float, default=1e-6
+    delta : float, default=1e-5
         The delta of the whole search, below 1 / number of records. With 0 everything is pure,
         which costs a search much more.
     n_trials : float, default=10
@@ -156,7 +156,7 @@ default=None
     ...     model, {"outputperturbationclassifier__alpha": [0.001, 0.1, 10.0]}, epsilon=8.0
     ... )
     >>> search.fit(digits.data, digits.target).privacy_
-    (7.9..., 1e-06)-DP, zero-out, exact noise, proved assuming ...
+    (7.9..., 1e-05)-DP, zero-out, exact noise, proved assuming ...
     >>> sorted(search.best_params_)
     ['outputperturbationclassifier__alpha']
     """
@@ -191,7 +191,7 @@ default=None
         param_distributions: Any,
         *,
         epsilon: float = 1.0,
-        delta: float = 1e-6,
+        delta: float = 1e-5,
         n_trials: float = 10,
         eta: float = 1.0,
         n_candidates: int = 32,

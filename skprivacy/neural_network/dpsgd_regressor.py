@@ -135,8 +135,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         averaging: float | str = "auto",
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
+        relation: str = "zero_out",
         n_records: int | None = None,
-        max_group_rows: int | None = 2,
+        max_group_size: int | None = 2,
         group_contribution: str = "mean",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -167,8 +168,9 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.averaging = averaging
         self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
+        self.relation = relation
         self.n_records = n_records
-        self.max_group_rows = max_group_rows
+        self.max_group_size = max_group_size
         self.group_contribution = group_contribution
         self.device = device
         self.random_state = random_state
@@ -178,7 +180,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.verbose = verbose
         self._set_module_params(module_params)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> DPSGDRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> DPSGDRegressor:
         """Train on private records.
 
         Parameters
@@ -205,7 +207,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return self._fit(X, y, groups, True)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> DPSGDRegressor:
         """Train for another ``epochs``, on the same or other records, at another ``epsilon``.
 

@@ -69,7 +69,7 @@ averaging : float, "ema" or "auto", default="auto"
 averaging_decay : float, default=0.95
     For "ema": weight of a step relative to the step after it, in (0, 1).""",
     "group_limits": """\
-max_group_rows : int or None, default=2
+max_group_size : int or None, default=2
     With ``groups`` in ``fit``: number of records used per group, at most. They are drawn once,
     before training. The noise does not depend on this number: 5 is better where the records of a
     group differ much, see :doc:`/people`. ``None`` uses all.
@@ -105,9 +105,9 @@ gradients_ : {"book-keeping", "torch.func", "one by one"}
     "network_guarantees": """\
 **Guarantees.** The fitted attributes, hence everything predicted from them, are (``epsilon``,
 ``delta``)-differentially private, and ``epsilon_`` never exceeds ``epsilon``. The unit is one
-record or, with ``groups``, all records of a group. The relation is zero-out: one record is
-replaced by one that contributes nothing, and the number of records is public. With ``n_records``
-it is add-remove.
+record or, with ``groups``, all records of a group. Under the default relation,
+"zero_out", one record is replaced by one that contributes nothing, and the number of records is
+public.
 
 With ``groups``, a step draws whole groups, joins the gradients of a group's records and clips
 them once. ``n_records``, ``batch_size``, ``epochs``, ``delta`` and the "auto" settings then count

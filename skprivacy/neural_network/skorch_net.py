@@ -24,6 +24,7 @@ from .._groups import check_order
 from .._sklearn import validate_parameter_constraints
 from .._validation import check_unmasked
 from ..accounting import PrivacyBudget
+from ..base import check_n_records
 from ..mechanisms import SecureRandom
 from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
@@ -184,8 +185,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         averaging_decay: float = 0.95,
         augment: Any = None,
         augmentations: int = 1,
+        relation: str = "zero_out",
         n_records: int | None = None,
-        max_group_rows: int | None = 2,
+        max_group_size: int | None = 2,
         group_contribution: str = "mean",
         noise_seed: int | None = None,
         budget: PrivacyBudget | None = None,
@@ -210,8 +212,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self.averaging_decay = averaging_decay
         self.augment = augment
         self.augmentations = augmentations
+        self.relation = relation
         self.n_records = n_records
-        self.max_group_rows = max_group_rows
+        self.max_group_size = max_group_size
         self.group_contribution = group_contribution
         self.noise_seed = noise_seed
         self.budget = budget
@@ -224,6 +227,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         self,
         X: ArrayLike,
         y: ArrayLike | None = None,
+        *,
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:
@@ -258,6 +262,7 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
         X: ArrayLike,
         y: ArrayLike | None = None,
         classes: Any = None,
+        *,
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> DPNeuralNet:
@@ -302,8 +307,9 @@ class DPNeuralNet(PrivateTrainingMixin, PrivateNet):
                 fit.assume("the weights that training starts from are public")
             refuse_several_modules(self)
             validate_parameter_constraints(
-                self._parameter_constraints, self.get_params(deep=False), fit.who
+                self._parameter_constraints, self.get_params(deep=False), fit.source
             )
+            check_n_records(self.relation, self.n_records)
             check_unmasked(X)
             check_unmasked(y, "y")
             check_order(groups, X)

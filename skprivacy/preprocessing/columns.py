@@ -1,7 +1,7 @@
 """Public facts about one column, and its encoding as bounded features.
 
-:class:`Bounded` describes numbers, :class:`Categories` known categories, and :class:`Hashed`
-categories that cannot be listed. :class:`Column` holds the common parts.
+:class:`BoundedColumn` describes numbers, :class:`CategoricalColumn` known categories, and
+:class:`HashedColumn` categories that cannot be listed. :class:`Column` holds the common parts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,10 +23,10 @@ from .confirmation import Confirmation, facts_digest
 
 __all__ = [
     "COLUMN_DOCS",
-    "Bounded",
-    "Categories",
+    "BoundedColumn",
+    "CategoricalColumn",
     "Column",
-    "Hashed",
+    "HashedColumn",
     "category_key",
     "fields_of",
 ]
@@ -53,6 +53,8 @@ class Column:
 
     **Guarantees.** The features of a value depend on this value and the facts, never on other rows.
     """
+
+    kind: ClassVar[str]  # in JSON
 
     missing: bool = field(default=False, kw_only=True)
     description: str = field(default="", kw_only=True)
@@ -185,7 +187,7 @@ class Column:
         dict
             With the kind of column as ``type``.
         """
-        told: dict[str, Any] = {"type": type(self).__name__.lower()}
+        told: dict[str, Any] = {"type": self.kind}
         for fact in fields_of(self):
             value = getattr(self, fact.name)
             optional = fact.kw_only or "written" in fact.metadata
@@ -245,7 +247,7 @@ def _check_finite(name: str, value: Any) -> float:
 
 @fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
-class Bounded(Column):
+class BoundedColumn(Column):
     """A numeric column whose values lie in a publicly known range.
 
     Parameters
@@ -268,13 +270,15 @@ class Bounded(Column):
 
     Examples
     --------
-    >>> Bounded(0, 100).to_unit([-5, 25, 1000, float("nan")])
+    >>> BoundedColumn(0, 100).to_unit([-5, 25, 1000, float("nan")])
     array([0.  , 0.25, 1.  , 0.5 ])
-    >>> Bounded(0, 100, bins=4).thermometer([0.1, 0.25, 0.9])
+    >>> BoundedColumn(0, 100, bins=4).thermometer([0.1, 0.25, 0.9])
     array([[0. , 0. , 0. ],
            [0.5, 0. , 0. ],
            [0.5, 0.5, 0.5]])
     """
+
+    kind: ClassVar[str] = "bounded"
 
     lower: float
     upper: float
@@ -422,7 +426,7 @@ class Bounded(Column):
 
 @fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
-class Categories(Column):
+class CategoricalColumn(Column):
     """A column whose possible values are publicly known.
 
     Parameters
@@ -434,9 +438,11 @@ class Categories(Column):
 
     Examples
     --------
-    >>> Categories(["Female", "Male"])
-    Categories(values=('Female', 'Male'))
+    >>> CategoricalColumn(["Female", "Male"])
+    CategoricalColumn(values=('Female', 'Male'))
     """
+
+    kind: ClassVar[str] = "categories"
 
     values: tuple[Any, ...]
 
@@ -503,7 +509,7 @@ MAX_BUCKETS = 1 << 16
 
 @fill_docs(COLUMN_DOCS)
 @dataclass(frozen=True, repr=False)
-class Hashed(Column):
+class HashedColumn(Column):
     """A column of many categories, encoded by feature hashing into public buckets.
 
     A list of postcodes or products read off private data would leak rare ones. A hash needs no
@@ -524,14 +530,16 @@ class Hashed(Column):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skprivacy.preprocessing import Hashed, Schema, SchemaTransformer
-    >>> schema = Schema({"postcode": Hashed(4)})
+    >>> from skprivacy.preprocessing import HashedColumn, Schema, SchemaTransformer
+    >>> schema = Schema({"postcode": HashedColumn(4)})
     >>> X = pd.DataFrame({"postcode": ["8001", 8001, None]})
     >>> SchemaTransformer(schema).fit_transform(X)
     array([[1., 0., 0., 0.],
            [1., 0., 0., 0.],
            [0., 0., 0., 0.]])
     """
+
+    kind: ClassVar[str] = "hashed"
 
     buckets: int = 64
 

@@ -21,7 +21,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from skprivacy.accounting import Composed, Event, Mixture, PrivateSelection, VoteBlock
+from skprivacy.accounting import (
+    ComposedEvent,
+    Event,
+    MixtureEvent,
+    PrivateSelectionEvent,
+    VoteBlockEvent,
+)
 from skprivacy.ensemble import (
     ConfidentGNMax,
     InteractiveGNMax,
@@ -54,7 +60,7 @@ from skprivacy.mechanisms import SecureRandom
 from skprivacy.model_selection import PrivateSearchCV
 from skprivacy.neural_network import DPNeuralNet, DPSGDClassifier, DPSGDRegressor, PrivateAdam
 from skprivacy.preprocessing import (
-    Bounded,
+    BoundedColumn,
     LocalPerturbation,
     PrivateStandardScaler,
     Schema,
@@ -63,7 +69,7 @@ from skprivacy.preprocessing import (
 from skprivacy.synthesis import (
     DPGANSynthesizer,
     Grid,
-    PrivateSynthesizer,
+    MarginalSynthesizer,
     SyntheticDataClassifier,
     SyntheticDataRegressor,
 )
@@ -98,12 +104,18 @@ def three_classes(n: int) -> tuple[NDArray, NDArray]:
     return X, y
 
 
+def with_relation(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a network, which hides the number of records if given one."""
+    hides = params.get("n_records") is not None
+    return {"relation": "add_remove" if hides else "zero_out", **params}
+
+
 def _dpsgd(**params: Any) -> DPSGDClassifier:
     defaults = {
         "classes": [0, 1, 2], "hidden_layer_sizes": (5,), "epochs": 6, "batch_size": 8,
         "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7, "random_state": 0,
     }  # fmt: skip
-    return DPSGDClassifier(**{**defaults, **params})
+    return DPSGDClassifier(**with_relation({**defaults, **params}))
 
 
 class Network(nn.Module):
@@ -309,7 +321,7 @@ def _without_public_records(n_records: int | None = None, **params: Any) -> PATE
     defaults = {
         "teacher": GaussianNB(), "student": GaussianNB(), "n_teachers": 4, "n_queries": 12,
         "classes": [0, 1, 2], "relation": relation, "epsilon": 4.0, "delta": 1e-4,
-        "schema": Schema({f"x{i}": Bounded(-3, 3) for i in range(4)}), "marginal_share": 0.5,
+        "schema": Schema({f"x{i}": BoundedColumn(-3, 3) for i in range(4)}), "marginal_share": 0.5,
         "random_state": 0,
     }  # fmt: skip
     return PATEClassifier(**{**defaults, **params})
@@ -321,7 +333,7 @@ def _winners_only(tape: Any) -> Event:
 
 
 def _marginals_and_winners(tape: Any) -> Event:
-    return Composed((tape.mechanisms[0].event, _winners(tape, 1)))
+    return ComposedEvent((tape.mechanisms[0].event, _winners(tape, 1)))
 
 
 def _winners(tape: Any, first: int) -> Event:
@@ -329,8 +341,8 @@ def _winners(tape: Any, first: int) -> Event:
     for mechanism, counts in zip(tape.mechanisms[first:], tape.inputs[first:], strict=True):
         kind = "gnmax" if np.ndim(counts) == 2 else "threshold"
         noise = mechanism.noise_multiplier * mechanism.sensitivity
-        blocks.append(VoteBlock(kind, noise, len(counts)))
-    return Composed(tuple(blocks))
+        blocks.append(VoteBlockEvent(kind, noise, len(counts)))
+    return ComposedEvent(tuple(blocks))
 
 
 def _votes_noise(tape: Any) -> float:
@@ -347,10 +359,10 @@ def _in_rounds(tape: Any) -> Event:
             answers, noise_of_answers = answers + int(counts.any(axis=1).sum()), noise
         else:
             tests, noise_of_tests = tests + len(counts), noise
-    return Composed(
+    return ComposedEvent(
         (
-            VoteBlock("threshold", noise_of_tests, tests),
-            VoteBlock("gnmax", noise_of_answers, answers),
+            VoteBlockEvent("threshold", noise_of_tests, tests),
+            VoteBlockEvent("gnmax", noise_of_answers, answers),
         )
     )
 
@@ -390,7 +402,7 @@ PATE = {
         three_classes,
         null_label=None,
         once=True,
-        released=lambda tape: VoteBlock("lnmax", _votes_noise(tape), len(tape.outputs)),
+        released=lambda tape: VoteBlockEvent("lnmax", _votes_noise(tape), len(tape.outputs)),
     ),
     # All tests pass, so that all answers that are paid for are given.
     "PATEClassifier-interactive": Case(
@@ -482,7 +494,7 @@ FINE_TUNING = {
         0.1, head="softmax", mechanism="laplace", delta=0.0
     ),
     "ALMFineTuner-softmax-logistic": _fine_tuner(0.2, head="softmax", mechanism="logistic"),
-    "ALMFineTuner-gradient": _fine_tuner(head=GradientHead(steps=4)),
+    "ALMFineTuner-gradient": _fine_tuner(head=GradientHead(n_steps=4)),
     "ALMFineTuner-prototypes": _fine_tuner(head="prototypes"),
     "ALMFineTuner-least-squares": _fine_tuner(head="least_squares"),
     # Whitening multiplies what the encoder rounds.
@@ -588,8 +600,8 @@ def _search(n_records: int | None = None, random_state: int | None = None, **par
 def _best_of_trials(tape: Any) -> Event:
     """Return what a search releases: the best of random trials, to whom one record is no two."""
     fit, score = tape.mechanisms[:2]
-    best = (PrivateSelection(m.event, 1.0, 1 / TRIALS) for m in (fit, score))
-    return Mixture((1 - SHARE, SHARE), tuple(best))
+    best = (PrivateSelectionEvent(m.event, 1.0, 1 / TRIALS) for m in (fit, score))
+    return MixtureEvent((1 - SHARE, SHARE), tuple(best))
 
 
 SEARCH = Case(_search, three_classes, null_label=0, once=True, released=_best_of_trials)
@@ -604,7 +616,7 @@ class Perceptron(nn.Module):
         return self.layers(x)
 
 
-PLACES = {f"x{i}": Bounded(-3, 3) for i in range(4)}
+PLACES = {f"x{i}": BoundedColumn(-3, 3) for i in range(4)}
 
 
 def _synthesizer(**fixed: Any) -> Case:
@@ -614,7 +626,7 @@ def _synthesizer(**fixed: Any) -> Case:
             "schema": Schema(PLACES, classes=[0, 1, 2]), "epsilon": 4.0, "delta": 1e-4,
             "grids": dict.fromkeys(PLACES, Grid(cells=4)), "relation": relation, "max_bins": 2,
         }  # fmt: skip
-        return PrivateSynthesizer(**{**defaults, **fixed, **params})
+        return MarginalSynthesizer(**{**defaults, **fixed, **params})
 
     return Case(make, three_classes, null_label=0, once=True)
 
@@ -656,7 +668,7 @@ def _gan(**params: Any) -> DPGANSynthesizer:
         "discriminator_steps": 2, "epochs": 6, "batch_size": 8, "max_grad_norm": 0.2,
         "random_state": 0,
     }  # fmt: skip
-    return DPGANSynthesizer(**{**defaults, **params})
+    return DPGANSynthesizer(**with_relation({**defaults, **params}))
 
 
 TRAINED_ON_SYNTHETIC = {
@@ -669,9 +681,9 @@ TRAINED_ON_SYNTHETIC = {
 }
 
 SYNTHESIS = {
-    "PrivateSynthesizer-independent": _synthesizer(method="independent"),
-    "PrivateSynthesizer-tree": _synthesizer(method="tree"),
-    "PrivateSynthesizer-adaptive": _synthesizer(method="adaptive", rounds=3),
+    "MarginalSynthesizer-independent": _synthesizer(method="independent"),
+    "MarginalSynthesizer-tree": _synthesizer(method="tree"),
+    "MarginalSynthesizer-adaptive": _synthesizer(method="adaptive", n_rounds=3),
 }
 
 
@@ -697,7 +709,7 @@ def _federated(**fixed: Any) -> Case:
             "batch_size": 8, "n_rounds": epochs * (params.get("n_records") or 24) // batch,
             "party_names": range(3),
         }  # fmt: skip
-        return OfThreeParties(**{**defaults, **fixed, **params})
+        return OfThreeParties(**with_relation({**defaults, **fixed, **params}))
 
     return Case(make, three_classes, null_label=0, samples=True)
 
@@ -709,7 +721,7 @@ def _net(criterion: Any = nn.CrossEntropyLoss, **params: Any) -> DPNeuralNet:
     params["max_epochs"] = params.pop("epochs", 6)
     defaults = {"batch_size": 8, "epsilon": 4.0, "delta": 1e-4, "max_grad_norm": 0.7}
     module = Perceptron(width)  # ready made: the same start whenever it is fitted
-    return DPNeuralNet(module, criterion, **{**defaults, **params})
+    return DPNeuralNet(module, criterion, **with_relation({**defaults, **params}))
 
 
 CASES = {
@@ -844,13 +856,13 @@ SCIKIT_LEARN = [
         noise_seed=0,
     ),
     PrivateStandardScaler(noise_seed=0),
-    PrivateSynthesizer(noise_seed=0),
+    MarginalSynthesizer(noise_seed=0),
     DPGANSynthesizer(epochs=1, discriminator_steps=1, noise_seed=0, random_state=0),
     SyntheticDataClassifier(
-        LogisticRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+        LogisticRegression(), MarginalSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),
     SyntheticDataRegressor(
-        LinearRegression(), PrivateSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
+        LinearRegression(), MarginalSynthesizer(epsilon=100.0, noise_seed=0), random_state=0
     ),
     LocalPerturbation(noise_seed=0),
     PATEClassifier(student=LogisticRegression(), n_teachers=5, noise_seed=0, random_state=0),

@@ -31,12 +31,12 @@ y = np.arange(N) % 2
 OTHERS = X[::-1] * 0.9
 IMAGES = np.random.RandomState(0).uniform(size=(N, 64))
 TABLE = pd.DataFrame({"age": np.arange(N) * 2.0, "job": ["a", "b", "c"] * (N // 3), "ill": y})
-FACTS = {"age": pre.Bounded(0, 100), "job": pre.Categories(["a", "b", "c"])}
-SCHEMA = pre.Schema({**FACTS, "ill": pre.Categories([0, 1])})
-PLACES = pre.Schema({f"x{i}": pre.Bounded(0, 1) for i in range(4)})
+FACTS = {"age": pre.BoundedColumn(0, 100), "job": pre.CategoricalColumn(["a", "b", "c"])}
+SCHEMA = pre.Schema({**FACTS, "ill": pre.CategoricalColumn([0, 1])})
+PLACES = pre.Schema({f"x{i}": pre.BoundedColumn(0, 1) for i in range(4)})
 ONE = GaussianEvent(2.0)
-VOTES = accounting.GNMaxVote(40.0, votes=(220, 20, 10))
-MANY_VOTES = accounting.Repeated(VOTES, 100)
+VOTES = accounting.GNMaxEvent(40.0, votes=(220, 20, 10))
+MANY_VOTES = accounting.RepeatedEvent(VOTES, 100)
 COUNTS = np.array([[20, 3, 1], [10, 10, 4]])
 GUARANTEE = PrivacyGuarantee(accounting.RandomizedResponseEvent(1.0))
 TARGET = LogisticRegression().fit(X, y)
@@ -59,20 +59,20 @@ PRIVATE = private().fit(X, y)
 # What a parameter without a default gets.
 NEEDED: dict[str, Any] = {
     "X": X, "y": y, "X_in": X, "y_in": y, "X_out": OTHERS, "y_out": y, "X_train": X, "y_train": y,
-    "X_test": OTHERS, "y_test": y, "X_new": OTHERS, "y_new": y, "X_public": OTHERS, "x": X[:, 0],
+    "X_test": OTHERS, "y_test": y, "X_public": OTHERS, "x": X[:, 0],
     "generated": X, "reference": OTHERS, "synthetic": X[::2], "table": TABLE, "real": TABLE,
     "member": MEMBER, "group": X[:, 0] > 0.5, "groups": np.arange(N) // 2,
     "scores_in": SCORES[0], "scores_out": SCORES[1], "groups_in": np.arange(20) % 5,
-    "groups_out": 5 + np.arange(20) % 5, "proba_in": PROBA, "proba_out": PROBA[::-1],
+    "groups_out": 5 + np.arange(20) % 5, "proba_train": PROBA, "proba_test": PROBA[::-1],
     "y_true": y, "unprotected": y, "protected": np.zeros(N), "released": X.mean(0),
     "estimator": LogisticRegression(), "model": TARGET, "target": TARGET, "module":
-    torch.nn.BatchNorm1d(4), "synthesizer": synthesis.PrivateSynthesizer(
+    torch.nn.BatchNorm1d(4), "synthesizer": synthesis.MarginalSynthesizer(
         schema=PLACES, method="independent"), "generator": KernelDensity(),
     "gradient": SENT, "gradients": [SENT], "batches": [(X[:2], y[:2])], "labels": y[:2],
     "models_with": [TARGET], "models_without": [TARGET], "updates": [UPDATES],
     "before": WEIGHTS[:-1], "after": WEIGHTS[1:], "step": 0.1, "train": lambda weights: weights,
     "ascent": 0.1, "n_rounds": 2, "learning_rate": 0.1, "variances": np.ones(4), "mu": 1.0,
-    "label": y, "other": 1 - y, "canaries": attacks.LabelCanaries.drawn(y, 5, random_state=0),
+    "label": y, "other": 1 - y, "canaries": attacks.LabelCanaries.draw(y, 5, random_state=0),
     "n_canaries": 5, "probas": np.full((2, N, 2), 0.5), "classes": [0, 1],
     "trained": np.stack([y, 1 - y]),
     "event": ONE, "events": (ONE, LaplaceEvent(3.0)), "noise_multiplier": 2.0, "sensitivity": 1.0,
@@ -89,10 +89,10 @@ NEEDED: dict[str, Any] = {
     "noise": 5.0, "n_features": 3, "n_outputs": 1, "n_parties": 4, "n_units": 30, "l2": 1.0,
     "slope": np.ones_like, "curvature": 0.5, "slope_l1": 9.0, "slope_l2": 9.0, "high": 5,
     "random": SecureRandom(), "std": 1.0, "values": ["a", "b"], "counts": [3, 4, 5],
-    "value": [0.0, 3.0, 1.0], "run": accounting.TreeAggregation(2.0, 10, 1),
+    "value": [0.0, 3.0, 1.0], "run": accounting.TreeAggregationEvent(2.0, 10, 1),
     "sent": np.zeros((4, 4), np.uint64), "shape": (1, 8, 8), "schema": SCHEMA, "lower": 0,
     "upper": 1, "first": "2020-01-01", "last": "2020-12-31", "columns": FACTS, "bounds": (0, 1),
-    "q": 0.5, "source": SCHEMA.to_json(), "bins": 10, "most": 4,
+    "quantile": 0.5, "source": SCHEMA.to_json(), "bins": 10, "max_group_size": 4,
     "sweep": model_selection.PrivacySweepCV(
         private(), epsilons=[0.5, 1.0], cv=2, baseline=None).fit(X, y),
     "release": len, "neighbours": [(X, X[:-1])], "claim": GUARANTEE, "loss": 0.1,
@@ -102,7 +102,7 @@ NEEDED: dict[str, Any] = {
 CHEAP: dict[str, Any] = {
     "target": TARGET, "member": MEMBER, "random_state": 0, "n_shadows": 2, "n_runs": 20,
     "seconds": 0.01, "n_draws": 20, "n_splits": 3,
-    "n_samples": 10, "n_iter": 2, "n_starts": 1, "n_trials": 2, "n_train": 6, "n_pairs": 2,
+    "n_samples": 10, "max_iter": 2, "n_init": 1, "n_trials": 2, "n_train": 6, "n_pairs": 2,
     "n_components": 2, "hidden_layer_sizes": (4,), "epochs": 1, "batch_size": 8, "n_selection": 5,
     "image_shape": (1, 8, 8), "download_if_missing": False, "cv": 2, "discriminator":
     LogisticRegression(), "baseline": None, "n_bins": 5, "n_reference": 20, "n_people": 2,
@@ -118,13 +118,12 @@ OPTIONAL: dict[str, Any] = {
 SMALL_ATTACK = {"n_queries": 5, "n_jobs": None}
 # By the name of a callable: what differs. Of a class it is what it is made with.
 OWN: dict[str, dict[str, Any]] = {
-    "VoteBlock": {"votes": None},
-    "GNMaxVote": {"noise_multiplier": 40.0, "votes": (220, 20, 10)},
-    "LNMaxVote": {"votes": (220, 20, 10)},
-    "VoteThreshold": {"threshold": 30.0, "votes": (220, 20, 10)},
+    "GNMaxEvent": {"noise_multiplier": 40.0, "votes": (220, 20, 10)},
+    "LNMaxEvent": {"votes": (220, 20, 10)},
+    "VoteThresholdEvent": {"threshold": 30.0, "votes": (220, 20, 10)},
     "local_sensitivity": {"event": VOTES, "distances": 0},
     "smoothed_cost": {"event": VOTES},
-    "sanitised_cost": {"event": MANY_VOTES, "noise_multiplier": 5.0, "order": 6.0},
+    "sanitized_cost": {"event": MANY_VOTES, "noise_multiplier": 5.0, "order": 6.0},
     "renyi_divergence": {"q": (0.4, 0.6), "order": 2.0},
     "check_delta": {"n_records": 100}, "square_root_band": {"most": 4},
     "PrivacyBudget": {"delta": 1e-6}, "PrivacyGuarantee": {"at_delta": 1e-6},
@@ -146,7 +145,7 @@ OWN: dict[str, dict[str, Any]] = {
         "X": np.random.RandomState(1).uniform(size=(6 * N, 4)), "y": np.tile(y, 6),
         "member": np.arange(6 * N) % 4 < 2,
     },
-    "UpdatesAttack": {"target": UPDATES},
+    "UpdatesMembership": {"target": UPDATES},
     "GradientInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
     "BayesInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
     "FirstLayerInversion": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
@@ -154,12 +153,13 @@ OWN: dict[str, dict[str, Any]] = {
     "BayesInversion.score_samples": {"n_records": 2},
     "FirstLayerInversion.reconstruct": {"n_records": 2},
     "GradientInversion.reconstruct": {"n_records": 2},
-    "LabelInferenceAttack": {"n_canaries": 5}, "expected_power": {"n_records": N, "noise": 0.1},
-    "Updates": {"n_records": N, "noise": 0.0}, "gradient_ascent": {"n_records": N, "noise": 0.0},
+    "LabelInferenceAttack": {"n_canaries": 5}, "expected_power": {"n_records": N, "noise_std": 0.1},
+    "Updates": {"n_records": N, "noise_std": 0.0},
+    "gradient_ascent": {"n_records": N, "noise_std": 0.0},
     "party_gradient": {"max_grad_norm": 1.0, "noise_multiplier": 0.5},
     "AttackResult": {"attack": "a"},
     "LabelInferenceResult.by_group": {"groups_in": [0, 1, 1], "groups_out": [0, 1]},
-    "LabelInferenceResult.joined": {"groups_in": [0, 1, 1], "groups_out": [2, 3]},
+    "LabelInferenceResult.join_groups": {"groups_in": [0, 1, 1], "groups_out": [2, 3]},
     "audit": {"attacks": [attacks.LossThreshold()], "groups": PAIR},
     "audit_one_run": {
         "estimator": PRIVATE, "n_canaries": 20, "X": np.tile(X, (2, 1)), "y": np.tile(y, 2),
@@ -176,7 +176,7 @@ OWN: dict[str, dict[str, Any]] = {
     "GNMax": {"noise": 5.0}, "LNMax": {"noise": 5.0},
     "ConfidentGNMax": {"threshold_noise": 5.0, "noise": 5.0},
     "InteractiveGNMax": {"threshold_noise": 5.0, "noise": 5.0},
-    "analyse_votes": {"delta": 1e-5}, "epsilon_of_moments": {"delta": 1e-5},
+    "analyze_votes": {"delta": 1e-5}, "epsilon_of_moments": {"delta": 1e-5},
     "PrivateAdam": {"params": [torch.nn.Parameter(torch.zeros(3))]},
     "PolynomialObjective": {"order": 2}, "ScatteringTransformer": {"image_shape": (12, 12)},
     "ScatteringTransformer.fit": {"X": np.ones((N, 144))},
@@ -197,16 +197,16 @@ OWN: dict[str, dict[str, Any]] = {
     "DistributedGaussian.share": {"values": np.zeros((4, 4), np.int64)},
     "DistributedGaussian.masks": {"n": 4, "size": 4},
     "RandomizedResponse.release": {"value": [0, 1, 2]},
-    "RandomizedResponseAmong.release": {"value": [0, -1, 2]},
+    "RandomizedResponseWithPrior.release": {"value": [0, -1, 2]},
     "SmoothGaussian": {"noise_multiplier": 5.0, "upper": 1.0},
     "SmoothGaussian.release": {"value": accounting.smoothed_cost(VOTES, 5.0, 0.05)},
     "SecureRandom.add_normal": {"values": np.zeros(3)}, "SecureRandom.random_bytes": {"n": 3},
-    "Dates": {"parts": ("month",)}, "Hashed": {"n_features": 4}, "Grid": {"cells": 10},
+    "DateColumn": {"parts": ("month",)}, "Grid": {"cells": 10},
     "SupervisedAttack.evaluate": {"X_in": X * 0.7, "X_out": X * 0.8},
-    "Schema": {"target": None}, "IndirectInference.evaluate": {"X_out": X},
+    "Schema": {"target_column": None}, "IndirectInference.evaluate": {"X_out": X},
     "LearnedRatio.evaluate": {"X_out": X},
     "Schema.infer": {"X": TABLE, "y": None},
-    "draft_schema": {"target": "ill"}, "make_private_pipeline": {"model": private()},
+    "draft_schema": {"target_column": "ill"}, "make_private_pipeline": {"model": private()},
     "synthetic_quality": {"synthetic": TABLE[::-1]},
     "private_count": {"x": y}, "ShadowGenerators": {"generator": KernelDensity()},
     **{
@@ -215,7 +215,7 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "private_group_size": {"groups": [0, 0, 1, 1, 1, 2]},
     "private_histogram": {"bins": [0.0, 0.5, 1.0]}, "private_quantile": {"n_candidates": 8},
-    "PrivateSynthesizer.fit": {"X": TABLE, "y": None}, "PrivateSynthesizer.sample": {"n": 5},
+    "MarginalSynthesizer.fit": {"X": TABLE, "y": None}, "MarginalSynthesizer.sample": {"n": 5},
     "DPGANSynthesizer.sample": {"n": 5},
     "SchemaTransformer": {"schema": SCHEMA}, "SchemaTransformer.fit": {"X": TABLE},
     "SchemaTransformer.transform": {"X": TABLE}, "LocalPerturbation": {"schema": PLACES},
@@ -224,7 +224,8 @@ OWN: dict[str, dict[str, Any]] = {
     "PrivateSearchCV": {
         "estimator": private(), "epsilon": 4.0, "delta": 1e-6, "test_size": 0.2,
     },
-    "make_leakage_scorer": {"cv": None}, "make_people": {"X": X[:4], "y": y[:4], "most": 2},
+    "make_leakage_scorer": {"cv": None},
+    "make_grouped_table": {"X": X[:4], "y": y[:4], "max_group_size": 2},
 }  # fmt: skip
 
 
@@ -264,9 +265,9 @@ MADE: dict[str, Callable[[], Any]] = {
     "LabelInferenceResult": _guessed,
     "PrivacyBudget": _charged,
     "PrivacyLossDistribution": cache(lambda: accounting.pld(ONE)),
-    "VoteAnalysis": cache(lambda: ensemble.analyse_votes(COUNTS, ensemble.GNMax(5.0), delta=1e-5)),
+    "VoteAnalysis": cache(lambda: ensemble.analyze_votes(COUNTS, ensemble.GNMax(5.0), delta=1e-5)),
     "SyntheticQuality": cache(lambda: synthesis.synthetic_quality(TABLE, TABLE[::-1], SCHEMA)),
-    "PrivacyGuarantee": lambda: PrivacyGuarantee(accounting.Repeated(ONE, 3), 1e-6),
+    "PrivacyGuarantee": lambda: PrivacyGuarantee(accounting.RepeatedEvent(ONE, 3), 1e-6),
     "FederatedPlan": lambda: FederatedPlan(
         n_features=3, n_outputs=1, n_parties=4, n_units=30, n_rounds=5
     ),

@@ -18,7 +18,7 @@ N = 24
 # One of each way in; the others are met by chance in test_entries.
 NAMES = [
     "OutputPerturbationClassifier",
-    "PrivateSynthesizer-independent",
+    "MarginalSynthesizer-independent",
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in [

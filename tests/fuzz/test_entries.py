@@ -5,6 +5,8 @@ The first example of each is a call with arguments that it accepts.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import matplotlib.pyplot as plt
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from skprivacy.ensemble import Aggregator
 from skprivacy.fine_tuning import ALMFineTuner, Head, SampledSensitivity, Sensitivity
 from skprivacy.mechanisms import Mechanism, SecureRandom
 
-from .arguments import NEEDED, ONE, OTHERS, OWN, X, y
+from .arguments import CHEAP, NEEDED, ONE, OPTIONAL, OTHERS, OWN, X, y
 from .entries import ENTRIES, EXEMPTED, MISSING, public
 from .oracle import Refused, attempt, few
 from .values import drawn_arguments, odd_arrays
@@ -64,8 +66,12 @@ def test_nothing_is_listed_that_is_not_needed():
     assert not EXEMPTED & names
     assert {name.partition(".")[0] for name in OWN} <= known
     assert set(REFUSED) <= names
-    taken = {parameter for entry in ENTRIES for parameter in entry.valid}
-    assert not set(NEEDED) - taken
+    taken = defaultdict(set)
+    for entry in ENTRIES:
+        for part in (entry.name.partition("(")[0], entry.name.partition(".")[0], "any"):
+            taken[part] |= set(entry.valid)
+    for name, own in [*OWN.items(), *(("any", t) for t in (NEEDED, CHEAP, OPTIONAL))]:
+        assert not set(own) - taken[name], f"{name} takes no such arguments"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skprivacy import certificates, cli, config_context, datasets, get_config, preprocessing
-from skprivacy.accounting import Composed, Event, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
+from skprivacy.accounting import ComposedEvent, Event, LaplaceEvent, PrivacyBudget, PrivacyGuarantee
 from skprivacy.attacks import AttackResult
 from skprivacy.linear_model import AdaSSPRegressor
 from skprivacy.persistence import load_model, save_model
@@ -98,7 +98,7 @@ def issued(tmp_path_factory):
     )
     save_model(model, folder / "model")
     certificates.create_key(folder / "key")
-    certificates.certificate(
+    certificates.issue_certificate(
         model, folder / "certificate", key=folder / "key", model_file=folder / "model"
     )
     return folder, model, budget
@@ -116,7 +116,7 @@ def test_certificates(issued, data):
     place = folder / "another"
     place.unlink(missing_ok=True)
     attempt(
-        lambda: certificates.certificate(path=place, **given_),
+        lambda: certificates.issue_certificate(path=place, **given_),
         given_,
         unchanged=lambda: sorted(folder.iterdir()),
     )
@@ -196,8 +196,8 @@ def file(tmp_path_factory):
 def test_summaries_of_files(file, data):
     budget = PrivacyBudget(1e6, 0.01)
     valid = {
-        "path": file, "schema": SCHEMA, "marginals": [("job",)], "means": ["age"], "person": None,
-        "max_rows": 1, "epsilon": 1.0, "delta": 1e-6, "relation": "add_remove",
+        "path": file, "schema": SCHEMA, "marginals": [("job",)], "means": ["age"], "groups": None,
+        "max_group_size": 1, "epsilon": 1.0, "delta": 1e-6, "relation": "add_remove",
         "noise_seed": None, "memory": "512MB", "directory": None,
     }  # fmt: skip
     given_ = data.draw(drawn_arguments(valid))
@@ -230,7 +230,9 @@ def descriptions():
     keys = st.sampled_from(
         ["type", "version", "event", "events", "count", "noise_multiplier", "sigma", "kind"]
     )
-    tags = st.sampled_from(["Gaussian", "Repeated", "Composed", "PoissonSampled", "VoteBlock"])
+    tags = st.sampled_from(
+        ["Gaussian", "RepeatedEvent", "ComposedEvent", "PoissonSampledEvent", "VoteBlockEvent"]
+    )
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
@@ -253,7 +255,7 @@ def test_descriptions_of_events(description):
 @given(st.one_of(descriptions(), odd_values()), st.data())
 @few(40)
 def test_descriptions_of_guarantees(event, data):
-    known = PrivacyGuarantee(Composed((ONE, ONE)), 1e-6).to_dict()
+    known = PrivacyGuarantee(ComposedEvent((ONE, ONE)), 1e-6).to_dict()
     known[data.draw(st.sampled_from(sorted(known)))] = event
     names = {*known, *FIELDS, "type", "version", "match", "describe"}
     attempt(lambda: PrivacyGuarantee.from_dict(known), names)
@@ -304,7 +306,7 @@ LINES = [
     "audit-predictions scores.csv --epsilon 1 --delta 1e-6 --alpha 0.05 --csv audit.csv",
     "budget create new.ledger --epsilon 1 --delta 1e-6 --filter adaptive --records 100",
     "budget scope ledger part --epsilon 0.5 --delta 1e-7",
-    "budget spend ledger --noise-multiplier 30 --sampling-rate 0.1 --steps 10 --who me",
+    "budget spend ledger --noise-multiplier 30 --sampling-rate 0.1 --steps 10 --source me",
     "budget what-if ledger --noise laplace --noise-multiplier 30 --scope /",
     "budget show ledger --csv ledger.csv --scope /",
     "budget compare --noise-multiplier 3 --steps 10 --delta 1e-6 --relation add_remove",

@@ -15,9 +15,9 @@ from .markers import FORMS, hear
 OF_WORDS = {("subgroups", "string"), ("canaries", "string"), ("subgroups", "number")}
 # Names of a column, and votes that are public or sanitised.
 NOT_DATA = {
-    "DPGANSynthesizer.fit": {"label"}, "PrivateSynthesizer.fit": {"label"},
-    "SCARFEncoder.fit": {"label"}, "GNMaxVote": {"votes"}, "LNMaxVote": {"votes"},
-    "VoteThreshold": {"votes"}, "VoteBlock": {"votes"},
+    "DPGANSynthesizer.fit": {"label"}, "MarginalSynthesizer.fit": {"label"},
+    "SCARFEncoder.fit": {"label"}, "GNMaxEvent": {"votes"}, "LNMaxEvent": {"votes"},
+    "VoteThresholdEvent": {"votes"}, "VoteBlockEvent": {"votes"},
 }  # fmt: skip
 EVERYDAY = 47  # every so many calls; without a common factor with the number of forms
 PARTS = 10

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     Event,
     GaussianEvent,
-    GNMaxVote,
+    GNMaxEvent,
     LaplaceEvent,
-    Mixture,
-    VoteThreshold,
+    MixtureEvent,
+    VoteThresholdEvent,
     delta_of,
     epsilon_of,
     event,
@@ -259,7 +259,7 @@ def alterations(folder):
     for number in (2, 3):
         path = folder / f"{number}.ledger"
         test_ledger.test_nothing_is_charged_to_a_ledger_with_an_altered_line(
-            path, number, {"who": "somebody else"}
+            path, number, {"source": "somebody else"}
         )
 
 
@@ -299,12 +299,12 @@ def replacements(folder):
 
 @afresh
 def counts_of_votes():
-    test_votes.check_distribution(GNMaxVote, math.sqrt(2))
+    test_votes.check_distribution(GNMaxEvent, math.sqrt(2))
 
 
 @afresh
 def threshold_test():
-    test_votes.check_distribution(VoteThreshold, 1.0)
+    test_votes.check_distribution(VoteThresholdEvent, 1.0)
 
 
 def mixed_game():
@@ -312,13 +312,13 @@ def mixed_game():
 
 
 def parts():
-    failing = ApproxDP(0.0, 0.009)
+    failing = ApproxDPEvent(0.0, 0.009)
     test_partition_games.test_no_adversary_passes_the_cap_by_way_of_another_part(0.4, 0.03, failing)
 
 
 def open_account():
     account = Account(Cost(1.0, 0.03), "adaptive", "add_remove")
-    events = (test_filters.SMALL, ApproxDP(0.0, 0.03))
+    events = (test_filters.SMALL, ApproxDPEvent(0.0, 0.03))
     assert test_filters.worst_case(account, 1.0, events)[0] <= 0.03 * (1 + 1e-9)
 
 
@@ -333,12 +333,12 @@ def nothing(*_):
 NUMPY = SimpleNamespace(**{**vars(np), "floor": np.ceil})
 
 COSTS = [
-    altered(GNMaxVote, "dominating_pairs", pair_of(1.0), counts_of_votes,
+    altered(GNMaxEvent, "dominating_pairs", pair_of(1.0), counts_of_votes,
             "a vote moves one count"),
-    altered(VoteThreshold, "dominating_pairs", pair_of(0.5), threshold_test,
+    altered(VoteThresholdEvent, "dominating_pairs", pair_of(0.5), threshold_test,
             "half the sensitivity of the threshold test"),
     altered(argmax, "np", NUMPY, rounding.check_filter, "rounded to the larger ratio"),
-    altered(Mixture, "renyi", mean_of_renyi, test_mixtures.test_one_choice_is_exact),
+    altered(MixtureEvent, "renyi", mean_of_renyi, test_mixtures.test_one_choice_is_exact),
     altered(MixedPair, "masses", no_weights, test_mixtures.test_one_choice_is_exact),
     altered(noise, "sampled_gaussian_rdp", small_noise_only, check_sampled_noise),
     altered(noise, "binomial_rdp", lambda a, q, z: binomial_rdp(max(a - 1, 2), q, z),

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from skprivacy.accounting import Composed
+from skprivacy.accounting import ComposedEvent
 from skprivacy.base import PrivateEstimatorMixin, PrivateFit
 from skprivacy.ensemble import aggregators, knn
 from skprivacy.fine_tuning import ALMFineTuner, GradientHead, HalfWhitening, features, heads
@@ -24,7 +24,7 @@ from skprivacy.linear_model.polynomial_objective import PolynomialObjective
 from skprivacy.mechanisms import Exponential, Gaussian, Mechanism
 from skprivacy.mechanisms.bounds import UnitBall, quantize
 from skprivacy.neural_network._training.adversarial import AdversarialTraining
-from skprivacy.preprocessing import Bounded, Schema, standard_scaler
+from skprivacy.preprocessing import BoundedColumn, Schema, standard_scaler
 from skprivacy.preprocessing.bounded_moments import BoundedColumns
 from skprivacy.synthesis import (
     DPGANSynthesizer,
@@ -263,7 +263,7 @@ def domain_of_the_data(original):
     def from_table(fit, X, y, schema, label):
         finite = np.clip(np.nan_to_num(X), -9, 9)
         lower, upper = finite.min(axis=0), finite.max(axis=0) + 1.0
-        facts = {n: Bounded(lower[j], upper[j]) for j, n in enumerate(schema)}
+        facts = {n: BoundedColumn(lower[j], upper[j]) for j, n in enumerate(schema)}
         return original(fit, X, y, Schema(facts, classes=schema.classes), label)
 
     return from_table
@@ -299,7 +299,7 @@ def of_one_table(original):
 
 def one_round_is_charged(original):
     return property(
-        lambda self: Composed(
+        lambda self: ComposedEvent(
             (self.fine_mechanism.event, self.choice_mechanism.event, self.marginal_mechanism.event)
         )
     )
@@ -367,7 +367,7 @@ FUNCTIONAL, OUTPUT, OBJECTIVE = (
     ESTIMATORS[0], "OutputPerturbationClassifier", "ObjectivePerturbationClassifier"
 )  # fmt: skip
 INDEPENDENT, TREE, ROUNDS = (
-    "PrivateSynthesizer-independent", "PrivateSynthesizer-tree", "PrivateSynthesizer-adaptive"
+    "MarginalSynthesizer-independent", "MarginalSynthesizer-tree", "MarginalSynthesizer-adaptive"
 )  # fmt: skip
 GAN = "DPGANSynthesizer"
 
@@ -438,7 +438,7 @@ BUGS = [
         "SyntheticDataClassifier"),
     Bug(AdversarialTraining, "learn", taught_by_real_rows, REPLAY, GAN),
     Bug(DPGANSynthesizer, "_moments_mechanism", moments_of_the_data, REPLAY, GAN),
-    Bug(gan, "Composed", moments_are_not_charged, contracts.check_accounting, GAN),
+    Bug(gan, "ComposedEvent", moments_are_not_charged, contracts.check_accounting, GAN),
     # as if a record added nothing but its label
     Bug(Moments, "sensitivity", instead(1.0), REPLAY, GAN, "only labels pay"),
 ]  # fmt: skip

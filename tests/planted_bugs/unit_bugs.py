@@ -243,11 +243,11 @@ def noise_from_the_first(original):
 
 
 def parties_unclipped(self, norms):
-    return 2.0**36 / self.max_norm * np.ones_like(norms)
+    return 2.0**36 / self.max_grad_norm * np.ones_like(norms)
 
 
 def clipped_to_twice(self, norms):
-    return 2.0**36 / np.maximum(norms / 2, self.max_norm)
+    return 2.0**36 / np.maximum(norms / 2, self.max_grad_norm)
 
 
 def of_records(self, weights, X, codes):
@@ -274,7 +274,7 @@ def only_those_with_records(original):
 
 ALIBI, LP2ST, RESPONSE = "ALIBIClassifier", "LP2STClassifier", "RandomizedResponseClassifier"
 PATE, TURNING = "PATEClassifier", "LabelPATEClassifier-turning"
-INDEPENDENT, OBJECTIVE = "PrivateSynthesizer-independent", "ObjectivePerturbationClassifier"
+INDEPENDENT, OBJECTIVE = "MarginalSynthesizer-independent", "ObjectivePerturbationClassifier"
 SUM_OF_PARTIES = DistributedGaussian
 SHARES, SUMS, SECRECY = of_parties.check_shares, of_parties.check_sums, of_parties.check_secrecy
 PARTY, RECORD = of_parties.check_party_replay, of_parties.check_record_replay
@@ -302,7 +302,7 @@ BUGS = [
         "AdaSSPRegressor", "FunctionalMechanismRegressor",
         "FunctionalMechanismClassifier-delta", "PrivateStandardScaler", "ALMFineTuner-softmax",
         "ALMFineTuner-gradient", "ALMFineTuner-prototypes", "ALMFineTuner-least-squares",
-        "PATEClassifier-marginals", INDEPENDENT, "PrivateSynthesizer-tree",
+        "PATEClassifier-marginals", INDEPENDENT, "MarginalSynthesizer-tree",
     )),
     Bug(Groups, "exact_shares", shares_of_the_average, GROUP_REPLAY, "AdaSSPRegressor"),
     Bug(HeadInput, "weighted", unweighted, GROUP_REPLAY, "ALMFineTuner-least-squares"),

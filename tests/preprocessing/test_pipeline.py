@@ -30,8 +30,8 @@ from skprivacy.linear_model import (
 )
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor
 from skprivacy.preprocessing import (
-    Bounded,
-    Categories,
+    BoundedColumn,
+    CategoricalColumn,
     PrivateStandardScaler,
     Schema,
     SchemaTransformer,
@@ -42,13 +42,13 @@ from skprivacy.preprocessing import (
 )
 
 COLUMNS = {
-    "age": Bounded(0, 100),
-    "gain": Bounded(0, 99_999, scale="log", knee=5_000, bins=16),
-    "rank": Bounded(-3, 5, bins=2),
-    "sex": Categories(["Female", "Male"]),
-    "code": Categories([1, 2, "x"]),
+    "age": BoundedColumn(0, 100),
+    "gain": BoundedColumn(0, 99_999, scale="log", knee=5_000, bins=16),
+    "rank": BoundedColumn(-3, 5, bins=2),
+    "sex": CategoricalColumn(["Female", "Male"]),
+    "code": CategoricalColumn([1, 2, "x"]),
 }
-SCHEMA = Schema(COLUMNS, target="y", classes=["no", "yes"], target_bounds=(-10, 30))
+SCHEMA = Schema(COLUMNS, target_column="y", classes=["no", "yes"], target_bounds=(-10, 30))
 # By hand: 1, 1 + 15 / 4, 1 + 1 / 4, 1 and 1.
 RADIUS = math.sqrt(1 + 4.75 + 1.25 + 1 + 1)
 ODD = [
@@ -78,12 +78,12 @@ def adversarial(columns):
     rows = [list(row) for row in drawn]
     for end in (np.inf, -np.inf, np.nan):
         rows += [
-            [end if isinstance(fact, Bounded) else value for fact in columns.values()]
+            [end if isinstance(fact, BoundedColumn) else value for fact in columns.values()]
             for value in ("Male", "Female", "x", 1, "?")
         ]
     # Every category known: the longest rows of all.
     for end in (np.inf, -np.inf):
-        known = [end if isinstance(f, Bounded) else f.values[0] for f in columns.values()]
+        known = [end if isinstance(f, BoundedColumn) else f.values[0] for f in columns.values()]
         rows.append(known)
     return pd.DataFrame(rows, columns=list(columns), dtype=object)
 
@@ -109,10 +109,10 @@ def check_norms(columns, feature_range=(-1.0, 1.0)):
     "columns",
     [
         COLUMNS,
-        {"a": Bounded(0, 1)},
-        {"a": Bounded(2, 2, bins=8), "b": Bounded(0, 1)},
-        {"a": Bounded(0, 1, bins=64)},
-        {"a": Categories([1]), "b": Categories(["x", "y"])},
+        {"a": BoundedColumn(0, 1)},
+        {"a": BoundedColumn(2, 2, bins=8), "b": BoundedColumn(0, 1)},
+        {"a": BoundedColumn(0, 1, bins=64)},
+        {"a": CategoricalColumn([1]), "b": CategoricalColumn(["x", "y"])},
     ],
     ids=["mixed", "one", "constant", "bins", "categories"],
 )
@@ -124,14 +124,16 @@ def test_no_row_exceeds_the_radius(columns, feature_range):
 
 facts = st.one_of(
     st.builds(
-        Bounded,
+        BoundedColumn,
         st.floats(-100, 0),
         st.floats(0, 100),
         st.sampled_from(["linear", "log"]),
         st.floats(0.01, 100),
         st.integers(1, 20),
     ),
-    st.sampled_from([Categories([1]), Categories(["Male", "x"]), Categories([0, 1, 2, 5])]),
+    st.sampled_from(
+        [CategoricalColumn([1]), CategoricalColumn(["Male", "x"]), CategoricalColumn([0, 1, 2, 5])]
+    ),
 )
 
 
@@ -172,8 +174,8 @@ def test_no_record_is_weighted_down():
         (FunctionalMechanismClassifier(), {"bounds", "radius", "classes"}),
         (FunctionalMechanismRegressor(), {"bounds", "radius", "target_bounds"}),
         (AdaSSPRegressor(), {"bounds", "radius", "target_bounds"}),
-        (DPSGDClassifier(), {"classes", "n_records"}),
-        (DPSGDRegressor(), {"target_bounds", "n_records"}),
+        (DPSGDClassifier(relation="add_remove"), {"classes", "n_records"}),
+        (DPSGDRegressor(relation="add_remove"), {"target_bounds", "n_records"}),
         (PrivateStandardScaler(), {"bounds"}),
         (PATEClassifier(), {"classes"}),
         (LP2STClassifier(LogisticRegression()), {"classes"}),
@@ -201,7 +203,9 @@ def test_what_the_user_set_is_kept():
     assert (kept.bounds, kept.radius, kept.classes) == ((0, 1), None, ["no", "yes", "maybe"])
     kept = make_private_pipeline(SCHEMA, ObjectivePerturbationClassifier(radius=1.5))[-1]
     assert (kept.bounds, kept.radius) == ((-1.0, 1.0), 1.5)
-    kept = make_private_pipeline(SCHEMA, DPSGDClassifier(n_records=50), n_records=300)[-1]
+    kept = make_private_pipeline(
+        SCHEMA, DPSGDClassifier(relation="add_remove", n_records=50), n_records=300
+    )[-1]
     assert kept.n_records == 50
 
 
@@ -221,14 +225,12 @@ def test_the_claim_no_longer_assumes_facts_read_off_the_data(kind):
 
 def test_a_public_figure_of_records_hides_how_many_there_are():
     X, y, _ = table(200)
-    bare = DPSGDClassifier(epsilon=None, noise_multiplier=1.0)
-    relations = [
-        rehearse_fit(
-            lambda n=n: make_private_pipeline(SCHEMA, bare, n_records=n).fit(X, y)
-        ).relation
-        for n in (None, 250)
-    ]
-    assert relations == ["zero_out", "add_remove"]
+    for relation, n in (("zero_out", None), ("add_remove", 250)):
+        model = DPSGDClassifier(epsilon=None, noise_multiplier=1.0, relation=relation)
+        made = make_private_pipeline(SCHEMA, model, n_records=n)
+        assert rehearse_fit(lambda made=made: made.fit(X, y)).relation == relation
+    with pytest.raises(ValueError, match="n_records=250 does not fit relation='zero_out'"):
+        make_private_pipeline(SCHEMA, DPSGDClassifier(), n_records=250).fit(X, y)
 
 
 @pytest.mark.heavy
