@@ -1,6 +1,6 @@
 """Every private estimator of the library, with what the contract tests need to know of it.
 
-A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``test_contracts.py`` and
+A new estimator is one more line in ``CASES`` and one in ``SCIKIT_LEARN``; ``test_records.py`` and
 ``test_common.py`` do the rest.
 """
 

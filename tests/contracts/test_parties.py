@@ -40,7 +40,7 @@ def test_a_run_has_the_noise_that_was_accounted_for(unit):
     tape = Tape()
     with recording(tape):
         model = contracts.federation(unit, n_rounds=200, n_untrusted=2).fit(
-            X * np.nan, y, parties=parties
+            X * np.nan, y, groups=parties
         )
     assert not np.any(tape.inputs)
     event = model.privacy_event_

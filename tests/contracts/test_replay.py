@@ -1,6 +1,6 @@
 """The replay contract in every form of the data, and on more records than are worked on together.
 
-``test_contracts.py`` runs it on two dozen records, in a selection of forms.
+``test_records.py`` runs it on two dozen records, in a selection of forms.
 """
 
 from __future__ import annotations
