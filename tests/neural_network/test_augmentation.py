@@ -19,8 +19,8 @@ from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Probe,
     Vectorised,
-    flatten_parameters,
 )
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network.augmentation import Views
 
 from ._gradients.test_contributions import ALL, BOOK_KEEPING, FUNCTIONAL, LOSS, batch

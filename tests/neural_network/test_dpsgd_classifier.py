@@ -26,7 +26,6 @@ from skprivacy.mechanisms import FloatGaussian, SecureRandom
 from skprivacy.neural_network import DPSGDClassifier, DPSGDRegressor, RandomFlip
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
-from skprivacy.neural_network._training.private_net import PrivateNet
 from skprivacy.neural_network._training.torch_modes import private_randomness
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
@@ -328,18 +327,6 @@ class _Sampler:
     def draw(self, n, random):
         self.seen.append(n)
         return np.arange(2)
-
-
-def test_the_training_loop_keeps_no_record_of_the_data(blobs, monkeypatch):
-    nets, loop = [], PrivateNet.fit_loop
-    monkeypatch.setattr(
-        PrivateNet,
-        "fit_loop",
-        lambda self, *args, **kwargs: (nets.append(self), loop(self, *args, **kwargs))[1],
-    )
-    private().fit(*blobs)
-    assert len(nets[0].history_) == 0
-    assert not hasattr(nets[0], "optimizer_")
 
 
 def test_matrix_products_keep_single_precision(blobs):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from skprivacy import _input_data
 from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
@@ -36,7 +37,6 @@ from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
 from skprivacy.neural_network._gradients.perceptron import PerceptronSum
-from skprivacy.neural_network._training import mapped_rows as rows
 from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.training_config import TrainingConfig
@@ -548,7 +548,7 @@ def test_nan_in_the_rows_is_caught(name):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_features_that_overflow_when_squared_are_caught(largest):
     with (
-        mock.patch.object(rows, "_LARGEST_VALUE", largest),
+        mock.patch.object(_input_data, "_LARGEST_IN_PRODUCTS", largest),
         pytest.raises(AssertionError, match=r"inserted typical.*inputs differ"),
     ):
         contracts.check_replay(OVERFLOWING)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
+from .._training.torch_modes import numpy_sees
 from .contributions import (
     ROW_COST,
     Contribution,
@@ -26,7 +27,6 @@ from .contributions import (
     Lookups,
     OuterProduct,
     OuterProducts,
-    numpy_sees,
     products,
 )
 

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .._training.torch_modes import flush_denormals
+from .._training.torch_modes import flush_denormals, numpy_sees
 from .clipping import CLIPPING, Clip
-from .contributions import Contribution, OuterProduct, numpy_sees
+from .contributions import Contribution, OuterProduct
 from .device_clipping import AdaptiveClippingOnDevice
 from .perceptron import PerceptronBackward, PerceptronSum, Workspace
-from .trial import Probe, select_gradient_method
+from .trial import PerExampleGradients, Probe, select_gradient_method
 
 if TYPE_CHECKING:
     from .._training.mapped_rows import MappedRows
@@ -66,7 +66,7 @@ class ClippedGradientSum:
     The module must not mix examples. ``per_example_loss`` maps (output, target) to one loss per
     example. ``max_grad_norm`` bounds each example's gradient over all parameters jointly.
     ``gradients.name`` is the method: book-keeping, ``torch.func`` or one by one. ``probe`` holds
-    public numbers of the shape of the data.
+    public numbers of the shape of the data; without it, only the built-in perceptron is accepted.
 
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
     other examples of the batch are, up to the rounding of a sum in the precision of ``grad``. So
@@ -86,16 +86,20 @@ class ClippedGradientSum:
         clip: Clip = CLIPPING["flat"],
         probe: Probe | None = None,
     ) -> None:
-        self.gradients, self.probe = select_gradient_method(module, per_example_loss, probe)
         self.max_grad_norm = max_grad_norm
         self.clip = clip
+        self.gradients: PerExampleGradients
+        self.probe: Probe | None = None
+        if probe is None:
+            self.gradients = PerceptronBackward(module, per_example_loss)
+            self.numbers_an_example = float(self.gradients.numbers_an_example)
+        else:
+            self.gradients, self.probe = select_gradient_method(module, per_example_loss, probe)
+            found = self.gradients(self.probe.inputs, self.probe.targets)
+            self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
         self._in_numpy: PerceptronSum | None = None
         if isinstance(self.gradients, PerceptronBackward):
             self._in_numpy = PerceptronSum(self.gradients.layers, self.gradients.activations)
-        self.numbers_an_example = 0.0
-        if self.probe is not None:
-            found = self.gradients(self.probe.inputs, self.probe.targets)
-            self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
 
     @property
     def overwrites(self) -> bool:

@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._training.torch_modes import numpy_sees
+
 if TYPE_CHECKING:
     from .group_batches import GroupedExamples
 
 __all__ = [
     "LOST",
-    "NUMPY_ON",
     "ROW_COST",
     "SUMMED",
     "Contribution",
@@ -30,7 +31,6 @@ __all__ = [
     "OuterProduct",
     "OuterProducts",
     "add_weighted",
-    "numpy_sees",
     "products",
     "squared_lengths",
 ]
@@ -356,8 +356,6 @@ _FEW_THREADS = 2  # threads of torch that are no faster than one of numpy
 SUMMED = 1 << 12
 # Rows that numpy adds up: over more, its products of few columns round more than torch's.
 _SUMMED_ROWS = 512
-# Devices whose memory numpy can access.
-NUMPY_ON = {"cpu"}
 
 
 def products(a: Tensor, b: Tensor, out: Tensor) -> None:
@@ -423,11 +421,6 @@ def squared_lengths(rows: Tensor, lost: float) -> Tensor:
         found += lost
         return torch.from_numpy(found)
     return torch.linalg.vector_norm(rows, dim=1).square_().add_(lost)
-
-
-def numpy_sees(values: Tensor) -> bool:
-    """Return True if numpy can access the memory of a tensor."""
-    return values.device.type in NUMPY_ON
 
 
 def _is_small(a: Tensor, n: int) -> bool:

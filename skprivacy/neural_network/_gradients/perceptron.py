@@ -20,9 +20,9 @@ from torch.nn.utils import skip_init
 
 from ..._environment import MUCH_WORK
 from ..._validation import as_array
-from .bookkeeping import Loss, has_rule
+from .._training.torch_modes import numpy_sees
 from .clipping import Clip
-from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small, numpy_sees
+from .contributions import LOST, SUMMED, Contribution, OuterProduct, _is_small
 
 __all__ = [
     "ACTIVATIONS",
@@ -50,6 +50,7 @@ TIMES_SLOPE = {
     nn.ReLU: lambda g, value: _ATEN.threshold_backward.grad_input(g, value, 0, grad_input=g),
     nn.Sigmoid: lambda g, value: _ATEN.sigmoid_backward.grad_input(g, value, grad_input=g),
 }
+Loss = Callable[[Tensor, Tensor], Tensor]
 Array = NDArray[np.float32]
 # Multiplications by weights from which on torch's threads are worth starting.
 _MUCH_WORK = MUCH_WORK // 2
@@ -203,10 +204,14 @@ class PerceptronBackward:
         """Return True if this is the backpropagation of that module and loss."""
         return _is_perceptron(module) and _is_plain_cross_entropy(per_example_loss)
 
-    def __init__(self, module: nn.Sequential) -> None:
+    def __init__(self, module: nn.Module, per_example_loss: Loss) -> None:
+        if not self.fits(module, per_example_loss):
+            raise ValueError("A probe is needed for a module that is not a plain perceptron.")
+        assert isinstance(module, nn.Sequential)
         linear = [layer for layer in module if isinstance(layer, nn.Linear)]
         self.layers = [(layer.weight, layer.bias) for layer in linear]
         self.activations = [type(m) for m in list(module)[1::2]]
+        self.numbers_an_example = sum(sum(weight.shape) for weight, _ in self.layers)
         self._workspace = Workspace()
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> list[Contribution]:
@@ -402,12 +407,17 @@ def _is_perceptron(module: nn.Module) -> bool:
     layers = list(module)
     linear, activations = layers[::2], layers[1::2]
     return (
-        all(has_rule(m) and m.weight.requires_grad and m.bias is not None for m in linear)
-        and all(type(m) is nn.Linear for m in linear)
+        all(type(m) is nn.Linear and _trained(m) == {"weight", "bias"} for m in linear)
         and all(type(m) in ACTIVATION_TYPES for m in activations)
         and len({id(m.weight) for m in linear} | {id(m.bias) for m in linear}) == 2 * len(linear)
         and not any(m._forward_hooks or m._forward_pre_hooks for m in [module, *layers])
     )
+
+
+def _trained(layer: nn.Linear) -> set[str]:
+    """Return the names of a layer's parameters, or none if some of them stay fixed."""
+    own = dict(layer.named_parameters(recurse=False))
+    return set(own) if all(p.requires_grad for p in own.values()) else set()
 
 
 def _is_plain_cross_entropy(loss: Loss) -> bool:

@@ -29,8 +29,6 @@ __all__ = [
     "PerExampleGradients",
     "Probe",
     "Vectorised",
-    "flatten_parameters",
-    "gradients_of",
     "select_gradient_method",
 ]
 
@@ -85,34 +83,23 @@ class Probe:
         return replace(self, inputs=(self.inputs > 0).to(self.inputs.dtype))
 
 
-def gradients_of(module: nn.Module, loss: Loss, probe: Probe | None = None) -> PerExampleGradients:
+def select_gradient_method(
+    module: nn.Module, loss: Loss, probe: Probe
+) -> tuple[PerExampleGradients, Probe]:
     """Return the fastest method that gives per-example gradients on the probe.
 
-    ``loss`` maps (outputs, targets) to one loss per example. Only the built-in perceptron needs no
-    probe. ValueError is raised if the module or the loss mixes examples, stores them, or fails on
-    its input.
+    ``loss`` maps (outputs, targets) to one loss per example. The probe is returned in a form that
+    the module accepts. ValueError is raised if the module or the loss mixes examples, stores them,
+    or fails on its input.
 
     **Guarantees.** A trial on another device runs on the CPU first. So every device refuses the
     same modules. An operation that fails on the CPU, such as an index outside of a table, never
     reaches a GPU, which would not recover from it.
     """
-    return select_gradient_method(module, loss, probe)[0]
-
-
-def select_gradient_method(
-    module: nn.Module, loss: Loss, probe: Probe | None
-) -> tuple[PerExampleGradients, Probe | None]:
-    """Return the method of :func:`gradients_of`, and the probe in a form the module accepts."""
     refuse_mixing_layers(module)
-    if probe is None:
-        if PerceptronBackward.fits(module, loss):
-            assert isinstance(module, nn.Sequential)
-            return PerceptronBackward(module), None
-        raise ValueError("A probe is needed for a module that is not a plain perceptron.")
     if is_off_cpu(probe.inputs):
         here = replace(probe, inputs=probe.inputs.cpu(), targets=probe.targets.cpu())
         _, understood = select_gradient_method(*_copy_to_cpu(module, loss), here)
-        assert understood is not None
         if not torch.equal(understood.inputs, here.inputs):
             probe = probe.as_indices()
     trial = _trial_copy(module)
@@ -142,30 +129,6 @@ def refuse_mixing_layers(module: nn.Module) -> None:
                 f"Layer {name!r} is an {kind} with max_norm or scale_grad_by_freq: both let one "
                 "record affect the gradients of others. Leave them at None and False."
             )
-
-
-def flatten_parameters(
-    module: nn.Module, sums: torch.dtype | None = None
-) -> tuple[nn.Parameter, Tensor]:
-    """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
-
-    The parameters and their ``grad`` become views of the two. With one vector, noise, momentum and
-    averaging are one operation each. ``grad`` has dtype ``sums``; if that is the parameters' dtype,
-    it is also the ``grad`` of the vector.
-    """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-    grad = torch.zeros_like(flat, dtype=sums)
-    start = 0
-    for p in parameters:
-        stop = start + p.numel()
-        p.data = flat.data[start:stop].view_as(p)
-        p.grad_dtype = grad.dtype
-        p.grad = grad[start:stop].view_as(p)
-        start = stop
-    if grad.dtype == flat.dtype:
-        flat.grad = grad
-    return flat, grad
 
 
 class Vectorised:
@@ -230,8 +193,7 @@ def _fastest_method(
 ) -> PerExampleGradients:
     views = probe.views
     if views == 1 and PerceptronBackward.fits(module, loss):
-        assert isinstance(module, nn.Sequential)
-        return PerceptronBackward(module)
+        return PerceptronBackward(module, loss)
     _refuse_stored_examples(trial, loss, probe)
     expected = _norms_and_sum(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):
@@ -254,8 +216,14 @@ def _trial_copy(module: nn.Module) -> nn.Module:
     for layer in trial.modules():
         if isinstance(layer, nn.modules.dropout._DropoutNd):
             layer.p = 0.0
-    flatten_parameters(trial)
+    _clear_gradients(trial)
     return trial
+
+
+def _clear_gradients(module: nn.Module) -> None:
+    """Give every trained parameter a ``grad`` of zeros, which contributions add to."""
+    for p in module.parameters():
+        p.grad = torch.zeros_like(p) if p.requires_grad else None
 
 
 def _adapt_probe(trial: nn.Module, loss: Loss, probe: Probe) -> Probe:
@@ -352,7 +320,7 @@ def _sums_after(
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
     """Return the sums on ``then`` of copies that have seen ``first``, and their weights."""
     fresh, its_loss = copy.deepcopy((trial, loss))
-    flatten_parameters(fresh)
+    _clear_gradients(fresh)
     way = OneByOne(fresh, its_loss, views)
     devices = [then.inputs.device] if then.inputs.is_cuda else []
     with torch.random.fork_rng(devices=devices):

@@ -26,9 +26,9 @@ from .._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from .._gradients.clipping import AdaptiveClipping, Clip
 from .._gradients.device_clipping import AdaptiveClippingOnDevice
 from .._gradients.group_batches import GroupRows
-from .._gradients.trial import Probe, flatten_parameters
+from .._gradients.trial import Probe
 from .graph_step import FIXED_ON, GraphStep, Run
-from .mapped_rows import MappedRows, move_rows_to_device
+from .mapped_rows import FREE_MEMORY, MappedRows, move_rows_to_device
 from .torch_modes import ordinary_torch, private_randomness, usable_device
 from .training_config import Sampler, TrainingConfig
 from .update_rules import OPTIMIZERS, MomentumSGD, PrivateAdam
@@ -38,6 +38,8 @@ __all__ = [
     "SingleProcess",
     "Training",
     "WeightAverage",
+    "flatten_parameters",
+    "needs_public_rows",
     "why_unsupported",
 ]
 
@@ -54,9 +56,9 @@ class Training:
 
     ``module`` is trained in place; :meth:`run` returns another one. ``loss`` maps (outputs,
     targets) to one number per example, and a copy of it is used. ``probe`` holds public numbers of
-    the shape of the data; only plain perceptrons need none. ``gradients`` names how per-example
-    gradients are computed, ``rate`` is the step size before the schedule, and ``why_unsupported``
-    says why a GPU run does not use CUDA graphs.
+    the shape of the data; only the built-in perceptron needs none. ``gradients`` names how
+    per-example gradients are computed, ``rate`` is the step size before the schedule, and
+    ``hindrance`` says why a GPU run does not use CUDA graphs.
 
     **Guarantees.** Records reach the result of :meth:`run` through ``Mechanism.release`` only, and
     a run releases ``config.event``. The returned module is a copy from before training that
@@ -141,7 +143,9 @@ class Training:
             ordinary_torch(self.device),
             private_randomness(self.random, self.device),
         ):
-            n, X = len(X), move_rows_to_device(X, self.device)
+            n = len(X)
+            if torch.device(self.device).type in FREE_MEMORY:
+                X = move_rows_to_device(X, self.device)
             fixed = self._make_graph_step(X, y, peers)
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
@@ -288,6 +292,35 @@ class Training:
         for name, p in self._released.named_parameters():
             p.data = released[name]
         return self._released.eval()
+
+
+def needs_public_rows(device: str) -> bool:
+    """Return True if a run on this device tries its steps on public rows first."""
+    return torch.device(device).type in FIXED_ON
+
+
+def flatten_parameters(
+    module: nn.Module, sums: torch.dtype | None = None
+) -> tuple[nn.Parameter, Tensor]:
+    """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
+
+    The parameters and their ``grad`` become views of the two. With one vector, noise, momentum and
+    averaging are one operation each. ``grad`` has dtype ``sums``; if that is the parameters' dtype,
+    it is also the ``grad`` of the vector.
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    grad = torch.zeros_like(flat, dtype=sums)
+    start = 0
+    for p in parameters:
+        stop = start + p.numel()
+        p.data = flat.data[start:stop].view_as(p)
+        p.grad_dtype = grad.dtype
+        p.grad = grad[start:stop].view_as(p)
+        start = stop
+    if grad.dtype == flat.dtype:
+        flat.grad = grad
+    return flat, grad
 
 
 def _without_weights(module: nn.Module) -> nn.Module:

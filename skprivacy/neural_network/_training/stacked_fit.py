@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
+from ..._input_data import single_precision
 from .._gradients.perceptron import PerceptronBackward
-from .mapped_rows import single_precision
 from .training_config import TrainingConfig
 
 __all__ = ["StackedFit", "as_stacked_fit", "is_stackable_fit"]
@@ -83,15 +83,12 @@ def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) ->
     )
     module, loss = estimator._make_module(recipe, estimator.random_state), estimator._loss()
     plain = nn.CrossEntropyLoss(reduction="none")
-    weight = loss.pop("criterion__weight", None)
-    if loss != {"criterion": nn.CrossEntropyLoss} or not PerceptronBackward.fits(module, plain):
+    if type(loss) is not nn.CrossEntropyLoss or not PerceptronBackward.fits(module, plain):
         raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
-    n_classes = len(estimator.classes_)
-    inputs = single_precision(rows)
-    assert isinstance(inputs, Tensor)
+    n_classes, weight = len(estimator.classes_), loss.weight
     return StackedFit(
         config=config,
-        inputs=inputs.numpy(),
+        inputs=single_precision(rows),
         targets=targets.astype(np.intp),
         classes=estimator.classes_,
         layers=[

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..._validation import is_number, not_negative, sequence
-from .._gradients.contributions import numpy_sees
+from .torch_modes import numpy_sees
 
 __all__ = ["OPTIMIZERS", "MomentumSGD", "PrivateAdam"]
 

@@ -17,8 +17,9 @@ from skprivacy.neural_network._gradients import (
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING
 from skprivacy.neural_network._gradients.perceptron import Workspace
-from skprivacy.neural_network._gradients.trial import Probe, flatten_parameters
+from skprivacy.neural_network._gradients.trial import Probe
 from skprivacy.neural_network._training import update_rules as optimizers
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network._training.update_rules import MomentumSGD
 
 N = 5000

@@ -19,9 +19,9 @@ from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Probe,
     Vectorised,
-    flatten_parameters,
-    gradients_of,
+    select_gradient_method,
 )
+from skprivacy.neural_network._training.engine import flatten_parameters
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -487,7 +487,7 @@ class ScaledByTheLast(nn.Module):
 def test_a_loss_that_remembers_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
     with pytest.raises(ValueError, match=r"or its loss, .* stores private records"):
-        gradients_of(module, ScaledByTheLast(), Probe.like((72,), 3))
+        select_gradient_method(module, ScaledByTheLast(), Probe.like((72,), 3))
 
 
 @pytest.mark.parametrize(
@@ -517,7 +517,7 @@ def test_modules_that_mix_or_keep_examples_are_refused(make, match):
 def test_a_loss_that_mixes_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
     with pytest.raises(ValueError, match="reduction='none'"):
-        gradients_of(module, nn.CrossEntropyLoss(), Probe.like((72,), 3))
+        select_gradient_method(module, nn.CrossEntropyLoss(), Probe.like((72,), 3))
 
 
 def test_frozen_layers_stay_and_take_no_part():

@@ -22,8 +22,8 @@ from skprivacy.neural_network._gradients.trial import (
     OneByOne,
     Probe,
     Vectorised,
-    flatten_parameters,
 )
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network._training.training_config import PerGroup
 
 from ..test_augmentation import MODULES, VIEWS, mean_gradients

@@ -14,7 +14,7 @@ from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import CLIPPING, AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import OuterProduct, squared_lengths
 from skprivacy.neural_network._gradients.perceptron import PerceptronSum, make_mlp
-from skprivacy.neural_network._gradients.trial import flatten_parameters
+from skprivacy.neural_network._training.engine import flatten_parameters
 from skprivacy.neural_network._training.torch_modes import flush_denormals
 
 LOSS = nn.CrossEntropyLoss(reduction="none")

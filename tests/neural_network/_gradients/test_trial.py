@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from skprivacy.neural_network import DPSGDClassifier, RandomFlip, augmentation
 from skprivacy.neural_network._gradients import trial
-from skprivacy.neural_network._gradients.trial import Probe, gradients_of, select_gradient_method
+from skprivacy.neural_network._gradients.trial import Probe, select_gradient_method
 from skprivacy.neural_network.augmentation import Views
 
 from ..test_augmentation import by_numpy, by_value, centred, noisy, with_a_partner
@@ -107,7 +107,7 @@ def test_modules_and_losses_are_refused_by_the_processor(module, loss, match):
         mock.patch.object(trial, "_check_behaviour", seen),
         pytest.raises(ValueError, match=match),
     ):
-        gradients_of(module, loss, there(72))
+        select_gradient_method(module, loss, there(72))
     assert set(places) == {Tensor}
 
 

@@ -528,7 +528,7 @@ def test_a_module_that_takes_no_blank_rows_takes_the_other_way():
 @pytest.mark.parametrize("free", [1, 10**9])
 def test_records_that_do_not_fit_are_sent_step_by_step(free):
     """The same sums, while only the rows of a step are on the device."""
-    with mock.patch.dict(rows._FREE, {"cpu": lambda device: free}):
+    with mock.patch.dict(rows.FREE_MEMORY, {"cpu": lambda device: free}):
         ours, released, training = trained(MODULES["perceptron"], gpu=True)
     theirs, expected, _ = trained(MODULES["perceptron"], gpu=False)
     assert training.hindrance == ("the records are not on the device" if free == 1 else None)
