@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 __all__ = [
+    "ACTIVATIONS",
     "Float32Array",
     "Layers",
     "PerceptronStack",
     "append_columns",
     "count_multiplications",
     "count_numbers",
+    "flatten_layers",
+    "layer_views",
     "logistic_error",
     "softmax_error",
 ]
@@ -56,12 +61,18 @@ def _with_relu(z: Float32Array, slope: Float32Array) -> None:
     np.multiply(z, slope, out=z)
 
 
-# Each turns a layer's output into its activation in place, and fills in the derivative.
-_ACTIVATIONS: dict[str, Callable[[Float32Array, Float32Array], None]] = {
-    "identity": lambda z, slope: slope.fill(1.0),
-    "logistic": _with_logistic,
-    "tanh": _with_tanh,
-    "relu": _with_relu,
+class Activation(NamedTuple):
+    """An activation as a function, and in place with its derivative filled in."""
+
+    of: Callable[[Any], Any]
+    with_slope: Callable[[Float32Array, Float32Array], None]
+
+
+ACTIVATIONS = {
+    "identity": Activation(lambda z: z, lambda z, slope: slope.fill(1.0)),
+    "logistic": Activation(expit, _with_logistic),
+    "tanh": Activation(np.tanh, _with_tanh),
+    "relu": Activation(lambda z: np.maximum(z, 0), _with_relu),
 }
 
 
@@ -85,23 +96,13 @@ class PerceptronStack:
 
     def __init__(self, start: Sequence[Layers], activation: str, n_facts: int) -> None:
         self.activation = activation
-        self.sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
-        flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
-        self.weights = np.array(flat, dtype=np.float32)
+        self.sizes, self.weights = flatten_layers(start)
         self.gradient = np.zeros_like(self.weights)
-        self.layers = self._views(self.weights)
-        self.gradients = self._views(self.gradient)
+        self.layers = layer_views(self.weights, self.sizes)
+        self.gradients = layer_views(self.gradient, self.sizes)
         self._n_facts = n_facts
         self._reserved = -1
         self._resize(0)
-
-    def _views(self, flat: Float32Array) -> list[Float32Array]:
-        views, first = [], 0
-        for fan_in, fan_out in pairwise(self.sizes):
-            last = first + (fan_in + 1) * fan_out
-            views.append(flat[:, first:last].reshape(-1, fan_in + 1, fan_out))
-            first = last
-        return views
 
     def load(self, records: Sequence[Float32Array], chosen: Sequence[NDArray[np.intp]]) -> None:
         """Load a batch of the chosen rows of each network's records, padded with zeros."""
@@ -129,7 +130,7 @@ class PerceptronStack:
 
     def forward(self) -> Float32Array:
         """Return the logits of the batch, of shape (n_networks, size, n_outputs)."""
-        activate = _ACTIVATIONS[self.activation]
+        activate = ACTIVATIONS[self.activation].with_slope
         for i, (above, slope) in enumerate(zip(self._hidden, self._slopes, strict=True)):
             np.matmul(self._inputs[i], self.layers[i], out=above[..., :-1])
             activate(above, slope)
@@ -156,8 +157,25 @@ class PerceptronStack:
 
     def network(self, index: int, flat: Float32Array | None = None) -> Layers:
         """Return a copy of one network's layers, with weights from ``flat`` if given."""
-        views = self.layers if flat is None else self._views(flat)
+        views = self.layers if flat is None else layer_views(flat, self.sizes)
         return [(both[index, :-1].copy(), both[index, -1].copy()) for both in views]
+
+
+def flatten_layers(start: Sequence[Layers]) -> tuple[list[int], Float32Array]:
+    """Return the sizes of the layers, and all weights as a matrix with a row for each network."""
+    sizes = [len(start[0][0][0]), *(len(bias) for _, bias in start[0])]
+    flat = [np.concatenate([np.vstack(layer).ravel() for layer in layers]) for layers in start]
+    return sizes, np.array(flat, dtype=np.float32)
+
+
+def layer_views(flat: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return views of a matrix of weights, numpy's or torch's, for each layer."""
+    views, first = [], 0
+    for fan_in, fan_out in pairwise(sizes):
+        last = first + (fan_in + 1) * fan_out
+        views.append(flat[:, first:last].reshape(-1, fan_in + 1, fan_out))
+        first = last
+    return views
 
 
 def append_columns(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:

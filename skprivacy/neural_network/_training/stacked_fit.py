@@ -82,10 +82,10 @@ def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) ->
         estimator.epsilon, estimator.delta, estimator.noise_multiplier
     )
     module, loss = estimator._make_module(recipe, estimator.random_state), estimator._loss()
-    plain = nn.CrossEntropyLoss(reduction="none")
-    if type(loss) is not nn.CrossEntropyLoss or not PerceptronBackward.fits(module, plain):
-        raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
     n_classes, weight = len(estimator.classes_), loss.weight
+    loss.weight = None  # the stack knows weights of classes, and else what the perceptron knows
+    if not PerceptronBackward.fits(module, loss):
+        raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
     return StackedFit(
         config=config,
         inputs=single_precision(rows),
