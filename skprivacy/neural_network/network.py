@@ -36,7 +36,7 @@ from ..mechanisms import SecureRandom
 from ._gradients.clipping import CLIPPING
 from ._gradients.perceptron import (
     ACTIVATIONS,
-    PerceptronBackward,
+    PerceptronGradients,
     layer_sizes,
     make_mlp,
     mlp_from_arrays,
@@ -373,7 +373,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
     def _needs_no_trial(self, module: nn.Module, loss: nn.Module, config: TrainingConfig) -> bool:
         """Return True for the built-in perceptron, whose gradients the tests check by a loop."""
         built_in = self.module is None and config.views is None
-        return built_in and PerceptronBackward.fits(module, loss)
+        return built_in and PerceptronGradients.fits(module, loss)
 
     def _recipe(
         self, n: int, n_features: int, n_outputs: int, fixed: Mapping[str, Any] = _NO_FIXED_SETTINGS

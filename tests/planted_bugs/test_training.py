@@ -36,7 +36,7 @@ from skprivacy.neural_network._gradients import perceptron as perceptron_sum
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
-from skprivacy.neural_network._gradients.perceptron import PerceptronSum
+from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._training import training_config as noise
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.training_config import TrainingConfig
@@ -393,7 +393,7 @@ MUTANTS = {
     "seeded noise": (Training, "step", seeded, contracts.check_fresh_noise),
     "wrong sensitivity": (ClippedGradientSum, "__init__", double_clip, contracts.check_replay),
     "clipped by layer": (
-        PerceptronSum, "__call__", layers_clipped_alone, contracts.check_replay,
+        PerceptronGradients, "add_clipped", layers_clipped_alone, contracts.check_replay,
     ),
     "no clipping": (clipping, "_SAFETY", lambda _: np.inf, contracts.check_replay),
     "NaN reaches the sum": (

@@ -28,7 +28,7 @@ from .._training.torch_modes import flush_denormals, numpy_sees
 from .clipping import CLIPPING, Clip
 from .contributions import Contribution, OuterProduct
 from .device_clipping import AdaptiveClippingOnDevice
-from .perceptron import PerceptronBackward, PerceptronSum, Workspace
+from .perceptron import PerceptronGradients, Workspace
 from .trial import PerExampleGradients, Probe, select_gradient_method
 
 if TYPE_CHECKING:
@@ -91,20 +91,17 @@ class ClippedGradientSum:
         self.gradients: PerExampleGradients
         self.probe: Probe | None = None
         if probe is None:
-            self.gradients = PerceptronBackward(module, per_example_loss)
+            self.gradients = PerceptronGradients(module, per_example_loss)
             self.numbers_an_example = float(self.gradients.numbers_an_example)
         else:
             self.gradients, self.probe = select_gradient_method(module, per_example_loss, probe)
             found = self.gradients(self.probe.inputs, self.probe.targets)
             self.numbers_an_example = sum(c.numbers() for c in found) / len(self.probe.targets)
-        self._in_numpy: PerceptronSum | None = None
-        if isinstance(self.gradients, PerceptronBackward):
-            self._in_numpy = PerceptronSum(self.gradients.layers, self.gradients.activations)
 
     @property
     def overwrites(self) -> bool:
         """Whether a sum can overwrite ``grad``, which then needs no clearing."""
-        return isinstance(self.gradients, PerceptronBackward)
+        return isinstance(self.gradients, PerceptronGradients)
 
     @flush_denormals()
     def __call__(
@@ -119,20 +116,16 @@ class ClippedGradientSum:
 
         ``inputs`` has one row per view of each target. With ``shares``, groups are clipped instead
         of examples. If the batch is the ``first``, the sum overwrites ``grad``; this needs an
-        example and
-        :attr:`overwrites`.
+        example and :attr:`overwrites`.
         """
         if targets.shape[0] == 0:
             return
-        # An audit may have replaced the gradients, to plant canaries.
-        in_numpy = self._in_numpy if isinstance(self.gradients, PerceptronBackward) else None
-        if shares is None and in_numpy is not None and in_numpy.takes(inputs):
-            in_numpy(inputs, targets, self.clip, self.max_grad_norm, first)
-        elif first:
-            assert isinstance(self.gradients, PerceptronBackward)
-            self._add(self.gradients.first(inputs, targets), shares)
-        else:
+        if not isinstance(self.gradients, PerceptronGradients):
             self._add(self.gradients(inputs, targets), shares)
+        elif shares is None and self.gradients.takes(inputs):
+            self.gradients.add_clipped(inputs, targets, self.clip, self.max_grad_norm, first)
+        else:
+            self._add(self.gradients(inputs, targets, first), shares)
 
     def _add(self, examples: list[Contribution], shares: GroupedExamples | None) -> None:
         with torch.no_grad():

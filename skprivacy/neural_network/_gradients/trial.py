@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 from .._training.torch_modes import is_off_cpu
 from .bookkeeping import AutogradBackward
 from .contributions import Contribution, DenseGradients
-from .perceptron import PerceptronBackward
+from .perceptron import PerceptronGradients
 
 __all__ = [
     "PROBES",
@@ -192,8 +192,8 @@ def _fastest_method(
     module: nn.Module, trial: nn.Module, loss: Loss, probe: Probe
 ) -> PerExampleGradients:
     views = probe.views
-    if views == 1 and PerceptronBackward.fits(module, loss):
-        return PerceptronBackward(module, loss)
+    if views == 1 and PerceptronGradients.fits(module, loss):
+        return PerceptronGradients(module, loss)
     _refuse_stored_examples(trial, loss, probe)
     expected = _norms_and_sum(trial, OneByOne(trial, loss, views), probe)
     for way in (AutogradBackward, Vectorised):

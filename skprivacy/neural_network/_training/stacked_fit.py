@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..._input_data import single_precision
-from .._gradients.perceptron import PerceptronBackward
+from .._gradients.perceptron import PerceptronGradients
 from .training_config import TrainingConfig
 
 __all__ = ["StackedFit", "as_stacked_fit", "is_stackable_fit"]
@@ -84,7 +84,7 @@ def as_stacked_fit(estimator: Any, rows: NDArray[Any], targets: NDArray[Any]) ->
     module, loss = estimator._make_module(recipe, estimator.random_state), estimator._loss()
     n_classes, weight = len(estimator.classes_), loss.weight
     loss.weight = None  # the stack knows weights of classes, and else what the perceptron knows
-    if not PerceptronBackward.fits(module, loss):
+    if not PerceptronGradients.fits(module, loss):
         raise NotImplementedError(f"Stacked training supports neither {module} nor {loss}.")
     return StackedFit(
         config=config,

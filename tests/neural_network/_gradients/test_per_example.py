@@ -14,7 +14,7 @@ from skprivacy.neural_network._gradients.bookkeeping import AutogradBackward
 from skprivacy.neural_network._gradients.clipped_sum import ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import _SAFETY
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
-from skprivacy.neural_network._gradients.perceptron import PerceptronBackward
+from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._gradients.trial import Probe, select_gradient_method
 from skprivacy.neural_network._training.engine import Training, flatten_parameters
 from skprivacy.neural_network._training.training_config import TrainingConfig
@@ -104,7 +104,7 @@ def test_the_perceptron_by_hand_equals_autograd(name):
     torch.manual_seed(0)
     module = NETWORKS[name]()
     X, y = batch()
-    by_hand, by_autograd = PerceptronBackward(module, LOSS), AutogradBackward(module, LOSS)
+    by_hand, by_autograd = PerceptronGradients(module, LOSS), AutogradBackward(module, LOSS)
     found = {id(r.weight): r for r in by_hand(X, y)}
     for expected in by_autograd(X, y):
         record = found.pop(id(expected.weight))
@@ -135,7 +135,7 @@ def test_the_perceptron_needs_no_trial(name):
     module = NETWORKS[name]()
     flatten_parameters(module)
     tried, untried = (ClippedGradientSum(module, LOSS, 1.0, probe=probe) for probe in (PROBE, None))
-    assert type(tried.gradients) is type(untried.gradients) is PerceptronBackward
+    assert type(tried.gradients) is type(untried.gradients) is PerceptronGradients
     assert tried.numbers_an_example == untried.numbers_an_example
 
 
