@@ -81,8 +81,7 @@ class AutogradBackward:
     def _forward(self, inputs: Tensor) -> tuple[_Seen, Tensor]:
         """Run the module; record every layer's input, and the graph edge of its output.
 
-        A later layer may overwrite an output, as ``nn.ReLU(inplace=True)`` does. The edge stays
-        valid, except for views, which are cloned.
+        If a later layer overwrites an output, its edge stays valid; views are cloned.
         """
         seen: _Seen = []
 
@@ -154,8 +153,7 @@ def _conv1d(layer: nn.Conv1d, a: Tensor, d: Tensor, n: int) -> list[Contribution
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
     """Return the contributions of a convolution: a linear layer on the patch at every position.
 
-    Patches take several times the memory of their image. So the patches of a few examples are
-    multiplied, and their results squared, while they are in the cache.
+    Patches are large: those of a few examples are multiplied and squared while in the cache.
     """
     grads, views = _by_position(d, n), len(a) // n
     positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape
@@ -185,9 +183,7 @@ def _by_group(values: Tensor, groups: int, channels: int) -> Tensor:
 def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yield bands of a window: the columns of a band, and its inputs by position.
 
-    A window further down sees most rows of an image again. These are copied once, in a layout in
-    which a band of rows is one matrix over all positions. Where bands would be too short for fast
-    products, the only band is the whole window.
+    Overlapping rows of an image are copied once. Bands too short for fast products are one band.
     """
     kernel, gap, stride = (v[0] for v in (layer.kernel_size, layer.dilation, layer.stride))
     together = stride if gap == 1 else 1
@@ -210,10 +206,9 @@ def _bands(layer: Any, a: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _patches(layer: Any, a: Tensor) -> Tensor:
-    """Return a convolution's inputs by position, shape (batch, positions, kernel x channels).
+    """Return a convolution's inputs by position, (batch, positions, kernel x channels).
 
-    Copied from a strided view with the channels last, in long pieces: faster than
-    ``torch.nn.functional.unfold``.
+    Copied with the channels last, in long pieces: faster than ``torch.nn.functional.unfold``.
     """
     a = _channels_last(layer, a)
     for axis in range(a.dim() - 2, 0, -1):
@@ -229,12 +224,9 @@ def _channels_last(layer: Any, a: Tensor) -> Tensor:
 
 
 def _windows(layer: Any, a: Tensor, axis: int) -> Tensor:
-    """Return a view of the windows along an axis, the kernel and the channels last.
-
-    Short rows are copied side by side with the next row first.
-    """
+    """Return a view of the windows along an axis, the kernel and the channels last."""
     kernel, gap, stride = (v[axis - 1] for v in (layer.kernel_size, layer.dilation, layer.stride))
-    if a.shape[-1] < _SHORT:
+    if a.shape[-1] < _SHORT:  # copied side by side with the next row
         a = a.movedim(axis, -2).contiguous().movedim(-2, axis)
     return a.unfold(axis, (kernel - 1) * gap + 1, stride)[..., ::gap].mT
 

@@ -63,10 +63,8 @@ _MAX_PADDED_NUMBERS = 1 << 26  # numbers that one forward pass may hold
 class ClippedGradientSum:
     """Adds the clipped per-example gradients of a module to its ``grad`` buffers.
 
-    The module must not mix examples. ``per_example_loss`` maps (output, target) to one loss per
-    example. ``max_grad_norm`` bounds each example's gradient over all parameters jointly.
-    ``gradients.name`` is the method: book-keeping, ``torch.func`` or one by one. ``probe`` holds
-    public numbers of the shape of the data; without it, only the built-in perceptron is accepted.
+    ``probe`` holds public numbers of the shape of the data, on which methods are tried; without it,
+    only the built-in perceptron is accepted.
 
     **Guarantees.** Each example adds a vector of L2 norm at most ``max_grad_norm``, whatever the
     other examples of the batch are, up to the rounding of a sum in the precision of ``grad``. So
@@ -112,11 +110,9 @@ class ClippedGradientSum:
         *,
         first: bool = False,
     ) -> None:
-        """Add the clipped sum over this batch to ``grad`` of every parameter.
+        """Add the clipped sum over a batch to ``grad``; with ``shares``, groups are clipped.
 
-        ``inputs`` has one row per view of each target. With ``shares``, groups are clipped instead
-        of examples. If the batch is the ``first``, the sum overwrites ``grad``; this needs an
-        example and :attr:`overwrites`.
+        The ``first`` batch overwrites ``grad``, which needs an example and :attr:`overwrites`.
         """
         if targets.shape[0] == 0:
             return
@@ -134,14 +130,15 @@ class ClippedGradientSum:
             finite = math.isfinite(float(squared.sum()))
             if shares is not None and not finite:  # the finite examples of a group still count
                 bad = ~torch.isfinite(_squared_norms(examples).sum(0))
-                examples = _without(examples, bad)
+                examples = [c.without(bad) for c in examples]
                 squared = _squared_norms(examples, shares)
                 squared = squared.masked_fill(shares.has_only(bad), math.inf)
             factors = self._factors(squared)  # ... the clip factors
             if not finite:
                 bad = ~torch.isfinite(squared.sum(0))
                 factors = factors.masked_fill(bad, 0.0)
-                examples = _without(examples, bad if shares is None else shares.by_example(bad))
+                lost = bad if shares is None else shares.by_example(bad)
+                examples = [c.without(lost) for c in examples]
             if shares is not None:
                 factors = shares.factors(factors)
             # ... and the weighted sum, without a second backward pass
@@ -159,9 +156,6 @@ class ClippedGradientSum:
 
 class BatchSum:
     """Sums the clipped gradients of a step's sample, split into parts of bounded memory.
-
-    ``grad`` is the vector that ``clipped`` adds to, and ``expected`` the public expected number of
-    records in a step.
 
     **Guarantees.** At most 2,048 rows are added up in single precision, except for the rows of a
     larger group. Steps with an expected number of up to 1,024 records return the single-precision
@@ -251,13 +245,7 @@ class BatchSum:
 
 
 def lengths_for(expected: int, sampled: bool) -> tuple[int, ...]:
-    """Return the lengths to which batches are padded, from public facts only.
-
-    >>> lengths_for(256, sampled=True)
-    (288, 320, 352)
-    >>> lengths_for(256, sampled=False)
-    (256,)
-    """
+    """Return the lengths to which batches are padded, such as 288, 320 and 352 for 256 records."""
     if not sampled:
         return (expected,)
     ends = [expected + spread * math.sqrt(expected) for spread in _SPREADS]
@@ -284,11 +272,7 @@ class Table:
 
 
 class PaddedSum:
-    """Clipped sum over the rows of a table whose indices are in a vector.
-
-    ``grad`` is the single-precision vector that contributions add to, ``expected`` the expected
-    number of records in a step, and ``longest`` the most rows, blank ones included. ``total`` holds
-    the sum after a call; with adaptive clipping, the count follows it.
+    """Clipped sum, in ``total``, over the rows of a table whose indices are in a vector.
 
     **Guarantees.** Those of :class:`ClippedGradientSum`, and the same sum up to rounding. A blank
     row adds exactly zero, however often it occurs and whatever the weights are; so does a record
@@ -367,11 +351,6 @@ def _squared_norms(examples: list[Contribution], shares: GroupedExamples | None 
     return torch.stack([shares.squared_norms(c.joint_norms(shares)) for c in examples])
 
 
-def _without(examples: list[Contribution], bad: Tensor) -> list[Contribution]:
-    """Return the contributions with zeros for some examples."""
-    return [c.without(bad) for c in examples]
-
-
 def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
     n = len(values)
     longer = values.new_zeros((n + 1 + len(public), *values.shape[1:]), device=device)
@@ -381,7 +360,7 @@ def _extended(values: Tensor, public: Tensor, device: str) -> Tensor:
 
 
 def _cleared(examples: Contribution, bad: Tensor) -> Contribution:
-    """Return the contributions with zeros for some examples, in place where allowed."""
+    """Return the contributions with zeros for some examples, in place if they are spare."""
     if isinstance(examples, OuterProduct) and examples.spare:
         for values in (examples.input, examples.output_grad):
             values.masked_fill_(bad[:, None], 0.0)

@@ -135,9 +135,8 @@ class OuterProduct:
 class OuterProducts:
     """A layer with many positions per example, whose outer products are summed.
 
-    Of a convolution, the channels are the last of the numbers at a position. The norm comes from
-    two Gram matrices over the positions ("ghost norm") in double precision: single precision loses
-    it where positions nearly cancel.
+    Norms come from two Gram matrices over the positions ("ghost norm") in double precision: single
+    precision loses them where positions nearly cancel.
     """
 
     weight: Tensor
@@ -359,10 +358,7 @@ _SUMMED_ROWS = 512
 
 
 def products(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """Compute the product of each matrix of ``a`` and its matrix of ``b`` into ``out``.
-
-    On small matrices, numpy takes half the time of torch on one thread.
-    """
+    """Compute products of matrices into ``out``; numpy needs half of torch's time on one thread."""
     if numpy_sees(a) and torch.get_num_threads() <= _FEW_THREADS:
         np.matmul(a.numpy(), b.numpy(), out=out.numpy())
     else:

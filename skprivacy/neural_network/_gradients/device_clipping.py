@@ -13,13 +13,10 @@ __all__ = ["AdaptiveClippingOnDevice"]
 
 
 class AdaptiveClippingOnDevice(AdaptiveClipping):
-    """AdaptiveClipping on a device, without synchronisation; ``host`` is one that has not started.
+    """AdaptiveClipping on a device; only reading :attr:`norm` synchronises with it.
 
     **Guarantees.** Those of :class:`AdaptiveClipping`: the same numbers up to rounding. Only
-    :meth:`parted` changes the norm, in place and from released numbers; captured operations read
-    the new value.
-
-    **Edge cases.** Reading :attr:`norm` synchronises with the device.
+    :meth:`parted` changes the norm, in place, so captured operations read the new value.
     """
 
     def __init__(self, host: AdaptiveClipping, device: str) -> None:

@@ -28,12 +28,7 @@ _EXACT = 8
 
 
 class GroupedExamples:
-    """Division of a batch's consecutive examples among groups.
-
-    ``sizes`` (n_groups,) are the numbers of examples, at least 1 and ascending, so that groups of
-    similar size are computed at once. With ``mean``, a group contributes the mean of its gradients,
-    otherwise their sum. ``joined`` are the buckets of groups of similar size, in order.
-    """
+    """Division of a batch's consecutive examples among groups, of ascending ``sizes``."""
 
     def __init__(self, sizes: NDArray[np.int64], mean: bool, device: torch.device) -> None:
         ends = np.cumsum(sizes)
@@ -50,10 +45,7 @@ class GroupedExamples:
         return self.joined[0].who.stop if self.joined[0].most == 1 else 0
 
     def squared_norms(self, joint: Tensor) -> Tensor:
-        """Return upper bounds of the squared norms of each group's contribution, in place.
-
-        ``joint`` bounds the squared norm of the sum over the examples of each group.
-        """
+        """Return bounds of each group's squared norm, in place, given those of sums of examples."""
         return joint.mul_(self._squared_weights)
 
     def longest(self, squared: Tensor) -> Tensor:
@@ -77,20 +69,16 @@ class GroupedExamples:
 
 @dataclass(frozen=True)
 class GroupBucket:
-    """A bucket of consecutive groups with similar numbers of examples, padded to ``m`` each.
-
-    ``most`` is the largest size in such a bucket, a function of a group's own size: it alone
-    decides how norms are computed. ``who`` and ``part`` are the slices of groups and examples.
-    ``places`` are the padded positions of examples, and ``extra`` the positions that count nothing;
-    both are None if all groups have ``m`` examples.
-    """
+    """A bucket of consecutive groups with similar numbers of examples, padded to ``m`` each."""
 
     m: int
-    most: int
-    who: slice
-    part: slice
-    places: Tensor | None = None
-    extra: Tensor | None = None
+    most: (
+        int  # largest size in such a bucket, by a group's own size: decides how norms are computed
+    )
+    who: slice  # the groups
+    part: slice  # their examples
+    places: Tensor | None = None  # padded positions of examples; None if all groups have m
+    extra: Tensor | None = None  # positions that count nothing
 
     def of(self, values: Tensor) -> Tensor:
         """Return each group's values, shape (n_groups, m, ...); padding has any values."""
@@ -108,9 +96,7 @@ class GroupBucket:
 
 
 class GroupRows:
-    """Rows of each group; a group takes part in a step with all of them.
-
-    ``rows`` are the positions of the rows in use, at least one of each group of ``groups``.
+    """Rows of each group; a group takes part in a step with all of those in use.
 
     **Guarantees.** Every row in use belongs to one group. :meth:`parts` puts all rows of a drawn
     group, and no rows of other groups, into one part as one contribution to the step.

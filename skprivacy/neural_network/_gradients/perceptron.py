@@ -131,10 +131,7 @@ def multiply_by_slope(kind: type[nn.Module], grad: Tensor, value: Tensor) -> Non
 
 
 def softmax_gradient(outputs: Tensor, targets: Tensor, out: Tensor) -> Tensor:
-    """Compute each example's gradient of the cross-entropy by its outputs into ``out``.
-
-    An example with a negative target has none, as in ``nn.CrossEntropyLoss``.
-    """
+    """Compute gradients of the cross-entropy into ``out``; negative targets have none."""
     grad = torch.softmax(outputs, 1, out=out)
     if numpy_sees(grad) and targets.numpy().min(initial=0) >= 0:
         if _is_few(grad):
@@ -251,7 +248,7 @@ class PerceptronGradients:
         return list(zip(reversed(seen), errors, strict=True))
 
     def _room(self, name: str, layer: int, rows: int, columns: int) -> Array:
-        """Return a reused array to compute into, since Poisson batches differ in length."""
+        """Return a reused array to compute into."""
         kept = self._kept.get((name, layer))
         if kept is None or len(kept) < rows:
             kept = self._kept[name, layer] = np.empty((rows + rows // 8, columns), np.float32)
@@ -259,30 +256,13 @@ class PerceptronGradients:
 
 
 class Workspace:
-    """Reusable buffers by name, each as large as the largest request so far.
-
-    Poisson batches differ in length. Memory that is freed after every step would be mapped again
-    page by page, which takes longer than a small network's arithmetic.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skprivacy.neural_network._gradients.perceptron import Workspace
-    >>> workspace = Workspace()
-    >>> workspace("hidden", (100, 8), torch.zeros(1)).shape
-    torch.Size([100, 8])
-    >>> workspace("hidden", (90, 8), torch.zeros(1)).shape
-    torch.Size([90, 8])
-    """
+    """Reusable buffers by name; mapping new memory in every step would outweigh the arithmetic."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, Tensor] = {}
 
     def __call__(self, name: Hashable, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Return an uninitialised tensor of ``shape``, with the device and dtype of ``like``.
-
-        A name always has the same shape, except for the number of rows.
-        """
+        """Return an uninitialised tensor; of a name, only the number of rows may differ."""
         rows = shape[0]
         kept = self._kept.get(name)
         if kept is None or kept.shape[0] < rows:
@@ -308,11 +288,7 @@ def make_mlp(
     activation: str,
     random_state: np.random.RandomState,
 ) -> nn.Sequential:
-    """Build a perceptron whose initial weights depend on ``random_state`` only.
-
-    Hidden layers start uniform within 1/sqrt(fan-in). The output layer starts at zero, so training
-    starts at equal class probabilities and need not first undo noise.
-    """
+    """Build a perceptron whose initial weights depend on ``random_state`` only."""
     sizes = [n_features, *hidden_layer_sizes, n_outputs]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
@@ -323,7 +299,7 @@ def make_mlp(
             p.data = torch.from_numpy(start.astype(np.float32))
         layers += [linear, ACTIVATIONS[activation]()]
     layers.pop()
-    for p in layers[-1].parameters():
+    for p in layers[-1].parameters():  # start at equal class probabilities
         p.data.zero_()
     return nn.Sequential(*layers)
 
@@ -357,10 +333,7 @@ def _is_few(values: Tensor) -> bool:
 
 
 def _softmax(logits: Array) -> Array:
-    """Turn logits into probabilities in place, row by row.
-
-    On rows of few numbers torch's softmax takes several times as long.
-    """
+    """Turn logits into probabilities in place: on short rows faster than torch's softmax."""
     logits -= torch.amax(torch.from_numpy(logits), 1, keepdim=True).numpy()
     np.exp(logits, out=logits)
     logits /= logits @ np.ones((logits.shape[1], 1), np.float32)
@@ -368,10 +341,7 @@ def _softmax(logits: Array) -> Array:
 
 
 def _subtract_targets(probabilities: Array, targets: NDArray[np.int64]) -> None:
-    """Subtract 1 at each row's target; rows with a negative target become zero.
-
-    A target without a column raises, and affects no other row.
-    """
+    """Subtract 1 at each row's target; rows with a negative target become zero."""
     probabilities[np.arange(len(probabilities)), np.maximum(targets, 0)] -= np.float32(1.0)
     if targets.min(initial=0) < 0:
         probabilities[targets < 0] = 0.0

@@ -38,10 +38,7 @@ _TRIAL_TOLERANCE = 1e-3  # relative tolerance: wrong methods are far above, roun
 
 
 class PerExampleGradients(Protocol):
-    """Maps (inputs, targets) to the contributions of each example to the gradient.
-
-    Each example has one target, and one row of inputs per view.
-    """
+    """Maps (inputs, targets) to contributions; an example has one row of inputs per view."""
 
     name: str
 
@@ -86,11 +83,9 @@ class Probe:
 def select_gradient_method(
     module: nn.Module, loss: Loss, probe: Probe
 ) -> tuple[PerExampleGradients, Probe]:
-    """Return the fastest method that gives per-example gradients on the probe.
+    """Return the fastest method of per-example gradients, and the probe as the module accepts it.
 
-    ``loss`` maps (outputs, targets) to one loss per example. The probe is returned in a form that
-    the module accepts. ValueError is raised if the module or the loss mixes examples, stores them,
-    or fails on its input.
+    ValueError is raised if the module or the loss mixes examples, stores them, or fails on them.
 
     **Guarantees.** A trial on another device runs on the CPU first. So every device refuses the
     same modules. An operation that fails on the CPU, such as an index outside of a table, never
@@ -294,8 +289,7 @@ def _are_probabilities(outputs: Tensor) -> bool:
 def _refuse_stored_examples(trial: nn.Module, loss: Loss, probe: Probe) -> None:
     """Refuse a module or loss whose gradients or weights depend on examples seen before.
 
-    A module can store records outside of its buffers, and a loss can store some. Weights that a
-    forward pass shifts are released, whether or not gradients depend on them.
+    Weights that a forward pass shifts are released, whether or not gradients depend on them.
     """
     views = probe.views
     other = replace(

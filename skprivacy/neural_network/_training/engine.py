@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -54,11 +54,9 @@ MUCH_MEMORY = 1 << 20
 class Training:
     """A private training run, ready to start: its module is tested, and no record has been read.
 
-    ``module`` is trained in place; :meth:`run` returns another one. ``loss`` maps (outputs,
-    targets) to one number per example, and a copy of it is used. ``probe`` holds public numbers of
-    the shape of the data; only the built-in perceptron needs none. ``gradients`` names how
-    per-example gradients are computed, ``rate`` is the step size before the schedule, and
-    ``hindrance`` says why a GPU run does not use CUDA graphs.
+    ``module`` is trained in place; :meth:`run` returns another one. ``probe`` holds public numbers
+    of the shape of the data; only the built-in perceptron needs none. ``hindrance`` says why a run
+    on a GPU does not use CUDA graphs.
 
     **Guarantees.** Records reach the result of :meth:`run` through ``Mechanism.release`` only, and
     a run releases ``config.event``. The returned module is a copy from before training that
@@ -224,10 +222,9 @@ class Training:
         self._step += 1
 
     def _random_of_step(self, peers: Peers) -> SecureRandom:
-        """Return the source of this step's noise; long noise is drawn while gradients are computed.
+        """Return the source of this step's noise: a new stream; long noise is drawn meanwhile.
 
-        **Guarantees.** Every step has a new stream with its own key. The numbers do not depend on
-        whether a core is free.
+        **Guarantees.** The numbers do not depend on whether a core is free.
         """
         size = len(self._weights) + isinstance(self._clip, AdaptiveClipping)
         of_sum = isinstance(self._mechanism, FloatGaussian) and self.config.noise_multiplier > 0
@@ -302,11 +299,9 @@ def needs_public_rows(device: str) -> bool:
 def flatten_parameters(
     module: nn.Module, sums: torch.dtype | None = None
 ) -> tuple[nn.Parameter, Tensor]:
-    """Move all trained parameters of ``module`` into one vector; return it and their ``grad``.
+    """Move all trained parameters into one vector; return it and their ``grad``, of dtype ``sums``.
 
-    The parameters and their ``grad`` become views of the two. With one vector, noise, momentum and
-    averaging are one operation each. ``grad`` has dtype ``sums``; if that is the parameters' dtype,
-    it is also the ``grad`` of the vector.
+    Both keep views as the parameters. So noise, momentum and averaging are one operation each.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
@@ -369,13 +364,14 @@ class WeightAverage:
         return weights if self._mean is None else self._mean
 
 
-class Peers(Protocol):
-    """Points of a run at which the processes of a distributed training synchronise."""
+class Peers:
+    """Points of a run at which processes that train together synchronise; here there is one."""
 
     def count(
         self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
     ) -> int:
         """Return the number of records, or groups, over all processes."""
+        return len(inputs) if groups is None else groups.n
 
     def agree(self, facts: dict[str, str]) -> None:
         """Raise ValueError unless all processes are configured alike."""
@@ -387,48 +383,25 @@ class Peers(Protocol):
         self, budget: PrivacyBudget | None, *terms: Any
     ) -> AbstractContextManager[Receipt | None]:
         """Charge the budget once for all processes."""
-
-    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the positions of at most ``most`` records of each of this process's groups."""
-
-    def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
-        """Return the indices, among this process's ``n`` records or groups, of the sample."""
-
-    def release(
-        self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
-    ) -> NDArray[np.float64]:
-        """Return the noisy sum over all processes, the same in each."""
-
-
-class SingleProcess:
-    """Training in one process."""
-
-    def count(
-        self, inputs: Tensor | MappedRows, targets: Tensor, groups: Groups | None = None
-    ) -> int:
-        return len(inputs) if groups is None else groups.n
-
-    def agree(self, facts: dict[str, str]) -> None:
-        return None
-
-    def same(self, module: nn.Module) -> None:
-        return None
-
-    def reserve(
-        self, budget: PrivacyBudget | None, *terms: Any
-    ) -> AbstractContextManager[Receipt | None]:
         return reserve_release(budget, *terms)
 
     def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the positions of at most ``most`` records of each of this process's groups."""
         return np.arange(len(groups.codes)) if most is None else groups.at_most(most, random)
 
     def draw(self, sampler: Sampler, n: int, random: SecureRandom) -> NDArray[np.int64]:
+        """Return the indices, among this process's ``n`` records or groups, of the sample."""
         return sampler.draw(n, random)
 
     def release(
         self, mechanism: Mechanism, total: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
+        """Return the noisy sum over all processes, the same in each."""
         return mechanism.release(total, random)
+
+
+class SingleProcess(Peers):
+    """Training in one process."""
 
 
 def why_unsupported(training: Run, X: Tensor | MappedRows, alone: bool) -> str | None:

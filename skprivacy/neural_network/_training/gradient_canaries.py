@@ -79,8 +79,7 @@ class CanaryCode:
 class CanaryGradients:
     """Per-example gradients in which canaries have a gradient of ``length`` in their own weight.
 
-    ``weights`` are the positions of the canaries' weights in ``grad``. ``clean`` is the sum that
-    records without canaries have added there since it was last cleared.
+    ``clean`` is the sum that other records have added there since it was last cleared.
     """
 
     def __init__(
@@ -152,8 +151,6 @@ class _WithCanaries:
 
 class CanaryTraining(Training):
     """A run of the engine with canaries among its rows, observed by ``watcher``.
-
-    ``public`` draws the weight of each canary.
 
     **Guarantees.** Canaries are sampled, clipped and released as records are, or as groups of one
     row. The watcher's view of the sums is a function of the noisy sums and of the records that are

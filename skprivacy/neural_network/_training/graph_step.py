@@ -55,10 +55,7 @@ Body = Callable[[], None]
 
 
 class GraphStep:
-    """The steps of a run on fixed memory.
-
-    ``X`` and ``y`` may be on any device; ``probe`` holds public rows. RuntimeError is raised if the
-    sum over the probe's rows differs from the ordinary one.
+    """The steps of a run on fixed memory; RuntimeError if the sum over public rows differs.
 
     **Guarantees.** A step releases what an ordinary step releases, up to rounding: once, by the
     same mechanism, sensitivity and noise. Graphs are captured on public rows, and used only if they
@@ -171,10 +168,7 @@ class Run(Protocol):
 
 
 class Momentum:
-    """Momentum SGD with its schedule and its average, as one graph.
-
-    ``released`` is the tensor that holds the released sum.
-    """
+    """Momentum SGD with its schedule and its average, as one graph; ``released`` holds the sum."""
 
     def __init__(self, training: Run, released: Tensor, room: Any = None) -> None:
         config, weights = training.config, training._weights.data
@@ -223,12 +217,9 @@ class Momentum:
 def capture_graph(body: Body, changes: Sequence[Tensor], room: Any = None) -> Body:
     """Return a function that does the same as ``body`` in one launch, or ``body`` itself.
 
-    ``body`` consists of operations on tensors that stay in place. It must read no number from the
-    CPU that changes between calls, and draw no noise. ``changes`` are all tensors that it changes,
-    on one device; they are restored. ``room`` is the memory of :func:`graph_memory_pool`, shared
-    by graphs
-    that never run at once. RuntimeError is raised if the graph does not reproduce the results of
-    ``body`` on the numbers in memory, which must be public.
+    ``body`` works on tensors that stay in place, and ``changes`` are all that it changes. It must
+    read no number from the CPU that changes between calls, and draw no noise. RuntimeError is
+    raised if the graph does not reproduce its results on the numbers in memory, which are public.
     """
     record = RECORD.get(changes[0].device.type)
     if record is None:

@@ -39,14 +39,12 @@ _BYTES_PER_ACCESS = 1 << 16
 
 
 class MappedRows:
-    """Rows of a memory-mapped matrix, or of one too large for the device, read in single precision.
+    """Rows of a memory-mapped matrix, or of one too large for the device, in place of a tensor.
 
-    It stands in for a tensor in a training step: selected rows are converted and go to ``device``.
+    Selected rows are read in single precision, and go to ``device``.
 
     **Guarantees.** Only the rows of one selection are in memory, plus a constant amount of the
-    file. The system may cache the rest, and frees its cache when memory is needed.
-
-    **Edge cases.** Numbers beyond 1e15 become infinite, as in training from memory.
+    file, apart from the system's cache.
     """
 
     def __init__(self, matrix: NDArray, device: str = "cpu", dtype: Any = np.float32) -> None:
@@ -114,10 +112,7 @@ def _release_pages(X: NDArray) -> None:
 
 
 def as_rows(X: Any) -> Tensor | MappedRows:
-    """Return a tensor in single precision or of integers; a memory-mapped array stays on disk.
-
-    **Edge cases.** The result may share the caller's memory: it is only read.
-    """
+    """Return rows in single precision or as integers; mapped arrays stay on disk."""
     if is_mapped(X):
         return MappedRows(X, dtype=np.float32 if X.dtype.kind == "f" else np.int64)
     array = _as_numeric_array(X, "X")

@@ -24,6 +24,7 @@ from ...accounting import PrivacyBudget, Receipt
 from ...base import reserve_release
 from ...exceptions import BudgetExceededError
 from ...mechanisms import Mechanism, SecureRandom
+from .engine import Peers
 from .mapped_rows import MappedRows
 from .training_config import Sampler
 
@@ -51,7 +52,7 @@ def join_process_group(distributed: str) -> Iterator[ProcessGroup]:
     group.close()
 
 
-class ProcessGroup:
+class ProcessGroup(Peers):
     """All processes of torch.distributed's default group, with "replicated" or "sharded" records.
 
     **Guarantees.** Every drawn record contributes in exactly one process, so the sum over processes
@@ -119,9 +120,7 @@ class ProcessGroup:
             yield receipt
 
     def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
-        kept = np.arange(len(groups.codes))
-        if most is not None:
-            kept = groups.at_most(most, random)
+        kept = super().kept(groups, most, random)
         if self.replicated:  # all processes know the length
             shared = torch.from_numpy(kept)
             self._meet(dist.broadcast, shared, 0)

@@ -50,8 +50,7 @@ def is_stackable_fit(estimator: Any) -> bool:
 def _as_supported(config: TrainingConfig) -> TrainingConfig:
     """Return the configuration as the stacked trainer would carry it out.
 
-    Fields that are not named here get their defaults. A configuration that uses an unknown field
-    then differs, and its network is trained without the stack.
+    Fields that are not named here get their defaults, so a configuration that uses one differs.
     """
     known: dict[str, Any] = {}
     if config.clipping != "adaptive":
