@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -63,6 +63,7 @@ __all__ = [
     "training_rows",
 ]
 
+Self = TypeVar("Self", bound="PrivateNetwork")
 _PREDICT_ROWS = 1 << 16
 _PREDICT_NUMBERS = 1 << 20  # numbers read from a file at a time
 # Constraints of the parameters of every private training; skorch names two of them differently.
@@ -116,11 +117,20 @@ _PER_PROCESS_PARAMS = frozenset({"budget", "device", "module", "random_state", "
 class PrivateTrainingMixin(PrivateEstimatorMixin):
     """Private run of an estimator that trains a module: groups, processes, charge, results."""
 
+    augment: Any
+    augmentations: int
+    averaging_decay: float
+    clipping: str
     delta: float
-    noise_seed: int | None
+    device: str
     distributed: str | None
-    max_group_rows: int | None
     group_contribution: str
+    max_group_rows: int | None
+    n_records: int | None
+    noise: str
+    noise_seed: int | None
+    target_quantile: float
+    verbose: int
     module_: nn.Module
     privacy_: Any
 
@@ -267,7 +277,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         super().set_params(**{k: v for k, v in params.items() if k not in of_module})
         return self
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(self: Self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train on private records.
 
         Parameters
@@ -296,7 +306,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
 
     @ordinary_torch("cpu")
     def _fit(
-        self,
+        self: Self,
         X: ArrayLike,
         y: ArrayLike,
         groups: ArrayLike | None,

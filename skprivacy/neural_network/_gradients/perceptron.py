@@ -63,7 +63,7 @@ class _Activation:
     of_tensor: Callable[[Tensor], Tensor]
     of_array: Callable[[Array], Any]
     times_slope: Callable[[Tensor, Tensor], Any]
-    slope: Callable[[Array], Array]
+    slope: Callable[[Array], NDArray[Any]]
 
 
 def _slope_of_tanh(value: Array) -> Array:
