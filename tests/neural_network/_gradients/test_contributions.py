@@ -536,7 +536,7 @@ def test_frozen_layers_stay_and_take_no_part():
 def test_a_wrong_rule_is_noticed(monkeypatch):
     """The trial on random numbers is what stands between a wrong rule and a wrong norm."""
     rule = RULES[nn.LayerNorm]
-    for wrong in (lambda m, a, d: rule(m, a, 0.5 * d), lambda m, a, d: rule(m, 0 * a, d)):
+    for wrong in (lambda m, a, d, n: rule(m, a, d / 2, n), lambda m, a, d, n: rule(m, 0 * a, d, n)):
         monkeypatch.setitem(RULES, nn.LayerNorm, wrong)
         assert engine_of(BOOK_KEEPING["layer norm"]())[0].gradients.name == "torch.func"
 
