@@ -76,7 +76,7 @@ def _noise(draws: list[DeviceDraws], n_steps: int, like: Tensor) -> Iterator[Ten
     drawn = like.new_empty((ahead, *like.shape))
     while True:
         for i, network in enumerate(draws):
-            drawn[:, i] = network.ahead(ahead, like)
+            drawn[:, i] = network.draw_noise(ahead, like)
         yield from drawn
 
 
@@ -87,7 +87,7 @@ class DeviceDraws(Draws):
         self._config = fit.config
         super().__init__(fit, n_parameters, seed)
 
-    def ahead(self, steps: int, like: Tensor) -> Tensor:
+    def draw_noise(self, steps: int, like: Tensor) -> Tensor:
         """Return the noise of several steps, shape (steps, n_parameters)."""
         config = self._config
         noise = like.new_zeros(steps * like.shape[1])

@@ -87,7 +87,7 @@ class Adam:
         stack, (first, second) = self.stack, self.betas
         if not len(self._scratch):
             self._scratch = np.zeros(max(_CHUNK, stack.weights.shape[1]), np.float32)
-        for part in self._parts():
+        for part in self._slices():
             rows = part[0]
             w, g, m, v = (x[part] for x in (stack.weights, stack.gradient, self.mean, self.square))
             t = self._scratch[: w.size].reshape(w.shape)
@@ -122,7 +122,7 @@ class Adam:
         else:
             weights.addcmul_(self.mean / root, rate, value=-1.0)
 
-    def _parts(self) -> Iterator[tuple[slice, slice]]:
+    def _slices(self) -> Iterator[tuple[slice, slice]]:
         """Yield slices of a few whole networks, or of a part of one; contiguous either way."""
         n_networks, n_parameters = self.stack.weights.shape
         whole = max(1, _CHUNK // n_parameters)

@@ -126,7 +126,7 @@ class Views:
     count: int
 
     @classmethod
-    def of(cls, augment: Any, count: int) -> Views | None:
+    def from_params(cls, augment: Any, count: int) -> Views | None:
         """Return the views for these parameters; None shows each row as it is."""
         if augment is None:
             if count > 1:

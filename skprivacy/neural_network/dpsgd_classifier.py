@@ -282,7 +282,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
 
     def _probe(self, device: str, views: int) -> Probe:
         shape, labels = (self.n_features_in_,), self.multilabel_
-        return Probe.like(shape, self._n_outputs(), device, views, labels=labels)
+        return Probe.for_shape(shape, self._n_outputs(), device, views, labels=labels)
 
     def _stacked_training(self) -> Callable[[ArrayLike, ArrayLike], StackedFit] | None:
         """Return a function that describes a fit for stacked training, or None if it cannot do so.

@@ -222,7 +222,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         return SquaredError("none")
 
     def _probe(self, device: str, views: int) -> Probe:
-        return Probe.like((self.n_features_in_,), None, device, views)
+        return Probe.for_shape((self.n_features_in_,), None, device, views)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the predicted target of each row, within ``target_bounds_``.

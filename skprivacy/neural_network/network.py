@@ -152,7 +152,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
             clipping=self.clipping,
             target_quantile=self.target_quantile,
             averaging_decay=self.averaging_decay,
-            views=Views.of(self.augment, self.augmentations) if shows_views else None,
+            views=Views.from_params(self.augment, self.augmentations) if shows_views else None,
             device=self.device,
             **settings,
         )
@@ -460,7 +460,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         # The work of a user's module is unknown, so it always gets all threads.
         least = PREDICT_WORK if self.module is None else 0
         with torch.inference_mode():
-            for part in self._parts(X):
+            for part in self._chunks(X):
                 with threads_for(self.module_, len(part), worth=least):
                     found = link(self.module_(part).double())
                     if start == 0:  # one array: many small ones would pin the chunks' memory
@@ -470,7 +470,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
                 start += len(part)
         return np.asarray(answers.numpy())
 
-    def _parts(self, X: ArrayLike) -> Iterable[Tensor]:
+    def _chunks(self, X: ArrayLike) -> Iterable[Tensor]:
         """Yield finite rows in chunks."""
         if not is_mapped(X) or X.ndim != 2:
             rows = validate_data(self, X, dtype=np.float32, reset=False)

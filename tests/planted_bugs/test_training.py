@@ -330,22 +330,22 @@ def heavy_count(original):
 def exact_count(original):
     """Move the norm by the count itself."""
 
-    def joined(self, total):
+    def append_count(self, total):
         bare = self._allowed * self._count_weight * self._counted
         value = original(self, total)
         self._bare = bare
         return value
 
-    return joined
+    return append_count
 
 
 def reads_the_exact_count(original):
-    def parted(self, noisy):
+    def remove_count(self, noisy):
         noisy = noisy.copy()
         noisy[-1] = self._bare
         return original(self, noisy)
 
-    return parted
+    return remove_count
 
 
 def counts_the_missing(original):
@@ -496,8 +496,8 @@ def test_planted_bug_of_a_kind_of_noise_or_clipping_is_caught(name):
 
 def test_a_norm_that_moves_by_the_exact_count_is_caught():
     with (
-        patched(AdaptiveClipping, "joined", exact_count),
-        patched(AdaptiveClipping, "parted", reads_the_exact_count),
+        patched(AdaptiveClipping, "append_count", exact_count),
+        patched(AdaptiveClipping, "remove_count", reads_the_exact_count),
         pytest.raises(AssertionError),
     ):
         contracts.check_replay(CASES["DPSGDClassifier-adaptive"])

@@ -183,20 +183,20 @@ class BatchSum:
         self._workspace = Workspace()
 
     def __call__(
-        self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, people: GroupRows | None = None
+        self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, group_rows: GroupRows | None = None
     ) -> Tensor:
         """Return the sum over the drawn rows of ``X`` and ``y``, or over drawn groups."""
         rows = self._rows_at_once(X.shape[1:].numel())
         parts: list[tuple[Tensor, GroupedExamples | None]]
-        if people is None:
+        if group_rows is None:
             n_parts = math.ceil(len(drawn) / rows)
             drawn = drawn.to(X.device)
             cut = drawn.tensor_split(n_parts) if n_parts > 1 else [drawn] * n_parts
             parts = [(part, None) for part in cut]
             expected = self._expected
         else:
-            parts = list(people.parts(drawn.numpy(), rows, X.device))
-            expected = math.inf if people.most is None else people.most * self._expected
+            parts = list(group_rows.iterate_parts(drawn.numpy(), rows, X.device))
+            expected = math.inf if group_rows.most is None else group_rows.most * self._expected
         n_rows = sum(len(part) for part, _ in parts)
         if max(2 * expected, n_rows) <= min(_SINGLE_ROWS, _SINGLE_PARTS * rows):
             if not parts:
@@ -329,7 +329,7 @@ class PaddedSum:
                 whole += self._grad
                 self._grad.zero_()
         if isinstance(self._clipped.clip, AdaptiveClippingOnDevice):
-            self.total.copy_(self._clipped.clip.joined(whole))
+            self.total.copy_(self._clipped.clip.append_count(whole))
 
     def _add(self, part: Tensor) -> None:
         X, y = self._table.X.index_select(0, part), self._table.y.index_select(0, part)

@@ -122,12 +122,12 @@ class AdaptiveClipping:
         scale = allowed * _SAFETY * self._sum_weight
         return (scale / norms).clip(max=scale / self.norm)
 
-    def joined(self, total: NDArray[np.float64]) -> NDArray[np.float64]:
+    def append_count(self, total: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the sum with the count appended, and reset the count."""
         counted, self._counted = self._counted, 0.0
         return np.append(total, self._allowed * self._count_weight * counted)
 
-    def parted(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
+    def remove_count(self, noisy: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the noisy sum, and update the norm by the noisy count."""
         counted = float(noisy[-1]) / (self._allowed * self._count_weight)
         share = 0.5 + counted / self._divisor

@@ -114,16 +114,16 @@ class OuterProduct:
         longest = shares.longest(each)
         return torch.cat(
             [
-                each[people.part]
-                if people.m == 1
+                each[bucket.part]
+                if bucket.m == 1
                 else _norms_of_sums(
-                    people.of(self.input),
-                    people.blanked(self.output_grad),
-                    longest[people.who],
-                    people.most,
+                    bucket.gather(self.input),
+                    bucket.gather_blanked(self.output_grad),
+                    longest[bucket.who],
+                    bucket.most,
                     bias,
                 )
-                for people in shares.joined
+                for bucket in shares.buckets
             ]
         )
 
@@ -172,17 +172,17 @@ class OuterProducts:
 
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found, positions = [], self.input.shape[1]
-        for people in shares.joined:
-            if people.m == 1:  # as without groups
-                part = self.input[people.part], self.output_grad[people.part]
+        for bucket in shares.buckets:
+            if bucket.m == 1:  # as without groups
+                part = self.input[bucket.part], self.output_grad[bucket.part]
                 found.append(OuterProducts(self.weight, self.bias, *part).squared_norms())
                 continue
-            a = people.of(self.input).flatten(1, 2)
-            d = people.blanked(self.output_grad).flatten(1, 2)
+            a = bucket.gather(self.input).flatten(1, 2)
+            d = bucket.gather_blanked(self.output_grad).flatten(1, 2)
             bias = self.bias is not None
             each = _norms_of_terms(a.flatten(0, 1), d.flatten(0, 1), bias).view(a.shape[:2])
-            longest = each.sum(1).mul_(positions * shares.sizes[people.who])
-            found.append(_norms_of_sums(a, d, longest, positions * people.most, bias))
+            longest = each.sum(1).mul_(positions * shares.sizes[bucket.who])
+            found.append(_norms_of_sums(a, d, longest, positions * bucket.most, bias))
         return torch.cat(found)
 
     def numbers(self) -> int:
@@ -214,10 +214,10 @@ class Lookups:
 
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
         found = []
-        for people in shares.joined:
-            index = people.of(self.index).flatten(1, 2)
-            d = people.blanked(self.output_grad).flatten(1, 2)
-            few = people.most * self.index.shape[1] <= _MAX_POSITIONS
+        for bucket in shares.buckets:
+            index = bucket.gather(self.index).flatten(1, 2)
+            d = bucket.gather_blanked(self.output_grad).flatten(1, 2)
+            few = bucket.most * self.index.shape[1] <= _MAX_POSITIONS
             norms = Lookups.squared_norms if few else _norms_by_row
             found.append(norms(Lookups(self.weight, index, d)))
         return torch.cat(found)
@@ -252,14 +252,14 @@ class DenseGradients:
     def joint_norms(self, shares: GroupedExamples) -> Tensor:
         each = self.squared_norms()
         found = []
-        for people in shares.joined:
-            if people.m == 1:
-                found.append(each[people.part])
+        for bucket in shares.buckets:
+            if bucket.m == 1:
+                found.append(each[bucket.part])
                 continue
-            rows = people.blanked(self.rows.flatten(1)).sum(1)
+            rows = bucket.gather_blanked(self.rows.flatten(1)).sum(1)
             sums = squared_lengths(rows, _LOST * self.parameter.numel())
-            lengths = people.blanked(each).sqrt().sum(1)
-            found.append(_add_rounding_margin(sums, lengths, max(_ROUNDING, people.most * _UNIT)))
+            lengths = bucket.gather_blanked(each).sqrt().sum(1)
+            found.append(_add_rounding_margin(sums, lengths, max(_ROUNDING, bucket.most * _UNIT)))
         return torch.cat(found)
 
     def numbers(self) -> int:

@@ -231,7 +231,7 @@ class PerceptronGradients:
         weights = [(w.detach().numpy(), b.detach().numpy()) for w, b in self.layers]
         seen, n = [inputs], len(inputs)
         for i, (weight, bias) in enumerate(weights):
-            out = np.matmul(seen[-1], weight.T, out=self._room("out", i, n, len(weight)))
+            out = np.matmul(seen[-1], weight.T, out=self._buffer("out", i, n, len(weight)))
             torch.from_numpy(out).add_(torch.from_numpy(bias))
             seen.append(out)
             if i < len(self.activations):
@@ -240,14 +240,14 @@ class PerceptronGradients:
         _subtract_targets(_softmax(errors[0]), targets)
         for i in range(len(self.activations) - 1, -1, -1):
             below = np.matmul(
-                errors[-1], weights[i + 1][0], out=self._room("error", i, n, len(weights[i][0]))
+                errors[-1], weights[i + 1][0], out=self._buffer("error", i, n, len(weights[i][0]))
             )
             grad, value = torch.from_numpy(below), torch.from_numpy(seen[i + 1])
             _FUNCTIONS[self.activations[i]].times_slope(grad, value)
             errors.append(below)
         return list(zip(reversed(seen), errors, strict=True))
 
-    def _room(self, name: str, layer: int, rows: int, columns: int) -> Array:
+    def _buffer(self, name: str, layer: int, rows: int, columns: int) -> Array:
         """Return a reused array to compute into."""
         kept = self._kept.get((name, layer))
         if kept is None or len(kept) < rows:

@@ -55,7 +55,7 @@ class Probe:
     views: int = 1  # rows of ``inputs`` per target
 
     @classmethod
-    def like(
+    def for_shape(
         cls,
         shape: tuple[int, ...],
         n_classes: int | None,

@@ -103,7 +103,7 @@ class Training:
         self.rate = config.step_size(len(self._weights))
         self._sampler = config.noise_kind.sampler(config)
         self._average = WeightAverage(config)
-        self._people: GroupRows | None = None
+        self._group_rows: GroupRows | None = None
         self._step = 0
         self.hindrance: str | None = None
 
@@ -148,7 +148,7 @@ class Training:
             if fixed is None:
                 X, y = X.to(self.device), y.to(self.device)
             if groups is not None:
-                self._people = self._draw_group_rows(groups, peers)
+                self._group_rows = self._draw_group_rows(groups, peers)
                 n = groups.n
             steps = range(self.config.n_steps)
             # Abadi et al. 2016, Algorithm 1: for t in 1, ..., T
@@ -195,7 +195,7 @@ class Training:
         """Return the rows of each group that train, drawn once for the whole run."""
         terms = self.config.per_group
         assert terms is not None
-        return GroupRows(groups, peers.kept(groups, terms.most, self.random), terms)
+        return GroupRows(groups, peers.select_rows(groups, terms.most, self.random), terms)
 
     def step(self, X: Tensor | MappedRows, y: Tensor, drawn: Tensor, peers: Peers) -> None:
         """Release the clipped sum of one batch, and move the weights by it."""
@@ -203,7 +203,7 @@ class Training:
             self.module.train()
         random = self._random_of_step(peers)
         # Abadi et al. 2016, Algorithm 1, "Compute gradient" and "Clip gradient"; then their sum
-        total = self._sum(X, y, drawn, self._people)
+        total = self._sum(X, y, drawn, self._group_rows)
         # Algorithm 1, "Add noise": N(0, sigma^2 C^2 I), added to the sum by the mechanism
         noisy = self._noisy(total, peers, random)
         self.update(noisy)
@@ -239,22 +239,22 @@ class Training:
         A single process on a GPU draws the noise there. Otherwise the sum moves to the CPU for it.
         """
         if total.device.type not in NOISE_ON:
-            value = self._joined(total.cpu().numpy())
+            value = self._append_count(total.cpu().numpy())
             noisy = peers.release(self._mechanism, value, random)
-            return torch.from_numpy(self._parted(noisy))
-        value = self._joined(total)
+            return torch.from_numpy(self._remove_count(noisy))
+        value = self._append_count(total)
         if type(peers) is SingleProcess:  # no other process needs the sum
-            return cast(Tensor, self._parted(self._mechanism.release(value, random)))
+            return cast(Tensor, self._remove_count(self._mechanism.release(value, random)))
         noisy = peers.release(self._mechanism, value.cpu().numpy(), random)
-        return cast(Tensor, self._parted(torch.from_numpy(noisy).to(self.device)))
+        return cast(Tensor, self._remove_count(torch.from_numpy(noisy).to(self.device)))
 
-    def _joined(self, total: Any) -> Any:
+    def _append_count(self, total: Any) -> Any:
         """Return all numbers that a step releases: the sum and, if counted, the count."""
-        return self._clip.joined(total) if isinstance(self._clip, AdaptiveClipping) else total
+        return self._clip.append_count(total) if isinstance(self._clip, AdaptiveClipping) else total
 
-    def _parted(self, noisy: Any) -> Any:
+    def _remove_count(self, noisy: Any) -> Any:
         """Return the noisy sum from the released numbers."""
-        return self._clip.parted(noisy) if isinstance(self._clip, AdaptiveClipping) else noisy
+        return self._clip.remove_count(noisy) if isinstance(self._clip, AdaptiveClipping) else noisy
 
     def _move_clip(self, clip: Clip) -> Clip:
         """Return the clipping function, with its state on the device of the gradients."""
@@ -284,7 +284,7 @@ class Training:
                 f"All weights are NaN: the sum of a step was not finite, or device={self.device!r} "
                 "computed beyond single precision. Scale the features, or lower learning_rate."
             )
-        self._weights.data.copy_(self._average.of(self._weights.data))
+        self._weights.data.copy_(self._average.result(self._weights.data))
         released = {name: p.detach().cpu().clone() for name, p in self.module.named_parameters()}
         for name, p in self._released.named_parameters():
             p.data = released[name]
@@ -359,7 +359,7 @@ class WeightAverage:
             shares[step] = 1.0 / mass
         return shares
 
-    def of(self, weights: Tensor) -> Tensor:
+    def result(self, weights: Tensor) -> Tensor:
         """Return the average, or the last ``weights`` if no step is averaged."""
         return weights if self._mean is None else self._mean
 
@@ -385,7 +385,9 @@ class Peers:
         """Charge the budget once for all processes."""
         return reserve_release(budget, *terms)
 
-    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
+    def select_rows(
+        self, groups: Groups, most: int | None, random: SecureRandom
+    ) -> NDArray[np.int64]:
         """Return the positions of at most ``most`` records of each of this process's groups."""
         return np.arange(len(groups.codes)) if most is None else groups.at_most(most, random)
 

@@ -119,8 +119,10 @@ class ProcessGroup(Peers):
             self._training = True
             yield receipt
 
-    def kept(self, groups: Groups, most: int | None, random: SecureRandom) -> NDArray[np.int64]:
-        kept = super().kept(groups, most, random)
+    def select_rows(
+        self, groups: Groups, most: int | None, random: SecureRandom
+    ) -> NDArray[np.int64]:
+        kept = super().select_rows(groups, most, random)
         if self.replicated:  # all processes know the length
             shared = torch.from_numpy(kept)
             self._meet(dist.broadcast, shared, 0)
@@ -137,9 +139,9 @@ class ProcessGroup(Peers):
         self._meet(dist.broadcast, size, 0)
         drawn = drawn if self.rank == 0 else torch.zeros(int(size), dtype=torch.int64)
         self._meet(dist.broadcast, drawn, 0)
-        return self._own(drawn.numpy())
+        return self._own_part(drawn.numpy())
 
-    def _own(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _own_part(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return this process's part of the sample: every drawn record is in exactly one part."""
         if self.replicated:
             return drawn[self.rank :: len(self._numbers)]

@@ -33,7 +33,7 @@ def summed(expected, rows, layer=nn.Tanh, before=0.0, dtype=None):
     y = torch.randint(3, (N,), generator=generator)
     _, grad = flatten_parameters(module, dtype)
     grad.fill_(before)
-    probe = None if layer is nn.Tanh else Probe.like((6,), 3)
+    probe = None if layer is nn.Tanh else Probe.for_shape((6,), 3)
     clipped = ClippedGradientSum(
         module, nn.CrossEntropyLoss(reduction="none"), 0.1, CLIPPING["flat"], probe
     )

@@ -192,7 +192,9 @@ def gradient_rows(module, X, y):
 
 def engine_of(module, clip=1.0, clipping="flat"):
     _, grad = flatten_parameters(module)
-    return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], Probe.like((72,), 3)), grad
+    return ClippedGradientSum(
+        module, LOSS, clip, CLIPPING[clipping], Probe.for_shape((72,), 3)
+    ), grad
 
 
 def clipped_sum(module, X, y, clip, clipping="flat"):
@@ -487,7 +489,7 @@ class ScaledByTheLast(nn.Module):
 def test_a_loss_that_remembers_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
     with pytest.raises(ValueError, match=r"or its loss, .* stores private records"):
-        select_gradient_method(module, ScaledByTheLast(), Probe.like((72,), 3))
+        select_gradient_method(module, ScaledByTheLast(), Probe.for_shape((72,), 3))
 
 
 @pytest.mark.parametrize(
@@ -517,7 +519,7 @@ def test_modules_that_mix_or_keep_examples_are_refused(make, match):
 def test_a_loss_that_mixes_examples_is_refused():
     module = nn.Sequential(nn.Linear(72, 3))
     with pytest.raises(ValueError, match="reduction='none'"):
-        select_gradient_method(module, nn.CrossEntropyLoss(), Probe.like((72,), 3))
+        select_gradient_method(module, nn.CrossEntropyLoss(), Probe.for_shape((72,), 3))
 
 
 def test_frozen_layers_stay_and_take_no_part():

@@ -20,7 +20,7 @@ from skprivacy.neural_network._training.engine import Training, flatten_paramete
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
-PROBE = Probe.like((6,), 3)
+PROBE = Probe.for_shape((6,), 3)
 NETWORKS = {
     "linear": lambda: nn.Sequential(nn.Linear(6, 3)),
     "mlp": lambda: nn.Sequential(

@@ -164,7 +164,7 @@ def sensitivity(rank: int, folder: Path) -> dict[str, Any]:
         mode: [_moved(rank, mode, record) for record in (3, N - 3)]
         for mode in ("replicated", "sharded")
     }
-    with mock.patch.object(ProcessGroup, "_own", lambda self, drawn: drawn):
+    with mock.patch.object(ProcessGroup, "_own_part", lambda self, drawn: drawn):
         found["counted twice"] = [_moved(rank, "replicated", 3)]
     return found
 
@@ -266,7 +266,7 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
             steps.append((drawn.tolist(), part.tolist()))
             return part
 
-        with mock.patch.object(ProcessGroup, "_own", noted):
+        with mock.patch.object(ProcessGroup, "_own_part", noted):
             private(distributed=mode, noise_seed=None).fit(X[own], y[own])
     return found
 

@@ -73,7 +73,7 @@ def data(n=200, seed=0):
 
 def run_of(make=MODULES["perceptron"], loss=LOSS, random=None, **params):
     """Return a run that has not started."""
-    return Training(config(**params), make(), loss, Probe.like((16,), 3), random)
+    return Training(config(**params), make(), loss, Probe.for_shape((16,), 3), random)
 
 
 def assert_sums(released, expected):
@@ -255,7 +255,7 @@ def test_large_batches_are_added_up_in_double_precision():
             settings = config(n_records=5000, batch_size=2400, epochs=1)
             torch.manual_seed(0)
             module = nn.Sequential(nn.Linear(4, 3))
-            training = Training(settings, module, LOSS, Probe.like((4,), 3), SecureRandom(1))
+            training = Training(settings, module, LOSS, Probe.for_shape((4,), 3), SecureRandom(1))
             seen = []
             release = FloatGaussian._release
 
