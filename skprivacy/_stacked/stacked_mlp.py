@@ -1,6 +1,6 @@
 """Training of :class:`sklearn.neural_network.MLPClassifier` for several networks side by side.
 
-Initialisation, batches, penalty, learning rate and stopping rule are those of ``solver="adam"``, in
+Initialisation, batches, penalty, learning rate and stopping rule follow ``solver="adam"``, in
 single precision.
 """
 

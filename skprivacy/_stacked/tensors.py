@@ -45,7 +45,7 @@ class TensorStack:
         return seen, torch.baddbmm(last[:, -1:], seen[-1], last[:, :-1])
 
     def backward(self, seen: list[Tensor], error: Tensor) -> list[Tensor]:
-        """Return the loss gradient at the output of each layer, given that of the last."""
+        """Return the loss gradient at the output of each layer, given the last one."""
         errors, (_, times_slope) = [error], _ACTIVATIONS[self.activation]
         for both, value in zip(self.layers[:0:-1], seen[:0:-1], strict=True):
             errors.insert(0, times_slope(torch.bmm(errors[0], both[:, :-1].mT), value))

@@ -245,7 +245,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         return {k: v for k, v in vars(self).items() if k.startswith("module__")}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, including those of ``module__``.
+        """Return the parameters, including the ``module__`` ones.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         return {**super().get_params(deep=deep), **self._module_params()}
 
     def set_params(self, **params: Any) -> PrivateNetwork:
-        """Set parameters, including those of ``module__``.
+        """Set parameters, including the ``module__`` ones.
 
         Parameters
         ----------

@@ -153,7 +153,7 @@ def _conv1d(layer: nn.Conv1d, a: Tensor, d: Tensor, n: int) -> list[Contribution
 def _convolution(layer: Any, a: Tensor, d: Tensor, n: int) -> list[Contribution]:
     """Return the contributions of a convolution: a linear layer on the patch at every position.
 
-    Patches are large: those of a few examples are multiplied and squared while in the cache.
+    Patches are large: a few examples at a time are multiplied and squared, in the cache.
     """
     grads, views = _by_position(d, n), len(a) // n
     positions, (n_out, channels, *window) = grads.shape[1], layer.weight.shape

@@ -287,8 +287,8 @@ def _norms_of_sums(a: Tensor, d: Tensor, longest: Tensor, most: int, bias: bool)
 
     ``a`` is (sums, terms, n_in); ``d`` is (sums, terms, n_out), zero for padding. ``longest`` is
     the number of terms of each sum times the sum of their squared norms by :func:`_norms_of_terms`:
-    at least the squared sum of the norms, by Cauchy-Schwarz. ``most`` bounds the number of terms of
-    such sums. With ``bias``, a term contains the numbers of ``d`` once more.
+    at least the squared sum of the norms, by Cauchy-Schwarz. ``most`` bounds the number of
+    terms. With ``bias``, a term contains the numbers of ``d`` once more.
 
     **Guarantees.** The faster of two methods: products of all pairs of terms, or the sums
     themselves. The possible loss by rounding where terms nearly cancel is added. The bound holds
@@ -349,7 +349,7 @@ def _add_rounding_margin(exact: Tensor, lengths: Tensor, rounding: float = _ROUN
 
 
 _SMALL_PRODUCT = 1 << 22  # multiplications of a product below which numpy is faster
-_FEW_THREADS = 2  # threads of torch that are no faster than one of numpy
+_FEW_THREADS = 2  # threads of torch up to which numpy's one is as fast
 # Numbers whose squares are added up in sequence: over a million of equal size the norm came out too
 # small by 8e-4, over four million by 2e-3.
 SUMMED = 1 << 12

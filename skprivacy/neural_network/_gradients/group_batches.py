@@ -45,7 +45,7 @@ class GroupedExamples:
         return self.buckets[0].who.stop if self.buckets[0].most == 1 else 0
 
     def squared_norms(self, joint: Tensor) -> Tensor:
-        """Return bounds of each group's squared norm, in place, given those of sums of examples."""
+        """Return bounds of squared norms of groups' contributions, given bounds of their sums."""
         return joint.mul_(self._squared_weights)
 
     def longest(self, squared: Tensor) -> Tensor:

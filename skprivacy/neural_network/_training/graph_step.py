@@ -141,7 +141,7 @@ class GraphStep:
 
 
 class Run(Protocol):
-    """What fixed steps take of a run and change in it: see :class:`~.engine.Training`."""
+    """Attributes of a run that fixed steps read and change: see :class:`~.engine.Training`."""
 
     config: TrainingConfig
     module: nn.Module
@@ -162,13 +162,13 @@ class Run(Protocol):
     _weights: nn.Parameter
 
     def update(self, noisy: Tensor) -> None:
-        """Move the weights by a sum that was released."""
+        """Move the weights by a released sum."""
 
     def _append_count(self, total: Any) -> Any:
-        """Return all that is released of a step."""
+        """Return all numbers that a step releases."""
 
     def _remove_count(self, noisy: Any) -> Any:
-        """Return the noisy sum out of what was released."""
+        """Return the noisy sum from the released numbers."""
 
 
 class Momentum:

@@ -124,7 +124,7 @@ def _precision_holders() -> list[Any]:
 
 
 def _precision_of_convolutions() -> tuple[bool | None, str]:
-    """Return cuDNN's one TF32 setting, None if there is none, and that of convolutions."""
+    """Return cuDNN's one TF32 setting, if there is one, and the precision of convolutions."""
     cudnn: Any = torch.backends.cudnn
     try:
         return cudnn.allow_tf32, cudnn.conv.fp32_precision

@@ -258,7 +258,7 @@ def parts(rank: int, folder: Path) -> dict[str, Any]:
     X, y = data()
     found: dict[str, list] = {}
     for mode, own in (("replicated", slice(None)), ("sharded", shard(rank))):
-        original = ProcessGroup._own
+        original = ProcessGroup._own_part
         steps: list = found.setdefault(mode, [])
 
         def noted(self, drawn, original=original, steps=steps):
