@@ -192,7 +192,7 @@ MUTANTS = {
         GroupedExamples, "has_only", counts_who_has_nothing, people.check_replay,
         NETWORKS["adaptive"],
     ),
-    "a part is lost": (GroupRows, "parts", forgets_the_rest, people.check_rows, SUM),
+    "a part is lost": (GroupRows, "iterate_parts", forgets_the_rest, people.check_rows, SUM),
 }  # fmt: skip
 
 
