@@ -30,13 +30,6 @@ from skprivacy.neural_network._training.torch_modes import private_randomness
 from skprivacy.neural_network._training.training_config import TrainingConfig
 
 
-@pytest.fixture
-def blobs():
-    rng = np.random.RandomState(0)
-    y = np.arange(400) % 2
-    return rng.normal(size=(400, 3)) + 2.0 * y[:, None] - 1.0, y
-
-
 def private(**params):
     return DPSGDClassifier(**{"classes": [0, 1], "epsilon": 3.0, "epochs": 10, **params})
 

@@ -292,18 +292,6 @@ class SequentialBatches:
         return np.arange(start, min(start + self.batch_size, n))
 
 
-def _constant(done: float) -> float:
-    return 1.0
-
-
-def _linear(done: float) -> float:
-    return 1.0 - done
-
-
-def _cosine(done: float) -> float:
-    return 0.5 * (1.0 + math.cos(math.pi * done))
-
-
 @dataclass(frozen=True)
 class _Sampled(Noise):
     """Independent noise on Poisson samples."""
@@ -404,9 +392,9 @@ def _independent_error(run: TrainingConfig) -> float:
 
 # Factor of the step size as a function of the share of steps done; it never depends on the data.
 SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": _constant,
-    "linear": _linear,
-    "cosine": _cosine,
+    "constant": lambda done: 1.0,
+    "linear": lambda done: 1.0 - done,
+    "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
 }
 NOISE: dict[str, Noise] = {
     "gaussian": _Sampled(GaussianEvent, FloatGaussian, 1.0),
