@@ -80,18 +80,8 @@ class PerceptronStack:
     """Networks of one shape, with all their weights in one matrix.
 
     The input of every layer ends with a column of ones, so the biases are the last row of the
-    weights.
-
-    Attributes
-    ----------
-    weights, gradient : float32 ndarray of shape (n_networks, n_parameters)
-        Layer by layer, weights and then biases. :meth:`sum_gradients` fills ``gradient``.
-    layers, gradients : list of float32 ndarray of shape (n_networks, n_in + 1, n_out)
-        Views of ``weights`` and ``gradient``, for each layer.
-    facts : float32 ndarray of shape (n_networks, size, n_facts)
-        Columns that :func:`append_columns` has added, for the batch; zeros for padding.
-    real : float32 ndarray of shape (n_networks, size)
-        One for records and zero for padding.
+    weights. Of a loaded batch, ``real`` is one for records and zero for padding, and ``facts`` are
+    the columns that :func:`append_columns` has added.
     """
 
     def __init__(self, start: Sequence[Layers], activation: str, n_facts: int) -> None:
@@ -179,10 +169,7 @@ def layer_views(flat: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def append_columns(X: Float32Array, *facts: NDArray[np.generic]) -> Float32Array:
-    """Return records followed by a one and by columns of further facts, to fetch in one gather.
-
-    The one distinguishes a record from padding.
-    """
+    """Return records followed by a one, which padding lacks, and by columns of further facts."""
     rows = np.empty((len(X), X.shape[1] + 1 + len(facts)), np.float32)
     rows[:, : X.shape[1]] = X
     rows[:, X.shape[1]] = 1.0
@@ -204,10 +191,7 @@ def count_multiplications(sizes: Sequence[int], batch: int) -> float:
 def logistic_error(
     logits: Float32Array, label: NDArray[np.intp], loss: bool
 ) -> Float32Array | None:
-    """Turn logits of shape (..., 1) into the gradient of the cross-entropy, in place.
-
-    Returns the loss of each record if ``loss`` is set.
-    """
+    """Turn logits (..., 1) into gradients of the cross-entropy; return the losses if asked for."""
     z, losses = logits[..., 0], None
     if loss:
         losses = np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0.0) - z * label
@@ -217,10 +201,7 @@ def logistic_error(
 
 
 def softmax_error(logits: Float32Array, label: NDArray[np.intp], loss: bool) -> Float32Array | None:
-    """Turn logits (n_networks, batch, n_classes) into the gradient of the cross-entropy, in place.
-
-    Returns the loss of each record if ``loss`` is set.
-    """
+    """Turn logits (..., n_classes) into gradients, as :func:`logistic_error` does."""
     top = logits.max(initial=-np.inf)
     if not top - logits.min(initial=np.inf) < _RANGE:
         top = logits.max(axis=-1, keepdims=True)

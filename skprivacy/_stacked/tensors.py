@@ -67,9 +67,9 @@ class TensorStack:
 
 
 def gather_records(records: Sequence[Float32Array], device: str) -> tuple[Tensor, list[int]]:
-    """Return records on a device after a blank row, and the first row of each network's records.
+    """Return records on a device after a blank row 0, and the first row of each network's records.
 
-    The blank row, number 0, is zeros. Records that several networks share are in the table once.
+    Records that several networks share are in the table once.
     """
     first: dict[int, int] = {}
     parts, size = [np.zeros((1, records[0].shape[1]), np.float32)], 1

@@ -46,9 +46,8 @@ _Seen = list[tuple[nn.Module, Tensor, int, GradientEdge]]
 class AutogradBackward:
     """Book-keeping for a module whose trained layers all have a rule and are used once.
 
-    With several ``views``, consecutive rows of the inputs show the same example, and its
-    contribution is their mean. ValueError is raised if a layer has no rule, shares a parameter, is
-    used twice, or has its input overwritten.
+    With several ``views``, an example contributes the mean of as many consecutive rows. ValueError
+    is raised if a layer has no rule, shares a parameter, is used twice, or is overwritten.
     """
 
     name = "book-keeping"
@@ -112,10 +111,7 @@ def has_rule(layer: nn.Module) -> bool:
 
 
 def sum_of_products(layer: nn.Linear, a: Tensor, d: Tensor) -> list[Contribution]:
-    """Return contributions by Gram matrices over the positions, or as gradients: the faster one.
-
-    ``a`` has shape (batch, positions, n_in), ``d`` has shape (batch, positions, n_out).
-    """
+    """Return contributions by Gram matrices over the positions, or as gradients: the faster one."""
     if _pairs_are_faster(a.shape[1], a.shape[2], d.shape[2]):
         return [OuterProducts(layer.weight, layer.bias, a, d)]
     return _weight_and_bias(layer, d.mT @ a, d.sum(1))

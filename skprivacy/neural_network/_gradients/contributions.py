@@ -376,8 +376,7 @@ def add_weighted(
 ) -> None:
     """Add the outer products of the rows of ``d`` and ``a``, times factors, to ``weight``.
 
-    The rows of ``d`` times factors are added to ``bias``. ``out`` is overwritten if given, and may
-    be ``d``. With ``first``, ``weight`` and ``bias`` are overwritten.
+    ``out``, which may be ``d``, is memory to use. With ``first``, the sums are overwritten.
     """
     # As in _is_small, the number of rows affects the rounding only.
     short = len(d) <= _SUMMED_ROWS and weight.dtype == torch.float32

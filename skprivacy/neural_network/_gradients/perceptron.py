@@ -56,8 +56,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "lo
 class _Activation:
     """Functions of an activation; all but ``slope`` work in place.
 
-    ``times_slope`` and ``slope`` take the activation's output. On many numbers torch in place takes
-    less than half the time of numpy, except for tanh.
+    On many numbers torch takes less than half the time of numpy, except for tanh.
     """
 
     of_tensor: Callable[[Tensor], Tensor]
