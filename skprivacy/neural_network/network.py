@@ -86,7 +86,7 @@ TRAINING_CONSTRAINTS: dict = {
     "augment": [callable, "array-like", None],
     "augmentations": [Interval(Integral, 1, None, closed="left")],
     "n_records": [Interval(Integral, 1, None, closed="left"), None],
-    "max_group_rows": [Interval(Integral, 1, None, closed="left"), None],
+    "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
     "group_contribution": [StrOptions({"mean", "sum"})],
     "device": [str],
     "noise_seed": [Integral, None],
@@ -125,7 +125,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
     device: str
     distributed: str | None
     group_contribution: str
-    max_group_rows: int | None
+    max_group_size: int | None
     n_records: int | None
     noise: str
     noise_seed: int | None
@@ -139,7 +139,7 @@ class PrivateTrainingMixin(PrivateEstimatorMixin):
         if groups is None:
             return None, None
         checked = check_groups(groups, rows)
-        most = None if self.max_group_rows is None else int(self.max_group_rows)
+        most = None if self.max_group_size is None else int(self.max_group_size)
         return checked, PerGroup(checked.unit, most, self.group_contribution)
 
     def _planned(self, n: int, **settings: Any) -> TrainingConfig:
@@ -277,7 +277,7 @@ class PrivateNetwork(PrivateTrainingMixin, BaseEstimator):
         super().set_params(**{k: v for k, v in params.items() if k not in of_module})
         return self
 
-    def fit(self: Self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(self: Self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
         """Train on private records.
 
         Parameters
