@@ -189,15 +189,9 @@ class Log:
         return self._caps
 
     def settled(self) -> tuple[str | None, str | None]:
-        """Return the relation and the unit if the first charge fixed them.
-
-        **Edge cases.** In ledgers older than units the line holds only a relation, and the unit is
-        the record.
-        """
+        """Return the relation and the unit if the first charge fixed them."""
         if self._relation is None:
             return None, None
-        if not self._relation.startswith("{"):
-            return self._relation, "record"
         try:
             values = parse_json(self._relation)
             return values["relation"], values["unit"]

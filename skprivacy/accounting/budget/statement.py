@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "SHORTEST_DIGEST", "Statement"]
 
-FORMAT = 1  # version of the ledger's lines, stored in the first line; 1 if missing
-_TERMS = ("epsilon", "delta", "relation", "filter")
+FORMAT = 1  # version of the ledger's lines, stored in the first line
+_TERMS = ("epsilon", "delta", "relation", "unit", "filter", "counter")
 _Self = TypeVar("_Self", bound="Statement")
 _SHORTEST_SPAN = timedelta(seconds=10)  # of a plot: an empty one would be drawn as years
 SHORTEST_DIGEST = 16  # hexadecimal digits: a forged line takes about 2**64 trials
@@ -118,14 +118,12 @@ class Statement:
         first = self._ledger.read().first  # it never changes
         try:
             terms = parse_json(first)
-            if terms.get("format", FORMAT) > FORMAT:
+            if terms["format"] > FORMAT:
                 raise LedgerError(
                     f"The ledger {self.path} was written by a later version of skprivacy (format "
                     f"{terms['format']}; this version knows {FORMAT}). Update skprivacy."
                 )
-            # Ledgers without a unit are older than units: all their charges are for records.
-            known = {k: terms[k] for k in _TERMS} | {"unit": terms.get("unit", "record")}
-            known["counter"] = terms.get("counter")
+            known = {name: terms[name] for name in _TERMS}
         except (ValueError, AttributeError, KeyError, TypeError):
             raise LedgerError(
                 f"{self.path} is not the ledger of a privacy budget. Check the path."

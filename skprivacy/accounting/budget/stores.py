@@ -97,7 +97,7 @@ class SQLiteLedger(Ledger):
     connection that outlived its file would also write old pages into the file that replaced it.
     Commits reach the disk (rollback journal, ``synchronous=EXTRA``) before they return. Without a
     write-ahead log, the file alone is the whole ledger between commits. So it can be moved without
-    loss, and read from a read-only disk. Older ledgers are converted at their first write.
+    loss, and read from a read-only disk. A ledger with one is converted at its first write.
     """
 
     _ledger_at = staticmethod(ledger_at)

@@ -23,7 +23,7 @@ from skprivacy.accounting import (
     PrivacyBudget,
 )
 from skprivacy.accounting.budget.ledger import Log
-from skprivacy.accounting.budget.stores import SQLiteLedger, ledger_at
+from skprivacy.accounting.budget.stores import SQLiteLedger
 from skprivacy.certificates import create_key
 from skprivacy.exceptions import BudgetExceededError, PrivacyWarning
 
@@ -375,13 +375,6 @@ def test_verify_misses_the_triggers(ledger):
     _edited(ledger, 1)
     with pytest.raises(LedgerError, match="0 of the 2 triggers"):
         budget.verify()
-
-
-def test_a_later_format_is_refused(ledger):
-    terms = {"epsilon": 1.0, "delta": 0.0, "relation": None, "filter": "adaptive", "format": 9}
-    ledger_at(ledger).create(json.dumps(terms))
-    with pytest.raises(LedgerError, match="later version of skprivacy"):
-        PrivacyBudget.open(ledger)
 
 
 @pytest.mark.heavy
