@@ -50,13 +50,12 @@ class MatrixGaussian(Mechanism):
     running sums. Here z are independent normal numbers of standard deviation ``run.noise_multiplier
     * sensitivity``. All releases together are accounted as ``run``. Its condition is up to the
     caller: each record is in the same batch of every epoch. More releases than its steps are
-    refused. The numbers are floating point and **not hardened**, like those of
-    :class:`FloatGaussian`.
+    refused. The numbers are floating point and **not hardened**, as for :class:`FloatGaussian`.
 
     **Edge cases.** As for :class:`FloatGaussian`; all vectors must be on one device. With some
     coefficients, such as (1, 2), C^-1 z grows without bound. They are refused if it would grow more
     than a thousandfold: rounding would swallow the fresh noise of each step, and C times the stream
-    would reveal the data. The object stores noise: it cannot be copied, and whoever reads its
+    would reveal the data. The object stores noise: it cannot be copied, and a reader of its
     memory can remove the noise. A band needs memory for ``len(coefficients) - 1`` vectors of single
     precision. A tree needs one vector for each binary digit of the number of steps.
 
