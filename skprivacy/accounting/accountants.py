@@ -43,6 +43,7 @@ __all__ = [
     "epsilon_by",
     "epsilon_of",
     "gdp_mu",
+    "is_unprotected",
     "privacy_curve",
     "rdp",
     "rdp_delta",
@@ -61,7 +62,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     delta : float
         In [0, 1); 0 asks for a pure guarantee.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -88,7 +89,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+    if is_unprotected(event):
         return math.inf
     try:
         loss = pld(event, relation)
@@ -113,7 +114,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     epsilon : float
         In nats, at least 0.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -129,7 +130,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if any(isinstance(part, NonPrivate) for part in flatten(event)):
+    if is_unprotected(event):
         return 1.0
     try:
         loss = pld(event, relation)
@@ -170,7 +171,7 @@ def rdp_epsilon(event: Event, delta: float, relation: str = "add_remove") -> flo
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     delta : float
         In (0, 1).
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -242,7 +243,7 @@ def rdp_delta(event: Event, epsilon: float, relation: str = "add_remove") -> flo
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     epsilon : float
         In nats, at least 0.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
@@ -275,7 +276,7 @@ def zcdp(event: Event, relation: str = "add_remove") -> float:
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"
         The neighbouring relation.
 
@@ -310,7 +311,7 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
 
     Returns
     -------
@@ -330,13 +331,17 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     return math.sqrt(total), proved
 
 
+def is_unprotected(event: Event) -> bool:
+    """Return True if some part of the event is released without protection."""
+    return any(isinstance(part, NonPrivate) for part in flatten(event))
+
+
 def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the epsilon that one accountant proves; infinity if it has no bound."""
     check_work(event)
-    parts = flatten(event)
-    if not parts:
+    if not flatten(event):
         return 0.0
-    if any(isinstance(part, NonPrivate) for part in parts):
+    if is_unprotected(event):
         return math.inf
     return float(ACCOUNTANTS[accountant](Composed((event,)), delta, relation))
 
@@ -349,7 +354,7 @@ def compare_accountants(
     Parameters
     ----------
     event : Event
-        What was released.
+        The release.
     delta : float
         In (0, 1).
     relation : {"add_remove", "label", "replace_one", "zero_out"}, default="add_remove"

@@ -12,10 +12,9 @@ from typing import Any, cast
 
 from ..._config import warn_caller
 from ..._output import displayable
-from ..._validation import storable, whole
+from ..._validation import positive, storable, whole
 from ...exceptions import BudgetExceededError, PrivacyWarning
-from ..event import check_delta, check_event
-from ..events import Event, check_relation, positive
+from ..event import Event, check_delta, check_event, check_relation
 from ..work_limit import check_work
 from .admission import (
     charges_along_path,
@@ -285,7 +284,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
-            What will be released.
+            The planned release.
         who : str, default=""
             Purpose of the charge; public text.
         relation : str, default=None
@@ -323,7 +322,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
-            What will be released.
+            The planned release.
         who : str, default=""
             Purpose of the charge; public text.
         relation : str, default=None
@@ -349,8 +348,7 @@ class PrivacyBudget(Statement):
         self, event: Event, who: str, relation: str | None, unit: str, outcome: str | None = None
     ) -> Receipt:
         """Write a charge, and its outcome if given, into the ledger if every cap admits it."""
-        if not isinstance(event, Event):
-            raise TypeError(f"event={event!r} must be an Event.")
+        check_event("event", event)
         check_work(event)
         release_signals()
         if relation is not None:
@@ -431,7 +429,7 @@ class PrivacyBudget(Statement):
         Parameters
         ----------
         event : Event
-            What would be released.
+            The planned release.
 
         Returns
         -------

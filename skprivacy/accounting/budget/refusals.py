@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..events import Event
+from ..event import Event
 from .admission import Refusal, count_fitting
 from .filters import Account, Cost, sum_epsilons_and_deltas
 from .ledger import LedgerError, Log

@@ -18,8 +18,7 @@ from ..._config import warn_caller
 from ..._output import displayable, write_file
 from ..._untrusted_files import parse_json
 from ...exceptions import PrivacyWarning
-from ..event import check_delta
-from ..events import RELATIONS, Event
+from ..event import RELATIONS, Event, check_delta
 from ..guarantee import PrivacyGuarantee
 from .admission import (
     Terms,
@@ -264,11 +263,12 @@ class Statement:
             cost = spent_epsilon(Counter({event: 1}), terms["delta"], terms["relation"])
             rows.append((*row, terms["unit"], status.get(r.seq, "reserved"), cost))
         columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
-        return pd.DataFrame(rows, columns=columns)
+        entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
+        return entries
 
     @property
     def witness(self) -> str | None:
-        """What notices an older copy of the ledger: ``"counter"``, ``"digest"`` or ``None``."""
+        """Means of noticing an older copy of the ledger: ``"counter"``, ``"digest"`` or None."""
         if self.counter is not None:
             return "counter"
         return "digest" if self._ledger.is_witnessed else None
