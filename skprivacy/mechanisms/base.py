@@ -31,11 +31,7 @@ _RECORDED_RELEASES: ContextVar[list[tuple[Mechanism, Any]] | None] = ContextVar(
 
 @contextmanager
 def record_releases() -> Iterator[list[tuple[Mechanism, Any]]]:
-    """Collect mechanisms with copies of their releases in this thread, never with their inputs.
-
-    For verification: a guarantee that adds up events of mechanisms is checked against the collected
-    mechanisms.
-    """
+    """Collect mechanisms with copies of their releases in this thread, never with their inputs."""
     collected: list[tuple[Mechanism, Any]] = []
     token = _RECORDED_RELEASES.set(collected)
     try:

@@ -36,10 +36,6 @@ def chacha20(key: Tensor, first: int, n: int, nonce: tuple[int, int, int] = (0, 
 
     ``key`` holds 256 bits as int32 of shape (8,), and must be used for one stream only; such a key
     needs no nonce.
-
-    References
-    ----------
-    Y. Nir and A. Langley, "ChaCha20 and Poly1305 for IETF protocols", RFC 8439, section 2.3.
     """
     # RFC 8439, section 2.3: the state is constants, key, block counter and nonce
     start = torch.empty((16, n), dtype=torch.int32, device=key.device)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,18 +199,11 @@ def _zeros(shape: tuple[int, ...], random: Random) -> Any:
     return random.zeros(shape)
 
 
-@singledispatch
-def _noise_of(event: MatrixFactorization) -> _CorrelatedNoise:
+def _noise_of(run: MatrixFactorization) -> _CorrelatedNoise:
+    if isinstance(run, BandedFactorization):
+        return _BandedNoise(run.coefficients, run.n_steps)
+    if isinstance(run, TreeAggregation):
+        return _TreeNoise()
     raise TypeError(
-        f"run={event!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."
+        f"run={run!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."
     )
-
-
-@_noise_of.register
-def _(event: BandedFactorization) -> _CorrelatedNoise:
-    return _BandedNoise(event.coefficients, event.n_steps)
-
-
-@_noise_of.register
-def _(event: TreeAggregation) -> _CorrelatedNoise:
-    return _TreeNoise()

@@ -326,15 +326,6 @@ class PrefetchedNoise(SecureRandom):
     **Edge cases.** Without a free thread or memory, numbers are drawn when they are added. If
     ``random`` is seeded, so is this stream. All other draws from the stream come after the early
     ones, so the order of threads decides nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivacy.mechanisms import FloatGaussian, SecureRandom
-    >>> from skprivacy.mechanisms.secure_random import PrefetchedNoise
-    >>> noise = PrefetchedNoise(SecureRandom(), 1000, elsewhere=True)
-    >>> total = np.ones(1000)  # takes long, while the noise is drawn
-    >>> noisy = FloatGaussian(1.0, 1.0).release(total, noise)
     """
 
     def __init__(self, random: SecureRandom, size: int, elsewhere: bool) -> None:

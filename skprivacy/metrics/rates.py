@@ -99,7 +99,7 @@ def clopper_pearson(k: Any, n: int, alpha: float = 0.05) -> tuple[Any, Any]:
     alpha = open_unit("alpha", alpha)
     if not (is_whole(n) and n >= 1):
         raise ValueError(
-            f"n={n!r} must be at least 1: without trials there is no interval. Pass more records."
+            f"n={n!r} must be at least 1: an interval needs trials. Pass more records."
         )
     hits = check_hits("k", k, n)
     low, high = _low_ends(hits, n, alpha), _high_ends(hits, n, alpha)

@@ -472,8 +472,7 @@ def test_a_ledger_may_be_opened_by_its_terms_after_a_writer_was_killed(ledger):
     budget.verify(budget.digest)
 
 
-def test_a_ledger_from_before_is_converted_with_its_charges(ledger):
-    """Earlier versions kept new lines in a write-ahead log beside the file."""
+def test_a_write_ahead_log_is_merged_into_the_file_with_its_charges(ledger):
     PrivacyBudget(1.0, path=ledger).reserve(LaplaceEvent(10.0))
     connection = sqlite3.connect(ledger, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
