@@ -43,7 +43,6 @@ __all__ = [
     "epsilon_by",
     "epsilon_of",
     "gdp_mu",
-    "is_unprotected",
     "privacy_curve",
     "rdp",
     "rdp_delta",
@@ -89,7 +88,7 @@ def epsilon_of(event: Event, delta: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if is_unprotected(event):
+    if _is_unprotected(event):
         return math.inf
     try:
         loss = pld(event, relation)
@@ -130,7 +129,7 @@ def delta_of(event: Event, epsilon: float, relation: str = "add_remove") -> floa
     check_relation(relation)
     check_work(event)
     check_known(event, relation)
-    if is_unprotected(event):
+    if _is_unprotected(event):
         return 1.0
     try:
         loss = pld(event, relation)
@@ -331,17 +330,12 @@ def gdp_mu(event: Event) -> tuple[float, bool]:
     return math.sqrt(total), proved
 
 
-def is_unprotected(event: Event) -> bool:
-    """Return True if some part of the event is released without protection."""
-    return any(isinstance(part, NonPrivate) for part in flatten(event))
-
-
 def epsilon_by(accountant: str, event: Event, delta: float, relation: str = "add_remove") -> float:
     """Return the epsilon that one accountant proves; infinity if it has no bound."""
     check_work(event)
     if not flatten(event):
         return 0.0
-    if is_unprotected(event):
+    if _is_unprotected(event):
         return math.inf
     return float(ACCOUNTANTS[accountant](Composed((event,)), delta, relation))
 
@@ -399,6 +393,11 @@ def compare_accountants(
             "kind": "estimate" if estimate else "proved",
         }
     return table
+
+
+def _is_unprotected(event: Event) -> bool:
+    """Return True if some part of the event is released without protection."""
+    return any(isinstance(part, NonPrivate) for part in flatten(event))
 
 
 def _convert_to_epsilons(values: Orders, orders: Orders, delta: float) -> Orders:

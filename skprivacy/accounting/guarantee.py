@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._config import leak
 from .._output import displayable
 from .._validation import not_negative, positive, sequence, whole
-from .accountants import delta_of, epsilon_of, is_unprotected, privacy_curve
+from .accountants import delta_of, epsilon_of, privacy_curve
 from .event import (
     Event,
     check_arithmetic,
@@ -27,6 +27,7 @@ from .event import (
     check_event,
     check_known,
     check_relation,
+    flatten,
 )
 from .events import ApproxDP, NonPrivate
 from .noise_arithmetic import ARITHMETIC_IN_WORDS, UNSPECIFIED
@@ -184,7 +185,7 @@ class PrivacyGuarantee:
             raise ValueError(f"fpr={fpr!r} must be numbers in [0, 1].") from None
         if not ((fpr >= 0) & (fpr <= 1)).all():
             raise ValueError(f"fpr={fpr!r} must be in [0, 1].")
-        if is_unprotected(self.event):
+        if any(isinstance(part, NonPrivate) for part in flatten(self.event)):
             return np.ones(fpr.shape)
         epsilons, deltas = privacy_curve(self.event, self.relation)
         flat = fpr.reshape(-1, 1)
