@@ -19,6 +19,7 @@ from skprivacy.mechanisms import (
     FloatGaussian,
     FloatLogistic,
     Gaussian,
+    KNorm,
     Laplace,
     Logistic,
     RoundedGaussian,
@@ -32,6 +33,7 @@ from .chance import check_claim
 
 LAWS = {Laplace: stats.laplace, Gaussian: stats.norm, Logistic: stats.logistic}
 KINDS = [Laplace, Gaussian, Logistic]
+EVERY = [*KINDS, KNorm]  # whose law is tested in test_k_norm
 
 
 def gaussian_delta(epsilon, b):
@@ -110,7 +112,7 @@ def test_noise_is_fresh_and_a_reused_seed_is_caught():
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_neighbours_have_the_same_support(kind, monkeypatch):
     """On a coarse grid the support near the value can be listed: it is the same for both."""
     monkeypatch.setattr(additive, "_SCALE_BITS", 3)
@@ -187,7 +189,7 @@ def test_large_values_are_added_exactly(kind):
     assert noise.std() == pytest.approx(mechanism.std, rel=0.15)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, object])
 def test_whole_numbers_are_moved_no_further_apart(kind, dtype):
     """float64 rounds these two neighbours to numbers that are 256 apart."""
@@ -212,7 +214,7 @@ def test_numbers_that_would_be_rounded_are_refused(value):
 # ---------------------------------------------------------------- edge cases
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_shapes(kind):
     mechanism, random = kind(1.0, 1.0), SecureRandom()
     assert isinstance(mechanism.release(2, random), float)
@@ -224,7 +226,7 @@ def test_shapes(kind):
     assert (value == 1).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_range_is_clipped_and_nan_refused(kind):
     mechanism = kind(1e-6, 1e-3, lower=-1.0, upper=2.0)
     released = mechanism.release([-np.inf, -5.0, 0.5, 7.0, np.inf], SecureRandom())
@@ -234,7 +236,7 @@ def test_range_is_clipped_and_nan_refused(kind):
     assert np.isfinite(kind(1.0, 1.0).release([np.inf, -np.inf], SecureRandom())).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -262,7 +264,7 @@ def test_logistic_norm():
     assert Logistic(2.0, 1.0, norm="l2").event == events.LogisticEvent(2.0, 2)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, FloatGaussian, FloatLogistic, RoundedGaussian])
+@pytest.mark.parametrize("kind", [*EVERY, FloatGaussian, FloatLogistic, RoundedGaussian])
 def test_no_noise_is_no_privacy(kind):
     mechanism = kind(0.0, 2.0)
     assert mechanism.event == events.NonPrivate()
@@ -280,6 +282,7 @@ def test_mechanisms_are_frozen_and_hashable():
 def test_events():
     assert Laplace.calibrated(0.5, 3.0).event == events.LaplaceEvent(2.0)
     assert Logistic.calibrated(0.5, 3.0).event == events.LogisticEvent(2.0, 1)
+    assert KNorm.calibrated(0.5, 3.0).event == events.ApproxDP(0.5)
     z = analytic_noise_multiplier(1.0, 1e-6)
     assert Gaussian.calibrated(1.0, 1e-6, 3.0).event == events.GaussianEvent(z)
 

@@ -19,7 +19,7 @@ from scipy import stats
 
 from skprivacy.mechanisms import PoissonSampler, SecureRandom
 from skprivacy.mechanisms import secure_random as _process
-from skprivacy.mechanisms.secure_random import _CHUNK
+from skprivacy.mechanisms.secure_random import _CHUNK, PrefetchedNoise
 
 from .draw_counter import check_counter
 
@@ -35,8 +35,9 @@ def write(monkeypatch, bits):
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_stream_cannot_be_duplicated(duplicate):
-    with pytest.raises(TypeError, match="cannot be copied"):
-        duplicate(SecureRandom())
+    for stream in (SecureRandom(), PrefetchedNoise(SecureRandom(), 8, elsewhere=True)):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            duplicate(stream)
 
 
 LINUX = sys.platform == "linux"
