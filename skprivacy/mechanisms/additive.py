@@ -406,7 +406,7 @@ class KNorm(_PureGridNoise):
 
     def _event(self) -> Event:
         positive("noise_multiplier", self.noise_multiplier)
-        return events.ApproxDP(1.0 / self.noise_multiplier)
+        return events.ApproxDPEvent(1.0 / self.noise_multiplier)
 
     def std_of(self, size: int) -> float:
         """Return the standard deviation of the noise of each of ``size`` numbers.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import PlainNumbers, as_array, check_unmasked, is_tensor
-from ..accounting import Event, NonPrivate
+from ..accounting import Event, NonPrivateEvent
 from ..accounting.noise_arithmetic import StatesArithmetic
 from .bounds import _WHOLE
 from .secure_random import SecureRandom, check_random
@@ -92,8 +92,8 @@ class NoiseMechanism(Mechanism):
 
     @property
     def event(self) -> Event:
-        """Accounting event of one release; ``NonPrivate()`` without noise."""
-        return self._event() if self.noise_multiplier else NonPrivate()
+        """Accounting event of one release; ``NonPrivateEvent()`` without noise."""
+        return self._event() if self.noise_multiplier else NonPrivateEvent()
 
     @abstractmethod
     def _event(self) -> Event: ...

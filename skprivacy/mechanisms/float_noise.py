@@ -65,7 +65,7 @@ class FloatGaussian(VectorNoise):
     ----------
     noise_multiplier : float
         Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the event
-        is then ``NonPrivate``.
+        is then ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector: the clipping norm, for a sum of clipped gradients.
 
@@ -156,7 +156,7 @@ class FloatLogistic(VectorNoise):
     ----------
     noise_multiplier : float
         Scale of the noise divided by ``sensitivity``; the standard deviation is
-        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then ``NonPrivate``.
+        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector: the clipping norm, for a sum of clipped gradients.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._validation import check_flat, is_tensor
-from ..accounting import BandedFactorization, MatrixFactorization, TreeAggregation
+from ..accounting import BandedFactorizationEvent, MatrixFactorizationEvent, TreeAggregationEvent
 from ..accounting.events.matrix_factorization import last_step_deviation
 from .base import Mechanism
 from .float_noise import check_finite, check_noise
@@ -61,9 +61,9 @@ class MatrixGaussian(Mechanism):
     Examples
     --------
     >>> import numpy as np
-    >>> from skprivacy.accounting import BandedFactorization
+    >>> from skprivacy.accounting import BandedFactorizationEvent
     >>> from skprivacy.mechanisms import MatrixGaussian, SecureRandom
-    >>> stream = MatrixGaussian(BandedFactorization(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
+    >>> stream = MatrixGaussian(BandedFactorizationEvent(2.0, 10, 1, (1.0, 0.5)), sensitivity=1.0)
     >>> random = SecureRandom()
     >>> [stream.release(np.zeros(3), random).shape for _ in range(2)]
     [(3,), (3,)]
@@ -71,7 +71,7 @@ class MatrixGaussian(Mechanism):
 
     arithmetic = "floating_point"
 
-    run: MatrixFactorization
+    run: MatrixFactorizationEvent
     sensitivity: float
     _noise: _CorrelatedNoise = field(init=False, repr=False, compare=False)
 
@@ -87,7 +87,7 @@ class MatrixGaussian(Mechanism):
         )
 
     @property
-    def event(self) -> MatrixFactorization:
+    def event(self) -> MatrixFactorizationEvent:
         """``run``, which accounts for all releases together, not for a single one."""
         return self.run
 
@@ -199,10 +199,10 @@ def _zeros(shape: tuple[int, ...], random: Random) -> Any:
     return random.zeros(shape)
 
 
-def _noise_of(run: MatrixFactorization) -> _CorrelatedNoise:
-    if isinstance(run, BandedFactorization):
+def _noise_of(run: MatrixFactorizationEvent) -> _CorrelatedNoise:
+    if isinstance(run, BandedFactorizationEvent):
         return _BandedNoise(run.coefficients, run.n_steps)
-    if isinstance(run, TreeAggregation):
+    if isinstance(run, TreeAggregationEvent):
         return _TreeNoise()
     raise TypeError(
         f"run={run!r} must be a matrix factorisation: BandedFactorization or TreeAggregation."

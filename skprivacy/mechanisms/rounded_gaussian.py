@@ -48,7 +48,7 @@ class RoundedGaussian(VectorNoise):
     ----------
     noise_multiplier : float
         Standard deviation of the noise divided by ``sensitivity``. 0 adds no noise, and the event
-        is then ``NonPrivate``.
+        is then ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector as computed, rounding errors included. For a double-precision
         sum of gradients that are clipped a little below the clipping norm, it is that norm.

@@ -267,7 +267,7 @@ def test_logistic_norm():
 @pytest.mark.parametrize("kind", [*EVERY, FloatGaussian, FloatLogistic, RoundedGaussian])
 def test_no_noise_is_no_privacy(kind):
     mechanism = kind(0.0, 2.0)
-    assert mechanism.event == events.NonPrivate()
+    assert mechanism.event == events.NonPrivateEvent()
     value = np.array([0.5, 3.0])
     np.testing.assert_array_equal(mechanism.release(value, SecureRandom()), [0.5, 3.0])
 
@@ -282,7 +282,7 @@ def test_mechanisms_are_frozen_and_hashable():
 def test_events():
     assert Laplace.calibrated(0.5, 3.0).event == events.LaplaceEvent(2.0)
     assert Logistic.calibrated(0.5, 3.0).event == events.LogisticEvent(2.0, 1)
-    assert KNorm.calibrated(0.5, 3.0).event == events.ApproxDP(0.5)
+    assert KNorm.calibrated(0.5, 3.0).event == events.ApproxDPEvent(0.5)
     z = analytic_noise_multiplier(1.0, 1e-6)
     assert Gaussian.calibrated(1.0, 1e-6, 3.0).event == events.GaussianEvent(z)
 

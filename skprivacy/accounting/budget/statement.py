@@ -247,7 +247,7 @@ class Statement:
         Returns
         -------
         DataFrame
-            Columns ``charge``, ``when`` (UTC), ``scope``, ``who``, ``event``, ``unit``, ``status``
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``source``, ``event``, ``unit``, ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
         import pandas as pd
@@ -259,10 +259,10 @@ class Statement:
             if r.kind != "reserve" or not r.scope.startswith(self._scope):
                 continue
             event = parse_event(r.body)
-            row = (r.seq, pd.Timestamp(r.at, unit="s", tz="UTC"), r.scope, r.who, event)
+            row = (r.seq, pd.Timestamp(r.at, unit="s", tz="UTC"), r.scope, r.source, event)
             cost = spent_epsilon(Counter({event: 1}), terms["delta"], terms["relation"])
             rows.append((*row, terms["unit"], status.get(r.seq, "reserved"), cost))
-        columns = ["charge", "when", "scope", "who", "event", "unit", "status", "cost"]
+        columns = ["charge", "when", "scope", "source", "event", "unit", "status", "cost"]
         entries: pd.DataFrame = pd.DataFrame(rows, columns=columns)
         return entries
 

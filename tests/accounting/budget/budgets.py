@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from skprivacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
-    PoissonSampled,
+    PoissonSampledEvent,
     PrivacyBudget,
-    Repeated,
+    RepeatedEvent,
     calibrate_noise_multiplier,
 )
 from skprivacy.base import reserve_release
@@ -26,7 +26,7 @@ def run_script(code, *arguments, **options):
 
 def sgd(epsilon, delta=1e-6):
     def make(z):
-        return Repeated(PoissonSampled(0.05, GaussianEvent(z)), 100)
+        return RepeatedEvent(PoissonSampledEvent(0.05, GaussianEvent(z)), 100)
 
     return make(calibrate_noise_multiplier(make, epsilon, delta))
 
@@ -40,7 +40,7 @@ class Charged(ClassifierMixin, BaseEstimator):
         self.fail = fail
 
     def fit(self, X, y):
-        with reserve_release(self.budget, LaplaceEvent(self.scale), who="Charged"):
+        with reserve_release(self.budget, LaplaceEvent(self.scale), source="Charged"):
             if self.fail:
                 raise RuntimeError("no luck")
             self.classes_ = [0, 1]

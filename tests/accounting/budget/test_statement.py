@@ -5,7 +5,7 @@ import json
 import pytest
 
 from skprivacy.accounting import (
-    ApproxDP,
+    ApproxDPEvent,
     GaussianEvent,
     LaplaceEvent,
     LedgerError,
@@ -115,7 +115,7 @@ def test_charges_written_by_another_rule_count_under_the_filter(tmp_path):
     old = _overspent(tmp_path / "sgd", sgd(0.5), 5)
     assert old.remaining(sgd(0.5)) == fresh.remaining(sgd(0.5)) - 5
     old.verify(old.digest)
-    for event, count in ((LaplaceEvent(100.0), 310), (ApproxDP(1e-3, 4e-7), 26)):
+    for event, count in ((LaplaceEvent(100.0), 310), (ApproxDPEvent(1e-3, 4e-7), 26)):
         spent = _overspent(tmp_path / str(count), event, count)  # more than adding up allows
         assert spent.remaining(LaplaceEvent(1e4)) == 0
         assert spent.partition("new").remaining(LaplaceEvent(1e4)) == 0
