@@ -241,7 +241,8 @@ class PrivacyGuarantee:
         -----
         **Guarantees.** For noise that is added once, the sensitivity is multiplied by k (triangle
         inequality). For Poisson-sampled Gaussian steps, the bound is a mixture of Gaussians over
-        the number of records in the sample; :class:`SampledGroupEvent` has the proof. Both bounds are
+        the number of records in the sample; :class:`SampledGroupEvent` has the proof. Both bounds
+        are
         exact, and both are events that compose tightly. A composition is grouped part by part: each
         part's bound holds between any two data sets, given all earlier answers. If some part has no
         such event, the privacy curve of the whole is chained over k neighbouring steps (Dong, Roth
@@ -252,7 +253,8 @@ class PrivacyGuarantee:
         --------
         >>> from skprivacy.accounting import (
         ...     GaussianEvent, PoissonSampledEvent, PrivacyGuarantee, RepeatedEvent)
-        >>> visit = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)), 1000), 1e-5)
+        >>> visit = PrivacyGuarantee(RepeatedEvent(PoissonSampledEvent(0.01, GaussianEvent(2.0)),
+        1000), 1e-5)
         >>> visit, visit.group(3, unit="patient")
         ((0.63, 1e-05)-DP, add-remove, unspecified noise, proved, \
 (2.10, 1e-05)-DP per patient, add-remove, unspecified noise, proved \

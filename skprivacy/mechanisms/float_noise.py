@@ -156,7 +156,8 @@ class FloatLogistic(VectorNoise):
     ----------
     noise_multiplier : float
         Scale of the noise divided by ``sensitivity``; the standard deviation is
-        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then ``NonPrivateEvent``.
+        pi / sqrt(3) = 1.81 times as large. 0 adds no noise, and the event is then
+        ``NonPrivateEvent``.
     sensitivity : float
         L2 sensitivity of the vector: the clipping norm, for a sum of clipped gradients.
 

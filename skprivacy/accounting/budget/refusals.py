@@ -53,7 +53,7 @@ def check_same_relation(relation: str | None, settled: str | None) -> str:
     restated = (
         ""
         if either
-        else ", or set the estimator's n_records or relation (in a shell by --set) so that it "
+        else ", or set the estimator's relation (in a shell by --set) so that it "
         f"states {known!r}"
     )
     raise ValueError(

@@ -247,7 +247,8 @@ class Statement:
         Returns
         -------
         DataFrame
-            Columns ``charge``, ``when`` (UTC), ``scope``, ``source``, ``event``, ``unit``, ``status``
+            Columns ``charge``, ``when`` (UTC), ``scope``, ``source``, ``event``, ``unit``,
+            ``status``
             (``reserved``, ``commit`` or ``fail``) and ``cost`` (epsilon of this charge alone).
         """
         import pandas as pd

@@ -1,8 +1,8 @@
 """Composition of events, and privacy amplification by Poisson sampling.
 
 :class:`ComposedEvent` and :class:`RepeatedEvent` hold several releases about the same data.
-:class:`PoissonSampledEvent` is a release about a random sample of records, and :class:`SampledGroupEvent` is
-its cost for a group of records under Gaussian noise.
+:class:`PoissonSampledEvent` is a release about a random sample of records, and
+:class:`SampledGroupEvent` is its cost for a group of records under Gaussian noise.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ class SampledGroupEvent(
 ):
     """Poisson-sampled Gaussian mechanism for groups of at most ``size`` records.
 
-    It bounds the cost of ``PoissonSampledEvent(sampling_rate, event)`` if ``size`` records are added,
-    removed or replaced together. :meth:`PrivacyGuarantee.group` makes it.
+    It bounds the cost of ``PoissonSampledEvent(sampling_rate, event)`` if ``size`` records are
+    added, removed or replaced together. :meth:`PrivacyGuarantee.group` makes it.
 
     Parameters
     ----------
@@ -281,8 +281,8 @@ class SampledGroupEvent(
     Examples
     --------
     >>> from skprivacy.accounting import GaussianEvent, RepeatedEvent, SampledGroupEvent, epsilon_of
-    >>> [round(epsilon_of(RepeatedEvent(SampledGroupEvent(0.01, GaussianEvent(2.0), k), 1000), 1e-5), 2)
-    ...  for k in (1, 2, 5)]
+    >>> [round(epsilon_of(RepeatedEvent(SampledGroupEvent(0.01, GaussianEvent(2.0), k), 1000),
+    1e-5), 2) ...  for k in (1, 2, 5)]
     [0.62, 1.33, 3.73]
     """
 

@@ -61,8 +61,8 @@ class GaussianEvent(Event, tag="Gaussian", stored=("noise_multiplier",), knows_l
         return orders / (2 * self.noise_multiplier**2)  # Mironov 2017, Gaussian mechanism
 
     def sampled_renyi(self, rate: float, orders: Orders, relation: str) -> Orders:
-        # PoissonSampledEvent asks at rate 1 only if records are replaced: a contribution may change its
-        # sign, which is twice its norm.
+        # PoissonSampledEvent asks at rate 1 only if records are replaced: a contribution may
+        # change its sign, which is twice its norm.
         if rate == 1:
             return rdp(GaussianEvent(self.noise_multiplier / 2), orders, relation)
         return sampled_gaussian_rdp(self.noise_multiplier, rate, orders, relation)

@@ -46,7 +46,7 @@ def test_labels_are_never_advised_to_become_another_relation(ledger):
     with pytest.raises(ValueError, match=r"Create a budget with relation='zero_out'\.$"):
         budget.reserve(LaplaceEvent(10.0), relation="zero_out")
     other = PrivacyBudget(epsilon=1.0, relation="add_remove")
-    with pytest.raises(ValueError, match="or set the estimator's n_records"):
+    with pytest.raises(ValueError, match="or set the estimator's relation"):
         other.reserve(LaplaceEvent(10.0), relation="zero_out")
 
 
