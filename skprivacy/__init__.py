@@ -133,7 +133,7 @@ _PUBLIC = {
     "SchemaTransformer": "preprocessing",
     "ShadowPool": "attacks",
     "audit_one_run": "audit",
-    "certificate": "certificates",
+    "issue_certificate": "certificates",
     "check_disclosure": "audit",
     "load_model": "persistence",
     "make_leakage_scorer": "model_selection",

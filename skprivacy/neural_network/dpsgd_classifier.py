@@ -162,6 +162,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         averaging_decay: float = 0.95,
         classes: ArrayLike | None = None,
         class_weight: dict | None = None,
+        relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
         group_contribution: str = "mean",
@@ -195,6 +196,7 @@ class DPSGDClassifier(ClassifierMixin, PrivateNetwork):
         self.averaging_decay = averaging_decay
         self.classes = classes
         self.class_weight = class_weight
+        self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
         self.group_contribution = group_contribution

@@ -135,6 +135,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         averaging: float | str = "auto",
         averaging_decay: float = 0.95,
         target_bounds: tuple[float, float] | None = None,
+        relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
         group_contribution: str = "mean",
@@ -167,6 +168,7 @@ class DPSGDRegressor(RegressorMixin, PrivateNetwork):
         self.averaging = averaging
         self.averaging_decay = averaging_decay
         self.target_bounds = target_bounds
+        self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
         self.group_contribution = group_contribution

@@ -85,6 +85,7 @@ TRAINING_CONSTRAINTS: dict = {
     "averaging_decay": [Interval(Real, 0, 1, closed="neither")],
     "augment": [callable, "array-like", None],
     "augmentations": [Interval(Integral, 1, None, closed="left")],
+    "relation": [StrOptions({"zero_out", "add_remove"})],
     "n_records": [Interval(Integral, 1, None, closed="left"), None],
     "max_group_size": [Interval(Integral, 1, None, closed="left"), None],
     "group_contribution": [StrOptions({"mean", "sum"})],

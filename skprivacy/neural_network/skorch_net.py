@@ -24,6 +24,7 @@ from .._groups import check_order
 from .._sklearn import validate_parameter_constraints
 from .._validation import check_unmasked
 from ..accounting import PrivacyBudget
+from ..base import check_n_records
 from ..mechanisms import SecureRandom
 from ._gradients.losses import PerExample
 from ._gradients.trial import PROBES, Probe
@@ -177,6 +178,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         averaging_decay: float = 0.95,
         augment: Any = None,
         augmentations: int = 1,
+        relation: str = "zero_out",
         n_records: int | None = None,
         max_group_size: int | None = 2,
         group_contribution: str = "mean",
@@ -203,6 +205,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
         self.averaging_decay = averaging_decay
         self.augment = augment
         self.augmentations = augmentations
+        self.relation = relation
         self.n_records = n_records
         self.max_group_size = max_group_size
         self.group_contribution = group_contribution
@@ -338,6 +341,7 @@ class DPNeuralNet(PrivateTrainingMixin, NeuralNet):
             validate_parameter_constraints(
                 self._parameter_constraints, self.get_params(deep=False), fit.source
             )
+            check_n_records(self.relation, self.n_records)
             check_unmasked(X)
             check_unmasked(y, "y")
             check_order(groups, X)

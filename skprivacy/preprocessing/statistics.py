@@ -184,8 +184,8 @@ def private_histogram(
     changed = 2.0 if relation == "replace_one" else 1.0
     mechanism = calibrate_additive(epsilon, delta, changed, math.sqrt(changed))
     with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source="private_histogram", budget=budget,
-        noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
+        mechanism.event, relation=relation, at_delta=delta, source="private_histogram",
+        budget=budget, noise_seed=noise_seed, unit=who.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         noisy = mechanism.release(counts, SecureRandom(noise_seed))
     return Release(noisy, privacy)
@@ -252,7 +252,8 @@ def private_group_size(
     **Guarantees.** Pure ``epsilon``-differential privacy of a group: the release is a quantile of
     one number per group, see :func:`private_quantile`.
 
-    **Edge cases.** Groups with more than ``max_group_size`` records count as groups of ``max_group_size``.
+    **Edge cases.** Groups with more than ``max_group_size`` records count as groups of
+    ``max_group_size``.
 
     References
     ----------
@@ -443,8 +444,8 @@ def private_variance(
     columns = BoundedColumns(X, bounds, groups)
     mechanism = columns.mechanism(2, epsilon, delta, relation)
     with private_release(
-        mechanism.event, relation=relation, at_delta=delta, source="private_variance", budget=budget,
-        noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
+        mechanism.event, relation=relation, at_delta=delta, source="private_variance",
+        budget=budget, noise_seed=noise_seed, unit=columns.unit, arithmetic=mechanism.arithmetic,
     ) as privacy:  # fmt: skip
         moments = columns.release(2, mechanism, relation, SecureRandom(noise_seed))
     return Release(columns.shaped(columns.variances(moments)), privacy)

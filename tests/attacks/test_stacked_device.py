@@ -124,7 +124,7 @@ class Ahead(EstimatorsDraws):
         {"epsilon": np.inf, "epochs": 20},
         {"schedule": "cosine", "averaging": 0.0},
         {"class_weight": {1: 3.0}},
-        {"batch_size": 1, "n_records": 40, "epochs": 1},  # many batches are empty
+        {"batch_size": 1, "relation": "add_remove", "n_records": 40, "epochs": 1},  # empty batches
     ],
     ids=str,
 )

@@ -81,7 +81,7 @@ class EstimatorsDraws:
         {"learning_rate": 0.3, "momentum": 0.0},
         {"hidden_layer_sizes": "auto", "epochs": "auto"},
         {"schedule": "cosine", "averaging": 0.0},
-        {"averaging": 1.0, "n_records": 400},
+        {"averaging": 1.0, "relation": "add_remove", "n_records": 400},
         {"class_weight": {1: 3.0}},
         {"classes": range(5)},
         {"batch_size": 1, "epochs": 1},  # many batches are empty
@@ -221,6 +221,7 @@ OTHERS = {
     "averaging_decay": (0.5, False),
     "classes": ([0, 1, 2], True),
     "class_weight": ({1: 3.0}, True),
+    "relation": ("add_remove", True),
     "n_records": (400, True),
     "max_group_size": (5, True),  # of groups, with which models are trained one by one
     "group_contribution": ("sum", True),

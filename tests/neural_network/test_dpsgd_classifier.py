@@ -127,7 +127,7 @@ def test_relation_follows_from_what_is_public(blobs):
     zero_out = private().fit(*blobs).privacy_
     assert zero_out.relation == "zero_out"
     assert "the number of records is public" in zero_out.assumptions
-    add_remove = private(n_records=500).fit(*blobs).privacy_
+    add_remove = private(relation="add_remove", n_records=500).fit(*blobs).privacy_
     assert add_remove.relation == "add_remove"
     assert not add_remove.assumptions
 
@@ -142,7 +142,7 @@ def test_relation_follows_from_what_is_public(blobs):
     ],
 )
 def test_code_that_is_taken_on_trust_is_an_assumption(blobs, params, named):
-    found = private(n_records=500, **params).fit(*blobs).privacy_.assumptions
+    found = private(relation="add_remove", n_records=500, **params).fit(*blobs).privacy_.assumptions
     assert [a[: len(n)] for a, n in zip(found, named, strict=True)] == named
 
 
@@ -196,6 +196,9 @@ BAD_PARAMETERS = [
     ({"hidden_layer_sizes": (2.5,)}, "hidden_layer_sizes"),
     ({"device": "abacus"}, "device='abacus'"),
     ({"n_records": 0}, "n_records"),
+    ({"n_records": 9}, "n_records=9 does not fit relation='zero_out'"),
+    ({"relation": "add_remove"}, "n_records=None does not fit relation='add_remove'"),
+    ({"relation": "replace_one"}, "relation"),
     ({"classes": [0]}, "at least two classes"),
     ({"classes": [1, 2]}, r"not in classes=\[1, 2\]"),
     ({"classes": ["0", "1"]}, "not in classes"),
@@ -538,7 +541,7 @@ def test_partial_fit_composes_and_charges(blobs):
     assert model.privacy_.event == ComposedEvent((first.event, first.event))
     assert model.fit(*blobs).epsilon_ <= 1.0
     with pytest.raises(ValueError, match="relation"):
-        model.set_params(n_records=400).partial_fit(*blobs)
+        model.set_params(relation="add_remove", n_records=400).partial_fit(*blobs)
 
 
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")

@@ -52,7 +52,10 @@ def test_the_claim_is_about_people(make):
     assert "the number of groups is public" in model.privacy_.assumptions
     assert "per patient, zero-out" in repr(model.privacy_)
     assert model.privacy_event_.event.sampling_rate == 0.25  # 50 of 200 people, not of 600 rows
-    assert make(n_records=PATIENTS).fit(X, Y, groups=PATIENT).privacy_.relation == "add_remove"
+    assert (
+        make(relation="add_remove", n_records=PATIENTS).fit(X, Y, groups=PATIENT).privacy_.relation
+        == "add_remove"
+    )
     assert make().fit(X, Y, groups=PATIENT.to_numpy()).privacy_.unit == "group"
     assert make().fit(X, Y).privacy_.unit == "record"
 

@@ -111,7 +111,9 @@ def test_the_guarantee_is_what_was_asked_for_and_paid_once():
     assert 0.99 < synthesizer.epsilon_ <= 1.0
     assert budget.spent() > 0.99
     assert "the number of records is public" in synthesizer.privacy_.assumptions
-    hidden = DPGANSynthesizer(1.0, 1e-4, schema=SCHEMA, n_records=300, **SMALL)
+    hidden = DPGANSynthesizer(
+        1.0, 1e-4, schema=SCHEMA, relation="add_remove", n_records=300, **SMALL
+    )
     assert hidden.fit(people(280)).privacy_.relation == "add_remove"
     assert hidden.n_records_ == 300
 

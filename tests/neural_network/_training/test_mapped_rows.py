@@ -55,7 +55,7 @@ def test_rows_lie_one_after_another(given):
     np.testing.assert_array_equal(made.numpy(), table())
 
 
-TERMS = {"batch_size": 4000, "delta": 1e-6, "n_records": 100_000}
+TERMS = {"batch_size": 4000, "delta": 1e-6, "relation": "add_remove", "n_records": 100_000}
 
 
 @pytest.mark.heavy
