@@ -19,16 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import (
-    PlainNumbers,
-    is_number,
-    not_negative,
-    number,
-    positive,
-    probability,
-    sequence,
-    whole,
-)
+from .._validation import PlainNumbers, is_number, probability, sequence, whole
 from .work_limit import COMPOSITIONS_PER_CURVE, CURVE_WORK
 
 if TYPE_CHECKING:
@@ -49,13 +40,7 @@ __all__ = [
     "check_known",
     "check_relation",
     "flatten",
-    "not_negative",
-    "number",
     "numbers",
-    "positive",
-    "probability",
-    "sequence",
-    "whole",
 ]
 
 RELATIONS = ("add_remove", "label", "replace_one", "zero_out")
@@ -575,8 +560,7 @@ def flatten(event: Event) -> Counter[Event]:
     stack = [(event, 1)]
     while stack:
         current, times = stack.pop()
-        if not isinstance(current, Event):
-            raise TypeError(f"event={current!r} must be an Event, such as GaussianEvent(1.0).")
+        check_event("event", current)
         parts = current.parts()
         if parts is None:
             counts[current] += times

@@ -291,7 +291,7 @@ default=None
         self.candidates_ = list(self.candidates_)
         of_names = all(isinstance(setting, dict) for setting in self.candidates_)
         if not of_names or self.best_params_ not in self.candidates_:
-            raise ValueError("its best parameters are no candidates")
+            raise ValueError("its best parameters are not among the candidates")
         part = claim_of(self.best_estimator_).guarantee
         if part is None or part.event != self.privacy_.event:
             raise ValueError("its best model states another guarantee than the search")
@@ -361,7 +361,7 @@ default=None
         part = candidates.private_part(candidates.estimator)
         score = record_score(self.scoring, self.estimator, getattr(part, "target_bounds", None))
         people = None if groups is None else check_groups(groups, X)
-        data = HeldOut.drawn(X, y, self.test_size, self.n_records, random, people)
+        data = HeldOut.draw(X, y, self.test_size, self.n_records, random, people)
         check_delta(self.delta, self.n_records or (people.n if people else num_samples(X)))
         search = PreparedSearch.within(
             self.epsilon, self.delta, trials, candidates, score, data, fit_params

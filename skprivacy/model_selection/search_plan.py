@@ -142,7 +142,8 @@ def find_trial_epsilon(
 ) -> float:
     """Return the epsilon of a trial at which the search costs ``epsilon``, or slightly less.
 
-    ``cost`` maps the epsilon of a trial to that of the search; it is nearly proportional.
+    ``cost`` maps the epsilon of a trial to the epsilon of the search, which is nearly proportional
+    to it.
     """
     trial, best = guess or epsilon / 1.5, 0.0
     for _ in range(_MAX_ITERATIONS):
@@ -278,7 +279,7 @@ class PreparedSearch:
 
 
 def _search_assumptions(assumed: Iterable[str], score: RecordScore) -> Iterator[str]:
-    """Yield the assumptions of a search beyond those of its trials."""
+    """Yield the assumptions that a search adds to its trials' own."""
     if any("read off" in assumption for assumption in assumed):
         yield _FACTS_ASSUMPTION
     if score.assumption:
@@ -307,7 +308,7 @@ _MIN_PROBABILITY_OF_ONE = (
 class NumberOfTrials:
     """Truncated negative binomial distribution of the number of trials K.
 
-    ``eta`` and ``gamma`` are those of :class:`~skprivacy.accounting.PrivateSelectionEvent`.
+    ``eta`` and ``gamma`` have the meaning of :class:`~skprivacy.accounting.PrivateSelectionEvent`.
 
     **Guarantees.** K is drawn by inversion of a uniform number of 53 bits, so each probability is
     off by about 1e-16, and less probable numbers are never drawn. The distribution of the best

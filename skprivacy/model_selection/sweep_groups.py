@@ -62,9 +62,9 @@ def measure_groups(
         if inside.sum() < MIN_GROUP_SIZE:
             continue
         figures = dict.fromkeys(("others", "auc", "p_value"), math.nan)
-        figures |= {"n": int(inside.sum()), "score": score(split.new.part(inside))}
+        figures |= {"n": int(inside.sum()), "score": score(split.new.take(inside))}
         if (~inside).sum() >= MIN_GROUP_SIZE:
-            figures["others"] = score(split.new.part(~inside))
+            figures["others"] = score(split.new.take(~inside))
         if judged is not None and (own == group).sum() >= MIN_GROUP_SIZE:
             pair = judged.scores_in[own == group], judged.scores_out[inside]
             figures["auc"] = AttackResult(*pair).auc

@@ -1,7 +1,4 @@
-"""Results of a sweep in the shape of those of GridSearchCV.
-
-What is read off a fitted sweep, and how it is shown.
-"""
+"""Results of a fitted sweep: cv_results_, curves, intervals, tables and plots."""
 
 from __future__ import annotations
 
@@ -210,7 +207,7 @@ class ResultsMixin:
         """
         check_is_fitted(self, "cv_results_")
         if self.subgroups_ is None:
-            raise ValueError("There are no subgroups. Pass them: fit(X, y, subgroups=...).")
+            raise ValueError("fit was given no subgroups. Pass them: fit(X, y, subgroups=...).")
         splits, name = self._splits(alpha), self._reference(compared_with)
         candidates = [
             {"model": p.get("estimator", ""), "epsilon": next(iter(p.values())), "groups": groups}
@@ -239,7 +236,7 @@ class ResultsMixin:
         -------
         PrivacyUtilityDisplay
             Of the first estimator and at most five groups: those that lose most at an epsilon. The
-            level without privacy is that of the best baseline.
+            level without privacy is the best baseline's.
         """
         from .sweep_report import of_groups_drawn
 
@@ -249,7 +246,7 @@ class ResultsMixin:
         """Return the corrected errors of splits, after checking ``alpha``."""
         open_unit("alpha", alpha, 0.05)
         if self.n_splits_ < 2:
-            raise ValueError("One split does not tell how sure it is. Use cv=5, or repeat splits.")
+            raise ValueError("One split gives no interval. Use cv=5, or repeat splits.")
         return Splits(self.n_splits_, self.test_per_train_)
 
     def _reference(self, compared_with: str | None, score: str | None = None) -> str | None:

@@ -106,7 +106,7 @@ def test_mlps_with_preprocessing_of_their_own(device):
 class Ahead(EstimatorsDraws):
     """Of the device: the same noise, some steps of it at a time."""
 
-    def ahead(self, steps, like):
+    def draw_noise(self, steps, like):
         return torch.from_numpy(np.stack([next(self.noise) for _ in range(steps)]))
 
 

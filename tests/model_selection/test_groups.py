@@ -225,13 +225,13 @@ def searched(**params):
 def test_a_search_by_people_holds_people_out_and_protects_them(given):
     budget = PrivacyBudget(epsilon=9.0, delta=1e-6, unit="patient", relation="zero_out")
     drawn = []
-    whole = HeldOut.drawn.__func__
+    whole = HeldOut.draw.__func__
 
     def noting(cls, *args):
         drawn.append(whole(cls, *args))
         return drawn[-1]
 
-    with mock.patch.object(HeldOut, "drawn", classmethod(noting)):
+    with mock.patch.object(HeldOut, "draw", classmethod(noting)):
         search = searched(budget=budget).fit(X, y, groups=PATIENT)
     assert search.privacy_.unit == search.best_estimator_.privacy_.unit == "patient"
     assert search.plan_.guarantee.unit == "patient"

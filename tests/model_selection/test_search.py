@@ -458,8 +458,8 @@ MUTANTS = {
     "a fixed number of trials": (NumberOfTrials, "draw", always_the_mean, check_number),
     "scores are kept": (PreparedSearch, "best_of", scores_kept, check_only_the_best_is_kept),
     "results are kept": (PrivateSearchCV, "fit", results_kept, check_only_the_best_is_kept),
-    "scored on what was fitted on": (HeldOut, "drawn", fitted_on_everything, check_neighbours),
-    "held out by label": (HeldOut, "drawn", held_out_by_label, check_neighbours),
+    "scored on what was fitted on": (HeldOut, "draw", fitted_on_everything, check_neighbours),
+    "held out by label": (HeldOut, "draw", held_out_by_label, check_neighbours),
     "scores beyond their sensitivity": (RecordScore, "sum", weighted, check_neighbours),
 }  # fmt: skip
 

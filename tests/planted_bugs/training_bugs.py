@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 import torch
 
+from skprivacy import _input_data
 from skprivacy.mechanisms import SecureRandom, float_noise
 from skprivacy.neural_network import DPSGDClassifier
 from skprivacy.neural_network._gradients import clipping, perceptron, trial
 from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGradientSum
 from skprivacy.neural_network._gradients.clipping import AdaptiveClipping
 from skprivacy.neural_network._gradients.contributions import DenseGradients, OuterProduct
-from skprivacy.neural_network._gradients.perceptron import PerceptronSum
-from skprivacy.neural_network._training import mapped_rows
+from skprivacy.neural_network._gradients.perceptron import PerceptronGradients
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.neural_network._training.training_config import SequentialBatches, TrainingConfig
 
@@ -193,22 +193,22 @@ def heavy_count(original):
 def exact_count(original):
     """Move the norm by the count itself."""
 
-    def joined(self, total):
+    def append_count(self, total):
         bare = self._allowed * self._count_weight * self._counted
         value = original(self, total)
         self._bare = bare
         return value
 
-    return joined
+    return append_count
 
 
 def reads_the_exact_count(original):
-    def parted(self, noisy):
+    def remove_count(self, noisy):
         noisy = noisy.copy()
         noisy[-1] = self._bare
         return original(self, noisy)
 
-    return parted
+    return remove_count
 
 
 def counts_the_missing(original):
@@ -272,7 +272,7 @@ OF_NETWORKS = ("DPSGD",)
 BUGS = [
     Bug(ClippedGradientSum, "__init__", double_clip, REPLAY, DPSGD, "half the sensitivity",
         OF_NETWORKS),
-    Bug(PerceptronSum, "__call__", layers_clipped_alone, REPLAY, DPSGD),
+    Bug(PerceptronGradients, "add_clipped", layers_clipped_alone, REPLAY, DPSGD),
     Bug(OuterProduct, "add_sum", per_layer_clip, REPLAY, EXACT),
     Bug(clipping.CLIPPING, "per-layer", instead(clip_alone), REPLAY,
         "DPSGDClassifier-per-layer-weights", "layers take the whole norm"),
@@ -293,14 +293,14 @@ BUGS = [
             (perceptron, "_zero_rows", blanks_nothing),
             # else the noise refuses the sum
             (float_noise, "check_finite", looked_at_by_nobody))),
-    *[Bug(mapped_rows, "_LARGEST_VALUE", instead(largest), REPLAY, OVERFLOW,
+    *[Bug(_input_data, "_LARGEST_IN_PRODUCTS", instead(largest), REPLAY, OVERFLOW,
           f"features up to {largest}", says=r"inserted typical.*inputs differ")
       for largest in (1e30, np.inf)],
     Bug(AdaptiveClipping, "__init__", count_for_free, REPLAY, ADAPTIVE),
     Bug(AdaptiveClipping, "__init__", heavy_count, REPLAY, ADAPTIVE),
     Bug(AdaptiveClipping, "__call__", counts_the_missing, REPLAY, ADAPTIVE),
-    Bug(AdaptiveClipping, "joined", exact_count, REPLAY, ADAPTIVE,
-        beside=((AdaptiveClipping, "parted", reads_the_exact_count),)),
+    Bug(AdaptiveClipping, "append_count", exact_count, REPLAY, ADAPTIVE,
+        beside=((AdaptiveClipping, "remove_count", reads_the_exact_count),)),
     Bug(SequentialBatches, "draw", other_turns, contracts.check_turns, "DPSGDClassifier-banded"),
     Bug(TrainingConfig, "event_at", one_epoch_accounted, ACCOUNTING, STREAM),
     Bug(Training, "step", realised_divisor, REPLAY, DPSGD),

@@ -24,7 +24,8 @@ from ..._sklearn import num_samples
 from ...accounting import PrivacyGuarantee
 from ...attacks.record_tables import concat
 from ...metrics import GuessBound
-from ...metrics.coin_guesses import inverse_line_curve, largest_refuted, refutes_curve
+from ...metrics.coin_guesses import inverse_line_curve, refutes_curve
+from ...metrics.epsilon import largest_refuted
 from .coins import CanaryRun, inverse_curve
 
 if TYPE_CHECKING:

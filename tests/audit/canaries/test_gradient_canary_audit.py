@@ -145,7 +145,7 @@ def test_no_record_is_taken_for_a_canary():
         code = CanaryCode.beyond(first)
         rows = code.rows(np.ones(3000, bool), 2).astype(np.float32)
         mixed = np.concatenate([np.stack([first, first], axis=1), rows])
-        is_canary, numbers = code.found(torch.from_numpy(mixed))
+        is_canary, numbers = code.find_canaries(torch.from_numpy(mixed))
         np.testing.assert_array_equal(is_canary.numpy(), np.arange(3005) >= 5)
         np.testing.assert_array_equal(numbers.numpy(), np.arange(3000))
         assert np.abs(rows).max() < 1e15

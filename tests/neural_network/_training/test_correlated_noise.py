@@ -180,7 +180,7 @@ def averaged(averaging, decay, steps):
     )
     for step in steps:
         average.add(torch.tensor([step]))
-    return float(average.of(torch.tensor([steps[-1]])))
+    return float(average.result(torch.tensor([steps[-1]])))
 
 
 def test_the_average_of_the_last_steps():

@@ -87,7 +87,7 @@ def ready(kind, norm=1.0, **settings):
     torch.manual_seed(0)
     settings = {"n_records": 1000, "batch_size": 300, "epochs": 1, **settings}
     config = TrainingConfig(relation="zero_out", noise="exact", max_grad_norm=norm, **settings)
-    return Training(config, MODULES[kind](), LOSS, Probe.like((6,), 3))
+    return Training(config, MODULES[kind](), LOSS, Probe.for_shape((6,), 3))
 
 
 def data(n=1000):
