@@ -89,6 +89,7 @@ def renyi_by_quadrature(a, q, z, relation):
         return mp.log(moment) / (a - 1)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("order", [1.01, 3.7, 6.0])
@@ -123,6 +124,7 @@ def test_logistic_oracles(order, shift, value):
     assert rdp(LogisticEvent(1 / shift), [order])[0] == pytest.approx(value, abs=1e-10)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("shift", [1e-4, 0.019, 0.021, 1.0, 30.0])
 def test_logistic_against_quadrature_and_its_zcdp_bound(shift):

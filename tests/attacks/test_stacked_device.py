@@ -110,6 +110,7 @@ class Ahead(EstimatorsDraws):
         return torch.from_numpy(np.stack([next(self.noise) for _ in range(steps)]))
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     "change",

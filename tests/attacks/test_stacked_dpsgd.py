@@ -67,6 +67,7 @@ class EstimatorsDraws:
             yield noise[np.concatenate(order)] / np.float32(divisor)
 
 
+@pytest.mark.everyday(5)
 @pytest.mark.parametrize(
     "change",
     [

@@ -95,6 +95,7 @@ def parts(records, truth):
     )
 
 
+@pytest.mark.everyday(5)
 @pytest.mark.parametrize("name", TARGETS)
 def test_an_audit_finds_what_a_model_tells(name):
     estimator, records, truth, least = TARGETS[name]
@@ -132,6 +133,7 @@ def test_each_attack_works_by_itself(target, attack):
         assert one == pytest.approx(result.scores_in[:1])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("name", ["regression tree", "mixture", "margins of two classes"])
 def test_models_of_other_records_tell_nothing(name):
     estimator, records, truth, _ = TARGETS[name]

@@ -190,6 +190,7 @@ def test_rounds_out_of_order_do_not_go_unnoticed():
     assert attacked(wrong, X, y).auc < 0.7
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("supervised", [False, True])
 def test_nothing_is_found_where_nothing_is(supervised):

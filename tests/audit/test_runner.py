@@ -201,6 +201,7 @@ def test_too_few_records_are_told_and_not_guessed():
 SCHEMA = Schema({f"x{i}": Bounded(-5, 5) for i in range(8)})
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("step", "covered"),

@@ -130,6 +130,7 @@ def checked(folder, tmp_path_factory):
     return checked_elsewhere(folder[0], tmp_path_factory.mktemp("elsewhere"), False)
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.parametrize("name", ALL)
 def test_it_holds_where_there_is_neither_data_nor_model(name, checked):
     holds, checks = checked[name]
@@ -199,6 +200,7 @@ def tampered(original):
         yield changed_at(original, path, lambda n: n + 1), None
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.parametrize("name", ALL)
 def test_each_lie_of_the_issuer_is_refused_with_the_reason(name, folder, tmp_path):
     issued, key = folder

@@ -111,6 +111,7 @@ def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     assert "<script" not in page
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("attack", ["lira", "strongest"])
 def test_sweep_with_shadow_models(attack, folder, capsys):
@@ -195,6 +196,7 @@ def test_without_schema_the_warning_is_loud(folder, capsys, monkeypatch):
     assert "strict" in err
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("schema", ["", "--schema open.json"])
 def test_classes_read_off_the_data_are_an_assumption_of_the_claim(schema, folder, capsys):

@@ -60,7 +60,14 @@ LONG_FITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("check", EVERYBODY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(c, marks=[pytest.mark.everyday] if c is contracts.check_replay else [])
+        for c in EVERYBODY
+    ],
+    ids=lambda f: f.__name__,
+)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.heavy] if n in LONG_FITS else []) for n in FIRST]
 )
@@ -75,6 +82,7 @@ def test_contract_of_another_form(name, check):
     check(CASES[name])
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", TRAINED, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if not v.once])
@@ -82,6 +90,7 @@ def test_contract_of_training(name, check):
     check(CASES[name])
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", SAMPLERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [k for k, v in CASES.items() if v.samples])
@@ -189,6 +198,10 @@ def test_stream_contract(name, check):
 
 # Their noise takes many fits; that of the forms beside them is of the same mechanisms.
 DEAR = {
+    "ALMFineTuner-gradient", "ALMFineTuner-least-squares", "ALMFineTuner-prototypes",
+    "ALMFineTuner-softmax", "ALMFineTuner-softmax-k-norm", "ALMFineTuner-softmax-laplace",
+    "ALMFineTuner-softmax-logistic", "PATEClassifier-confident", "PATEClassifier-index",
+    "SyntheticDataClassifier", "SyntheticDataRegressor",
     "PATEClassifier-marginals", "PATEClassifier-interactive", "PATEClassifier-laplace",
     "PrivateSynthesizer-adaptive", "PrivateSynthesizer-tree",
 }  # fmt: skip

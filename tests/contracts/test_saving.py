@@ -81,6 +81,7 @@ def records(name):
     return rows.astype("float32") if name.startswith("DPNeuralNet") else rows, y
 
 
+@pytest.mark.everyday(12)
 def test_every_public_method_answers_the_same(pair):
     name, model, again = pair
     rows, y = records(name)
@@ -131,6 +132,7 @@ def test_secrets_and_seeds_do_not_come_back(pair):
             assert value is None
 
 
+@pytest.mark.everyday(12)
 def test_what_comes_back_can_be_fitted_anew(pair):
     name, model, again = pair
     if name.startswith(("DPNeuralNet", "DPFederated", "PATE", "PrivateKNN", "ALMFineTuner")):

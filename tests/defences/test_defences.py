@@ -177,6 +177,7 @@ def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
     assert 0.5 < found(LiRA(pool=bare, online=True), target, attacked) < 0.7
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "defence",

@@ -106,6 +106,7 @@ def test_smoothing_parameters(params):
         SmoothedClassifier(LinearRegression()).fit([[0.0], [1.0]], [0.5, 1.5]).predict([[1.0]])
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @parametrize_with_checks(
     [SmoothedClassifier(LogisticRegression(), n_samples=40, n_selection=5, random_state=0)]

@@ -217,6 +217,7 @@ def model(**params):
     return PATEClassifier(learner(), learner(), **{**defaults, **params})
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_marginals_and_votes_are_one_charge_of_the_whole_epsilon(relation):
     budget = PrivacyBudget(8.0, 1e-5, relation=relation)

@@ -109,6 +109,7 @@ def neighbours(relation):
             yield data, (rows, labels)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("cut", "relation"), MOVED_VOTES)
 def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
@@ -190,6 +191,7 @@ def test_parts_by_index_are_equal_and_shuffled():
 # --------------------------------------------------------------------------------- what is charged
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("aggregator", "event"),
@@ -280,6 +282,7 @@ class Brittle(ClassifierMixin, BaseEstimator):
         return self.inner_.predict(X)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_teachers_that_cannot_be_trained_vote_all_the_same_and_nobody_is_told(capfd, n_jobs):
@@ -372,6 +375,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name):
@@ -383,6 +387,7 @@ def test_planted_bug_is_caught(name):
         check(CASES[case])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("cut", [cut_by_the_data, cut_by_position])
 def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
@@ -557,6 +562,7 @@ def test_the_default_student_takes_a_table_of_any_columns():
     assert fitted.predict_proba(table[:1]).shape == (1, 2)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "student", [None, PropagationStudent(), make_pipeline(StandardScaler(), GaussianNB())]

@@ -104,6 +104,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("net", NETS.values(), ids=NETS)
 def test_no_part_reaches_another_network(net):
     votes, members = trained(net, X, Y, PARTS)

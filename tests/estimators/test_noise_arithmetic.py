@@ -132,6 +132,7 @@ def check_estimator(name):
     assert model.privacy_.arithmetic == weakest_arithmetic(used) != "unspecified"
 
 
+@pytest.mark.everyday(6)
 @pytest.mark.parametrize("name", FIRST)
 def test_an_estimator_states_the_arithmetic_of_its_mechanisms(name):
     check_estimator(name)

@@ -88,6 +88,7 @@ def _no_fits():
 # ---------------------------------------------------------------- learning
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("head", LINEAR)
 def test_every_head_learns(head):
     model = tuner(head=head, epsilon=10.0).fit(X, Y)
@@ -109,6 +110,7 @@ def test_a_network_is_trained_with_noise_and_costs_what_that_costs():
     assert tuner(head=head).fit(X, Y).privacy_.relation == "add_remove"
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("mechanism", ["gaussian", "k_norm", "laplace", "logistic"])
 def test_every_mechanism_noises_softmax_weights(mechanism):
     model = tuner(head="softmax", mechanism=mechanism, epsilon=50.0).fit(X, Y)
@@ -267,6 +269,7 @@ def test_a_frame_of_numbers_keeps_its_names():
     assert model.predict(pd.DataFrame(TEST, columns=columns)).shape == TRUTH.shape
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", LINEAR)
 def test_a_record_that_is_not_finite_contributes_nothing_and_nobody_is_told(head):
     kept = X.copy()
@@ -297,6 +300,7 @@ def check_traceback(head):
         assert not same, f"{frame.f_code.co_name} holds the exact weights"
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", LINEAR)
 def test_the_traceback_of_a_failure_holds_no_exact_weights(head):
     check_traceback(head)
@@ -350,6 +354,7 @@ def test_noised_copies_are_trained_once_and_charged_together():
     assert loud > quiet
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", ["least_squares", "prototypes", "softmax"])
 def test_noised_copies_see_the_records_through_their_releases_alone(head):
     """Given the same answers on a neighbour, they are the same, and all copies' inputs are near."""

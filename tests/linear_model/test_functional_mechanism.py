@@ -124,6 +124,7 @@ def test_the_documented_approximation_error(t):
 # ---------------------------------------------------------------- with noise
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "zero_out", "replace_one"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

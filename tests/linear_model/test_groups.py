@@ -90,6 +90,7 @@ def targets_of(name):
     return np.arange(3) if name.startswith("classifier") else np.array([-3.0, 10.0, 1e6])
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", MODELS)

@@ -75,6 +75,7 @@ def test_noise_has_the_declared_law(kind):
     assert noise.std() == pytest.approx(mechanism.std, rel=0.02)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("z", [0.6, 2.0])
@@ -82,6 +83,7 @@ def test_privacy(kind, z):
     check_privacy(kind(z, sensitivity=2.5), 2.5, lambda e: CLAIMS[kind](e, z))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_privacy_claims_are_tight(kind):
@@ -90,6 +92,7 @@ def test_privacy_claims_are_tight(kind):
         check_privacy(kind(0.6 * 0.85, sensitivity=2.5), 2.5, lambda e: CLAIMS[kind](e, 0.6))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_half_noise_is_caught(kind):
@@ -101,6 +104,7 @@ def test_planted_half_noise_is_caught(kind):
         check_privacy(HalfNoise(1.0, 2.5), 2.5, lambda e: CLAIMS[kind](e, 1.0))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_wrong_bound_is_caught(kind):
@@ -123,6 +127,7 @@ def test_noise_is_fresh_and_a_reused_seed_is_caught():
 # ---------------------------------------------------------------- the grid
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS)
 def test_neighbours_have_the_same_support(kind, monkeypatch):

@@ -33,6 +33,7 @@ def chi2_pvalue(samples, shape, scale):
     return stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("scale", [1, 2, 7, 40])
 @pytest.mark.parametrize("sampler", SHAPES, ids=lambda f: f.__name__)
@@ -50,6 +51,7 @@ def test_the_test_has_power(sampler):
     assert chi2_pvalue(samples, other, 30) < 1e-6
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("sampler", "law"),

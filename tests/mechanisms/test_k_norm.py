@@ -41,6 +41,7 @@ def check_law(noise, scale):
     assert abs(stats.spearmanr(norms, np.abs(cosines)).statistic) < 5 / np.sqrt(n)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("size", SIZES)
 def test_noise_has_the_declared_law(size):
     check_law(draws(KNorm(0.7, 3.0), size, 800, value=-17.25), 2.1)

@@ -19,6 +19,7 @@ def subset_pvalue(draw, n, rate, trials=20_000):
     return stats.chisquare(counts, law * trials).pvalue
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("rate", [0.15, 0.5, 0.8])
 def test_every_subset_has_its_probability(rate):

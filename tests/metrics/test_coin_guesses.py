@@ -149,6 +149,7 @@ def bounds(scores_of, n_coins, guesses, bound, delta, runs=200):
     return np.array(found)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("mu", "n", "general", "apart"),

@@ -243,6 +243,7 @@ def null_failures(bound, alpha):
     return sum(bound(*null_pair(seed, 300), alpha=alpha) > 0 for seed in range(NULL_RUNS))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("alpha", ALLOWED)
 def test_null_scores_show_no_epsilon(alpha):
@@ -366,6 +367,7 @@ def overstated(bound, alpha):
     return sum(bound(*randomised_response(seed), alpha=alpha) > 1 for seed in range(NULL_RUNS))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("bound", "alpha"),

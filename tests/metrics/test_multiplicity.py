@@ -50,6 +50,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize("sizes", [(5, 5), (5, 1000), (40, 5), (60, 60)])
 @pytest.mark.parametrize("draw", DRAWS)
 def test_auc_of_one_half_is_rejected_at_most_at_alpha(draw, sizes):

@@ -464,6 +464,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "check", [check_number, check_winner, check_only_the_best_is_kept, check_neighbours]
@@ -472,6 +473,7 @@ def test_contract(check):
     check()
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name):

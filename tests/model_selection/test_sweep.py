@@ -90,6 +90,7 @@ def log(tmp_path):
     return path
 
 
+@pytest.mark.everyday(25)
 @pytest.mark.heavy
 @parametrize_with_checks(
     [

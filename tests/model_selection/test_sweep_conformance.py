@@ -55,6 +55,7 @@ def same_scores(sweep, search):
             np.testing.assert_allclose(sweep.cv_results_[key], search.cv_results_[key], err_msg=key)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("scoring", [None, "roc_auc", make_scorer(accuracy_score)])
 def test_weights_of_records_reach_every_fit(scoring):

@@ -43,6 +43,7 @@ def charges(folder):
     return len(PrivacyBudget.open(folder / "ledger").entries())
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("signal", "n_jobs"),
@@ -168,6 +169,7 @@ def test_shadow_models_are_kept_where_a_pool_asks_for_it(tmp_path, log):  # noqa
         sweep_of(Noisy(), epsilons=[1], attack=LiRA(pool=ShadowPool(Noisy()).fit(X, y))).fit(X, y)
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("changes", "words"),

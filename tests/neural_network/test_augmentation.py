@@ -61,6 +61,7 @@ def engine_of(module, clip, clipping="flat"):
     return ClippedGradientSum(module, LOSS, clip, CLIPPING[clipping], probe), grad
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @pytest.mark.parametrize("clip", [0.05, 1e6])
 @pytest.mark.parametrize("name", MODULES)

@@ -23,6 +23,7 @@ def private(**params):
     return DPSGDRegressor(**{"target_bounds": (5.0, 15.0), "epsilon": 5.0, **params})
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "params", [{}, {"optimizer": "sgd", "learning_rate": 0.05}, {"schedule": "linear"}]

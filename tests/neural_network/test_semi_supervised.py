@@ -62,6 +62,7 @@ def with_labels_alone():
     return alone.fit(DIGITS[labelled], known[labelled]).score(DIGITS, TRUTH)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", STUDENTS)
 def test_records_without_labels_teach(name):
@@ -99,6 +100,7 @@ def test_a_student_is_an_estimator(student):
     assert isinstance(own.module_[1], nn.Linear)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("student", list(STUDENTS.values()), ids=list(STUDENTS))
 def test_pate_teaches_every_student(student):

@@ -284,6 +284,7 @@ private_summary(sys.argv[1], schema, means=["age"], epsilon=1.0, budget=budget)
 """
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_scan_stays_charged_once(file, tmp_path, how):

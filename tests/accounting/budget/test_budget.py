@@ -258,6 +258,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(

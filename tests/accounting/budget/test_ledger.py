@@ -92,6 +92,7 @@ def test_locked_file(ledger):
     budget.reserve(LaplaceEvent(10.0))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 @pytest.mark.parametrize(
@@ -227,6 +228,7 @@ def test_error_inside_a_reservation_is_the_one_raised(ledger):
             _release(budget, _removed, error)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from skprivacy.exceptions import BudgetExceededError
 from .budgets import Charged, X, Y, lies_in, parts_of, scopes_in
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_default_admits_all_that_addition_admits_in_any_scope(seed, tmp_path):
@@ -55,6 +56,7 @@ def test_one_opening_serves_all_partitions():
     budget.verify()
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_no_record_spends_more_than_its_cap_by_the_default(seed):
@@ -260,6 +262,7 @@ def test_parts_of_another_scope_that_cost_different_things_are_no_overdraft():
         budget.verify()
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["adaptive", "renyi", "pld", "basic"])
 def test_admitted_charges_pass_verify(name):

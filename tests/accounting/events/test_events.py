@@ -191,6 +191,7 @@ def bracket(t, q, count, delta, up):
     return grid[high] if up else grid[low]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("t", "q", "count"), [(0.5, 0.1, 100), (0.2, 0.9999999, 15), (1.0, 0.4, 3)]
@@ -369,6 +370,7 @@ def test_private_selection_of_normal_numbers_stays_below_its_curve(z, eta, gamma
     assert bound[-1] < 0.9
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("eta", "gamma"), [(1.0, 0.1), (0.0, 0.01), pytest.param(5.0, 0.3, marks=pytest.mark.slow)]

@@ -63,6 +63,7 @@ def test_label_is_a_relation():
     assert "label" in RELATIONS
 
 
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @pytest.mark.parametrize("event", EVENTS + EVENTS_NOW, ids=repr)
 def test_another_label_never_costs_less_than_is_true_of_another_record(event):

@@ -80,6 +80,7 @@ def two_way(gap, h):
 # -------------------------------------------------------------------------------------- the figures
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("noise", "n_queries", "delta", "least", "most"),
     [
@@ -161,6 +162,7 @@ def check_two_queries(noise):
         assert exact <= delta_of(block, epsilon)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("noise", [1.2, 3.33, 10.0, 100.0, 5000.0])
 def test_any_first_query_and_the_best_second_are_bounded(noise):
     check_two_queries(noise)
@@ -246,6 +248,7 @@ def worst(several, curve):
     )
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("wide", [1.3, 3.2])
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_each_part_covers_its_channels(h, wide):
@@ -311,6 +314,7 @@ def answer_of(epsilon, gamma):
     return sum(np.maximum(a - gamma * b, 0) for a, b in zip(p, p[::-1], strict=True))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("h", [0.9, 0.1, 0.001])
 def test_one_step_covers_all_channels(h):
     """Anywhere, in the box or far out of it, before a curve to which no smoothness helps.
@@ -380,6 +384,7 @@ def test_blocks_compose_with_other_releases():
     )
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", ["gnmax", "threshold"])
 def test_block_never_costs_more_than_public_counts(kind):
     vote = {"gnmax": GNMaxVote, "threshold": VoteThreshold}[kind]
@@ -546,6 +551,7 @@ def caught(planted, check):
         forget()
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     "block",
     [

@@ -25,6 +25,7 @@ def attack_on(model, X, y, **kwargs):
     return attack.evaluate(X[:third], y[:third], X[third : 2 * third], y[third : 2 * third])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("prior", ["imputation", "marginal", "uniform"])
 def test_finds_what_a_model_memorised(prior):

@@ -89,6 +89,7 @@ def test_a_distance_says_fine_where_columns_tell_who_was_there():
     assert MarginalAttack(n_bins=100).fit(generated, people[400:]).evaluate(*parts).auc > 0.99
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("attack", EVERY)
 def test_a_generator_that_generalises_is_not_accused(attack):
@@ -103,6 +104,7 @@ def test_a_generator_that_generalises_is_not_accused(attack):
     assert wrong <= binom.ppf(0.9999, 10, 0.05)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("attack", EVERY)
 def test_tables_of_text_and_missing_numbers_are_points_too(attack):

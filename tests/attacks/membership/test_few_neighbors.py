@@ -90,6 +90,7 @@ def test_unknown_records_are_named(model):
         attack.score_samples(X[:1] + 1, y[:1])
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("view", ["confidence", "signals"])
 def test_one_attack_model_for_all_classes_knows_the_true_one(view):
     """Without it, a confident error on a non-member looked like a confident hit on a member."""

@@ -44,6 +44,7 @@ def test_binary_features_stay_binary(method):
     assert result.auc_interval[0] > 0.6
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("method", METHODS)
 def test_mixed_frames_keep_their_types(method):

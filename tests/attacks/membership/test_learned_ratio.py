@@ -121,6 +121,7 @@ def _flat(images):
     return images.reshape(len(images), -1)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", of_every_kind())
 def test_records_of_every_kind(kind):
     X, y, model = of_every_kind()[kind]

@@ -95,6 +95,7 @@ def template(name, pool=None):
     return attack.set_params(pool=pool) if "pool" in attack.get_params() else attack
 
 
+@pytest.mark.everyday(6)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_finds_leakage(name, leaky):
@@ -117,6 +118,7 @@ def test_shadow_models_beat_the_loss(leaky):
     assert lira > loss
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_null_calibration(name, assert_null):
@@ -132,6 +134,7 @@ def test_null_calibration_in_100_runs(name, assert_null):
     assert_null(lambda pool: template(name, pool), runs=runs, limit=0.05 * runs)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["lira offline", "lira per example"])
 def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem):
@@ -279,6 +282,7 @@ class Constant(ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.classes_[0])
 
 
+@pytest.mark.everyday(6)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_constant_model(name, leaky):
@@ -290,6 +294,7 @@ def test_constant_model(name, leaky):
     assert result.epsilon_lower_bound() == 0
 
 
+@pytest.mark.everyday(5)
 @pytest.mark.heavy
 @pytest.mark.filterwarnings(
     "ignore:y holds 20 records with labels that are not among the target's classes"
@@ -307,6 +312,7 @@ def test_target_that_misses_classes(name, noisy_problem):
     assert result.auc > 0.6
 
 
+@pytest.mark.everyday(5)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_one_member(name, leaky):

@@ -73,6 +73,7 @@ def attacked(target, X, y, **params):
     return attack, attack.evaluate(X[:N], y[:N], X[N : 2 * N], y[N : 2 * N])
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize(
     "model",
@@ -133,6 +134,7 @@ def test_skorch_probabilities_become_log_odds():
     assert result.auc_interval[0] > 0.6
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("first", [0, 1])
 def test_proxies_share_the_layers_below_and_forget_the_others(first):
     X, y = problem()
@@ -183,6 +185,7 @@ def others_known_to_the_attacker(attack, X, y):
     return attack.fit(X[250:], y[250:]).evaluate(X[:250], y[:250], X[250:], y[250:])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("evaluate", [known_to_the_attacker, others_known_to_the_attacker])
 def test_null(evaluate):
     model = LogisticRegression(max_iter=500)

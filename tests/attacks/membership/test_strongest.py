@@ -42,6 +42,7 @@ def attacked(attack, case):
     return fitted, fitted.evaluate(case.X[:half], case.y[:half], case.X[half:], case.y[half:])
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("case", ["leaky", "neighbours"])
 def test_the_choice_of_the_shadows_is_the_best_on_the_target(case, request):
     case = request.getfixturevalue(case)
@@ -178,6 +179,7 @@ def accused(attack, runs, alpha):
     return wrong
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("attack", [None, OfMany(n_shadows=4, online=True)])
 def test_choosing_by_shadows_accuses_no_more_often_than_alpha(attack):
     assert accused(attack, 12, 0.1) <= binom.isf(1e-6, 12, 0.1)
@@ -199,6 +201,7 @@ ALONE = [
 ]  # fmt: skip
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("attack", ALONE, ids=str)
 def test_a_record_asked_alone_has_the_score_that_it_has_among_others(attack, neighbours):
     X, y, some = neighbours.X, neighbours.y, [0, 7, 1200]

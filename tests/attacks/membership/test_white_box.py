@@ -74,6 +74,7 @@ def as_module(net):
     return torch.nn.Sequential(*layers[:-1]).double()
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_torch_layers_equal_numpy_layers(n_classes):
     X, y = problem(n_classes=n_classes)
@@ -98,6 +99,7 @@ ATTACKS = [GradientNormAttack(), WhiteBoxAttack(epochs=1, random_state=0)]
 on_networks = pytest.mark.parametrize("template", ATTACKS, ids=lambda a: type(a).__name__)
 
 
+@pytest.mark.everyday(1)
 @on_networks
 def test_finds_leakage_of_records_the_attack_model_did_not_see(template):
     X, y = problem()
@@ -111,6 +113,7 @@ def test_finds_leakage_of_records_the_attack_model_did_not_see(template):
     assert result.auc_interval[0] > 0.55  # AUC is .67 and .70, and 300 records tell it to .08
 
 
+@pytest.mark.everyday(1)
 @on_networks
 def test_null_although_the_attack_model_is_fitted_on_the_same_records(template):
     wrong = 0

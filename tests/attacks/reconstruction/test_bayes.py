@@ -169,6 +169,7 @@ def successes(claimed, true, trials=600):
     return {1 / 8: np.mean(right), 1 / 2: np.mean(right_label), 0.2: tpr}
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("true", [1.0, 0.3])
 def test_no_attack_beats_the_guarantee_unless_the_noise_is_less_than_claimed(true):

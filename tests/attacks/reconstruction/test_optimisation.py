@@ -261,6 +261,7 @@ def test_the_counts_of_labels_in_a_batch(norm):
 # The search
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("distance", ["cosine", "squared"])
 def test_the_search_finds_numbers_and_categories(table, distance):
@@ -400,6 +401,7 @@ def test_null_models_are_matched_as_the_attack_is(table):
     assert result.share > np.einsum("iij->ij", unmatched).mean() + 0.15
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("make", ATTACKS)
 def test_the_attack_sees_the_gradient_alone(table, make):

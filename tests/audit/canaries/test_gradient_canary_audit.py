@@ -83,6 +83,7 @@ def sums_seen(network, records=(X, y), n_canaries=60):
     return report, np.array(seen)
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.parametrize(
     ("network", "records"),
     [
@@ -222,6 +223,7 @@ BY_THE_SAMPLING = {
 PLANTED = DPSGDClassifier(**SMALL, epsilon=4.0, epochs=10, batch_size=1800 // 16)
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize("bug", BY_THE_SUMS)
 def test_a_bug_shows_in_the_sums(bug):
     with BY_THE_SUMS[bug]():
@@ -230,6 +232,7 @@ def test_a_bug_shows_in_the_sums(bug):
     assert report.verdict == "VIOLATED"
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("bug", BY_THE_SAMPLING)
 def test_a_bug_shows_in_the_sampling(bug):
     with BY_THE_SAMPLING[bug]():
@@ -239,6 +242,7 @@ def test_a_bug_shows_in_the_sampling(bug):
     assert "records were not sampled by independent coins" in repr(report)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_bug_the_claim_stands(seed):
     network = PLANTED.set_params(noise_seed=seed)
@@ -308,6 +312,7 @@ def test_the_bound_on_the_noise_is_above_the_claim_if_the_claim_is_refuted():
     assert 1 < bounds[1] < bounds[2] < CLAIM.epsilon() < bounds[3] < bounds[4]
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("n", "rate", "steps"),
     [(1000, 0.25, 40), (500, 0.25, 1), (2000, 0.01, 100), (300, 0.5, 7), (40, 0.9, 5), (99, 1, 3)],
@@ -325,6 +330,7 @@ def test_coins_are_seldom_taken_for_something_else(n, rate, steps):
 WIDE = make_classification(2000, n_features=100, n_informative=10, random_state=0)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("noise", [1.0, 0.5])
 def test_one_noisy_sum_is_bounded_to_within_15_percent(noise):
     network = DPSGDClassifier(

@@ -90,6 +90,7 @@ def many(runs, estimator, n=100, **params):
     return sum(report.verdict == "VIOLATED" for report in reports)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
 def test_true_claims_are_violated_in_at_most_alpha(relation):

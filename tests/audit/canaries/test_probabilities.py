@@ -48,6 +48,7 @@ class Table(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(rows).argmax(axis=1)]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("model", "records"), [(Table().fit(ROWS, y), ROWS), (FrozenEstimator(TREE), X)]
 )

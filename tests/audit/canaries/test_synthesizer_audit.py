@@ -74,6 +74,7 @@ def test_one_canary_in_a_fit_shows_all_but_the_choices():
 PARTS = X.drop(columns="rich"), X["rich"]
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.parametrize(
     ("params", "records"),
     [
@@ -153,6 +154,7 @@ def shows_real_records():
     return mock.patch.multiple(PrivateSynthesizer, fit=fit, sample=sample)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("bug", "params", "n_runs", "n_canaries"),
     [

@@ -136,6 +136,7 @@ def null_alarms(draw, alpha, runs):
     return alarms, misses
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("alpha", [0.05, 0.3])
 def test_any_group_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
@@ -149,6 +150,7 @@ def test_planted_silence_about_multiplicity_is_caught(monkeypatch):
         test_any_group_is_accused_falsely_no_more_often_than_alpha(DRAWS[0], 0.05)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("alpha", [0.05, 0.3])
 def test_any_record_is_accused_falsely_no_more_often_than_alpha(draw, alpha):

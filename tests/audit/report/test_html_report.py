@@ -136,6 +136,7 @@ def test_the_share_of_right_guesses_bounds_every_attack(honest, multiplier, rela
     assert best <= float(right) < best + 0.2
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("relation", ["zero_out", "add_remove", "replace_one"])
 def test_words_of_the_claim_are_explained_in_place(honest, relation):
     claim = PrivacyGuarantee(GaussianEvent(9.0), at_delta=1e-6, relation=relation)

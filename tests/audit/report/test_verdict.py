@@ -89,6 +89,7 @@ def refuted(draw, claim, alpha, n, runs):
     return wrong
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("n", [40, 1726])
 @pytest.mark.parametrize("alpha", [0.05, 0.5])
 @pytest.mark.parametrize(("draw", "claim"), TRUE_CLAIMS)

@@ -62,6 +62,7 @@ CURVES = {
 }
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("sizes", [(12, 12), (9, 20)])
 def test_a_true_curve_is_surprising_in_at_most_alpha(curve, sizes):
@@ -168,6 +169,7 @@ def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
         assert times_broken("Gaussian") > MOST
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("mechanism", "weaker", "pair"),
     [
@@ -296,6 +298,7 @@ REGRESSION = FunctionalMechanismRegressor(
 # The p-value of the subtlest, half the noise, is near 1e-17 in 3500 runs and 1e-20 in 4000: 8.5 and
 # 9.2 deviations, of which luck takes 5.3 in one run of 10 million. Of the others one answer is
 # enough, or nearly so.
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("estimator", "name", "make", "n_runs"),
     [

@@ -202,6 +202,7 @@ def clipped_sum(module, X, y, clip, clipping="flat"):
     return grad.clone()
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("clip", [0.05, 1e6])
 @pytest.mark.parametrize("name", ALL)
@@ -261,6 +262,7 @@ def test_bands_of_a_window_make_up_its_patches(kernel, stride, gap, padding, axe
     assert torch.equal(found, patches)
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ALL)
 def test_the_way_is_chosen_and_said(name):
@@ -313,6 +315,7 @@ def test_all_ways_agree(name, way):
     torch.testing.assert_close(*norms, rtol=2e-5, atol=1e-7)
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "clipping"),
@@ -346,6 +349,7 @@ def test_per_layer_clipping_clips_each_layer():
         assert layer.norm() == pytest.approx(1e-3 * _SAFETY / 2**0.5, rel=1e-5)
 
 
+@pytest.mark.everyday(10)
 @pytest.mark.heavy
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38])
 @pytest.mark.parametrize("name", [k for k in ALL if not k.startswith("embedding")])

@@ -164,6 +164,7 @@ def test_a_row_without_finite_gradient_adds_nothing_and_harms_nobody(bad):
     )
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e15])
 def test_no_example_adds_more_than_the_clipping_norm(scale):

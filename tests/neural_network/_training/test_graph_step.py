@@ -125,6 +125,7 @@ def assert_same(make, **params):
             torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [*MODULES, "words"])
 def test_a_fixed_step_is_the_other_one(name):
