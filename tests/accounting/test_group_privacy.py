@@ -133,7 +133,7 @@ def test_no_directions_of_a_groups_contributions_cost_more(relation):
                 assert worst == pytest.approx(bound.delta(epsilon), rel=1e-3)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_dp_accounting_agrees():
     theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     k, q, z, steps = 4, 0.02, 1.2, 50

@@ -149,6 +149,7 @@ def test_noise_drawn_ahead_is_fresh_in_every_step(size):
     assert kstest(rows.ravel() / size_of_noise, "norm").pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_a_process_that_trains_needs_no_torch():
     tasks = [stacked_dpsgd.PrivateTask(description(60), seed) for seed in (0, 1)]
     code = (
@@ -164,6 +165,7 @@ def losses(pool, X, y):
     return np.array([-np.log(proba[np.arange(len(y)), y]).mean() for proba in pool.iter_proba(X)])
 
 
+@pytest.mark.slow
 def test_equal_distribution_to_training_one_by_one():
     X, y = problem(400)
     model = DPSGDClassifier(  # every shadow model takes a noise seed of its own
@@ -324,6 +326,7 @@ def test_what_the_estimator_refuses_is_refused():
         ShadowPool(DPSGDClassifier(classes=[0, 1]), n_shadows=2).fit(X, y)
 
 
+@pytest.mark.slow
 def test_attack_on_a_network_without_noise():
     X, y = make_classification(400, flip_y=0.4, random_state=0)
     model = DPSGDClassifier(

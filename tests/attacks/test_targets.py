@@ -160,6 +160,7 @@ def test_the_loss_of_a_regressor_is_its_residual():
     )
 
 
+@pytest.mark.slow
 def test_the_scale_of_numbers_without_one_changes_nothing():
     def area(factor):
         model = clone(TARGETS["regression forest"][0]).fit(FRIEDMAN[:N], factor * WORTH[:N])

@@ -237,7 +237,7 @@ def test_a_score_does_not_depend_on_the_others_in_the_call():
     assert clone(attack).target is attack.target
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_clipping_alone_defends_nothing_and_noise_keeps_to_its_guarantee():
     """One run of each; by chance it leaves the bound in at most one run of a million."""
     X, y = people(n=800)
@@ -319,7 +319,7 @@ def test_ascent_raises_the_loss_before_each_round():
     assert (idle.before[1] == idle.after[0]).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_ascent_on_few_records_tells_more_of_them():
     """Mean scores of three members above others, in standard deviations of the others."""
     X, y = people()

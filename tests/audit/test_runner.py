@@ -95,7 +95,7 @@ def test_an_honest_model_is_not_accused(honest):
     assert not honest.to_frame()["violated"].any()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_null_models_are_accused_no_more_often_than_alpha():
     """Scores that know nothing, an empty claim: over many audits at most alpha are called liars."""
 
@@ -324,7 +324,7 @@ def test_plain_values_hold_no_record(liar):
     assert "scores_in" not in json.dumps(state)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_auc_ceiling_by_brute_force():
     guarantee = PrivacyGuarantee(ApproxDP(1.0, 0.0))
     area = guarantee.tpr_bound((np.arange(20_000) + 0.5) / 20_000).mean()

@@ -546,7 +546,7 @@ def test_several_releases_without_delta_are_not_contradicted(event, count):
     assert 0.999 < both / epsilon_of(Composed((event, ApproxDP(0.5))), 0.0) <= 1
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_dp_accounting_knows_groups_of_sampled_records_too():
     steps = Repeated(SampledGroup(0.05, GaussianEvent(12.0), 3), 20)
     low, high = recomputing.epsilon_bracket(steps, 1e-5, "zero_out")

@@ -377,7 +377,7 @@ def test_datasets(capsys):
     assert len(json.loads(out)["columns"]) == 64
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_demo_takes_adult_or_says_that_it_takes_digits(capsys, monkeypatch):
     pytest.importorskip("torch")
 
@@ -395,7 +395,7 @@ def test_demo_takes_adult_or_says_that_it_takes_digits(capsys, monkeypatch):
     assert "no adult here" in err
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_interrupt_is_quiet():
     """Ctrl-C in the middle of training: exit code 130 and no traceback.
 

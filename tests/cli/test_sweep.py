@@ -57,6 +57,7 @@ NUMBERS = "houses.csv --schema prices.json --model AdaSSPRegressor --delta 1e-4 
 CLASSES = "houses.csv --schema sold.json --model OutputPerturbationClassifier --quiet"
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("attack", ["", "--attack loss"])
 def test_an_audit_of_a_regression(attack, folder, capsys):
     """It was refused, although the function audits regressors."""
@@ -271,6 +272,7 @@ def test_the_rehearsal_reads_what_the_sweep_will_fit(folder, capsys, monkeypatch
     assert [stated.event for stated in foreseen] == charged()
 
 
+@pytest.mark.slow
 def test_reports_say_that_a_rollback_cannot_be_noticed(folder, capsys):
     notice = "A rollback of the ledger to an older copy cannot be noticed"
     run("budget create b.ledger --epsilon 12", capsys)

@@ -152,6 +152,7 @@ def noise_drawn_ahead():
     assert drew.called
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", AHEAD, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", ["DPSGDClassifier", "DPSGDClassifier-adaptive"])

@@ -68,7 +68,7 @@ def test_adult_like_is_like_adult():
     assert (np.abs(out).max(axis=0) <= 1).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_location_like_is_like_location():
     bunch = make_location_like(random_state=0)
     assert 0.10 < bunch.data.mean() < 0.14  # Location-30: 0.120

@@ -136,7 +136,7 @@ def test_memguard_makes_the_defenders_attack_guess_and_no_other(leaking):
     np.testing.assert_allclose(shown[:5], guarded.predict_proba(rows[:5]), atol=1e-5)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_memguard_keeps_its_distortion_on_average(leaking):
     rows, guarded = leaking
     sizes = []

@@ -217,7 +217,7 @@ def test_every_declared_query_is_charged(aggregator, event):
     assert fitted.aggregator_ == aggregator
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_unanswered_queries_cost_as_much():
     """The more are asked, the more it costs, though the answers are as many."""
     confident = ConfidentGNMax(200.0, max_answers=30, threshold_noise=150.0, noise=40.0)
@@ -396,7 +396,7 @@ def test_a_cut_by_which_a_record_decides_on_others_is_caught(cut):
         assert max(moved_votes(estimator, *pair) for pair in neighbours("add_remove")) > 1
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_replaced_record_of_a_hash_cut_that_is_charged_once_is_caught():
     with mock.patch.dict(partition.MOVED_VOTES, {("hash", "replace_one"): 1}):
         estimator = model(*OVERFITTED, relation="replace_one")
@@ -514,7 +514,7 @@ def some_labels(truth, n_labels, n_wrong):
     return known
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_default_student_is_the_one_that_tells_the_labels_better():
     """Neighbours share a digit, but no class in a table of which most columns tell nothing."""
     digits, digit = load_digits(return_X_y=True)

@@ -131,6 +131,7 @@ def test_without_noise_the_softmax_head_is_that_of_scikit_learn(n_classes):
     )
 
 
+@pytest.mark.slow
 def test_auto_is_chosen_by_public_facts():
     def kind(**params):
         return type(tuner(**params).fit(X, Y).head_)
@@ -193,6 +194,7 @@ def test_a_fitted_encoder_is_frozen_or_refused():
         tuner(FrozenEstimator(StandardScaler())).fit(X, Y)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "encoder",
@@ -513,7 +515,7 @@ def test_an_unfitted_encoder_where_no_public_records_can_be_passed_is_refused():
     assert budget.spent() == 0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_in_a_pipeline_and_a_sweep():
     schema = Schema({f"x{i}": Bounded(0, 16) for i in range(64)})
     frame = pd.DataFrame(X, columns=list(schema))

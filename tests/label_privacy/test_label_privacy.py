@@ -63,6 +63,7 @@ def two_classes(n, seed=0):
     return X, ((X[:, 0] > 0) ^ (random.random_sample(n) < 0.1)).astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("kind", NOISY)
 @pytest.mark.parametrize(

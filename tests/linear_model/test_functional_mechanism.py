@@ -182,7 +182,7 @@ def test_private_classification_is_useful(kind, k, delta):
     assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_few_hundred_records():
     """Diabetes, 442 x 10, by public bounds: what diffprivlib 0.6.6 scores below -10**6 on."""
     X, y = load_diabetes(return_X_y=True, scaled=False)

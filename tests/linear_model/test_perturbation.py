@@ -126,6 +126,7 @@ def test_a_ridge_below_the_needed_one_breaks_the_claim():
     assert worst_delta(mechanism, mechanism.scale(1), 1, 4001) > 0.02
 
 
+@pytest.mark.slow
 def test_release_has_the_density_that_was_integrated():
     """Samples of the mechanism against its density, in one dimension."""
     rows, labels = np.array([[1.0], [-0.7], [0.4]]), np.array([0, 1, 1])

@@ -84,6 +84,7 @@ def check_pure(share=1.0):
     check_claim(sample, np.zeros(2), moved, claim, (0.5, 1.5), 2000)
 
 
+@pytest.mark.slow
 def test_is_pure():
     check_pure()
 

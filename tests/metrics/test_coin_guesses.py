@@ -66,7 +66,7 @@ def test_independent_gaussian_noise_is_refuted_with_at_most_alpha_exactly(mu):
     assert right[law_of_refutation(inverse_gaussian_curve(mu), 500, 500)].sum() <= ALPHA
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_canaries_that_share_one_coin_break_the_product_bound_alone():
     """With probability .8 all coins go through randomised response of epsilon 1, else none do.
 

@@ -277,7 +277,7 @@ def of_area(members, others, alpha):
     return _evidence.Evidence((), area).epsilon(0.0)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_planted_choice_on_the_judging_half_is_caught(monkeypatch):
     assert null_failures(of_threshold, 0.5) <= ALLOWED[0.5]
     monkeypatch.setattr(np, "array_split", lambda values, parts: (values, values))
@@ -382,7 +382,7 @@ def test_no_bound_exceeds_a_true_epsilon(bound, alpha):
     assert overstated(bound, alpha) <= ALLOWED[alpha]
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_planted_pairs_that_share_records_are_caught():
     def reused(members, others, alpha):
         return of_area(np.repeat(members, 20), np.repeat(others, 20), alpha)

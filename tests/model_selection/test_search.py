@@ -232,7 +232,7 @@ def test_the_claim_bounds_the_exact_law_of_a_small_search(n_trials):
     assert worst > 0.55 * claimed  # the bound is not far off
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings(SEEDED)
 @pytest.mark.filterwarnings("ignore:The scores")
 def test_a_real_search_follows_that_law():
@@ -258,6 +258,7 @@ def test_a_real_search_follows_that_law():
     assert stats.kstest(noisy, lambda x: np.interp(x, grid, cdf)).pvalue > CHANCE
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("eta", "mean"), [(1.0, 10.0), (0.0, 4.0), (-0.5, 3.0), (4.0, 6.0)])
 def test_the_number_of_trials_is_truncated_negative_binomial(eta, mean):
@@ -646,7 +647,7 @@ def test_under_add_remove_the_number_of_records_is_not_used():
         searched(n_records=3000).fit(X, y)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_networks_are_given_their_share_of_the_records():
     model = DPSGDClassifier(classes=[0, 1], epochs=2)
     grid = {"learning_rate": [0.1, 0.5], "batch_size": [100, 200]}

@@ -146,6 +146,7 @@ def test_a_memorising_level_shows(log):
     assert deep > 0.62
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_nothing_is_trained_twice(log, n_jobs):

@@ -184,7 +184,7 @@ def figures(rng, n_splits, loss, sizes):
     return rows, reference
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_promised_over_the_whole_table():
     """Groups of 5 to 200 records, none of which pays more than others or is exposed."""
     rng, alarms, exposed, n = np.random.default_rng(0), 0, 0, 400

@@ -93,7 +93,7 @@ def _weights(model):
     return np.concatenate([p.detach().numpy().ravel() for p in model.module_.parameters()])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_averaging_takes_noise_away(blobs):
     X, y = blobs
     spread, steady = {}, {"schedule": "constant", "momentum": 0.0}
@@ -264,7 +264,7 @@ def test_object_numbers_and_duplicated_columns(blobs):
         private().fit(frame, y)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_works_in_pipeline_search_and_parallel_validation(blobs):
     X, y = blobs
     pipe = make_pipeline(FunctionTransformer(), private())

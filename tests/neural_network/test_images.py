@@ -62,6 +62,7 @@ def test_a_convolution_net_learns_digits():
     assert model.score(shifted, y_test) < 0.45  # 0.30 to 0.40: it never saw any
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 def test_shifted_views_teach_shifts():
     X, y, X_test, y_test = digits()

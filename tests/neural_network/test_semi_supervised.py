@@ -117,7 +117,7 @@ def test_pate_teaches_every_student(student):
     assert model.student_.n_features_in_ == 64
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_pate_on_small_images_from_end_to_end():
     """As accuracy/pate on MNIST: 1,000 private digits, 40 teachers, 30 labels, epsilon 6."""
     order = np.random.RandomState(0).permutation(len(TRUTH))

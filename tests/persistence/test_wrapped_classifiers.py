@@ -244,6 +244,7 @@ def test_a_forged_file_is_refused(change, tmp_path):
         load_model(tmp_path / "m")
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("name", ["PATEClassifier", "LabelPATEClassifier", "ALIBIClassifier"])
 def test_a_certificate_holds_the_claim_of_the_file(name, tmp_path):
     """It could hold but the digest of a pickle, whose guarantee nobody could read."""

@@ -123,6 +123,7 @@ def test_persons_are_looked_at_in_parts(scanned, monkeypatch):
     np.testing.assert_array_equal(scanned(FRAME, person="who", max_rows=3)[0], whole)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("max_rows", [1, 4])

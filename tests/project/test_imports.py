@@ -322,7 +322,7 @@ except ImportError as error:
     assert "pip install 'skprivacy[torch]'" in printed
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_networks_without_torch_say_what_to_install():
     printed = without_torch("""
 import skprivacy

@@ -69,7 +69,7 @@ def test_the_first_records_have_the_moments_of_their_label():
         assert own.corr().iloc[0, 1] < -0.9
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_what_goes_with_the_label_is_learned_from_the_discriminator(monkeypatch):
     """Also by a generator that starts from nothing, in steps as large as the discriminator's."""
     monkeypatch.setattr(adversarial.Generator, "start", lambda self, means, factor: None)

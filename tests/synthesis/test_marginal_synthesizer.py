@@ -94,7 +94,7 @@ def test_samples_have_the_columns_types_and_categories_of_the_table(method):
     assert len(drawn) == 500
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_columns_that_go_together_do_so_in_the_sample():
     X = people()
     found = {}

@@ -131,7 +131,7 @@ def test_files_that_cannot_be_written(ledger, limit):
     assert budget.spent() == pytest.approx(0.1)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="limits are POSIX")
 def test_a_ledger_that_does_not_fit_the_disk_leaves_nothing_behind(tmp_path):
     code = """

@@ -406,6 +406,7 @@ def test_estimate_is_close_and_fast(kind, off, noise, n_queries):
     assert near == pytest.approx(epsilon_of(block, DELTA), rel=off)
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_block_is_found_within_two_looks():
     """And it is the recursion's bound that keeps to the target, not the estimate."""
     looks = []

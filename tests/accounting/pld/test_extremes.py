@@ -138,6 +138,7 @@ def test_tiny_noise_needs_little_memory(relation):
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_loose_target_is_calibrated():
     noise = calibrate_noise_multiplier(lambda z: sampled(1e-6, z, 2), epsilon=5.0, delta=1e-2)
     assert epsilon_of(sampled(1e-6, noise, 2), 1e-2) <= 5.0

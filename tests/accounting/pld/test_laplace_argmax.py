@@ -316,6 +316,7 @@ def test_nothing_is_saved_where_no_delta_is_allowed():
         assert epsilon_of(plain, 0.0) == pytest.approx(2 * n_queries / noise, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_block_never_costs_more_than_public_counts():
     for noise, n_queries in product((0.3, 1.0, 5.0, 1e3, 1e5), (1, 2, 9)):
         block, plain = lnmax(noise, n_queries), Repeated(LNMaxVote(noise), n_queries)

@@ -144,7 +144,7 @@ def test_train_clone_leaves_the_estimator_alone():
     assert not hasattr(model, "classes_")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_property_inference_is_the_same_with_any_number_of_jobs():
     X, y, group = town(0, 300)
     attack = PropertyInference(GaussianNB(), n_shadows=6, random_state=0)

@@ -40,7 +40,7 @@ def copies(seed, noise, size=3):
     return people, generated
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_copies_with_little_noise_are_found_by_where_they_lie():
     people, generated = copies(0, 0.05)
     parts = people[:100], people[100:300]
@@ -178,7 +178,7 @@ def test_an_audit_refutes_the_claim_of_a_generator_that_copies():
     assert "reference" in alone.why_not_measured
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_an_audit_leaves_the_claim_of_a_private_synthesizer():
     rng = np.random.default_rng(0)
     people = rng.normal(size=(900, 3))

@@ -30,6 +30,7 @@ def model():
     return target, pool, X, y, (X[:400], y[:400], X[400:], y[400:])
 
 
+@pytest.mark.slow
 def test_other_records_tell_of_a_record(model):
     target, pool, X, y, parts = model
     attack = IndirectInference(target, pool=pool).fit(X, y)
@@ -50,6 +51,7 @@ def test_the_record_itself_is_never_queried(model):
     assert attack.score_samples(X[:1], y[:1]) == pytest.approx(honest, rel=0.02)
 
 
+@pytest.mark.slow
 def test_null():
     wrong, linear = 0, LogisticRegression(max_iter=300)
     for seed in range(20):

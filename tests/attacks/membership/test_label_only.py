@@ -131,7 +131,7 @@ def test_never_asks_more_than_its_budget(kind, method, n_queries):
     assert attack.evaluate(X[:20], y[:20], X[20:], y[20:]).details["queries"] <= n_queries
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_hopskipjump_approaches_the_distance_of_a_linear_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 8)) * np.arange(1, 9)

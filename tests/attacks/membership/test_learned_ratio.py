@@ -34,6 +34,7 @@ def neighbours():
     return SimpleNamespace(X=X, y=y, target=target, pool=pool)
 
 
+@pytest.mark.slow
 def test_neighbours_explain_what_the_formulas_cannot(neighbours):
     best = max(
         measured(kind(online=online), neighbours).auc

@@ -33,6 +33,7 @@ def found(attack, forest):
     return fitted, fitted.evaluate(*parts)
 
 
+@pytest.mark.slow
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("online", [False, True])
 def test_an_unpruned_forest_is_found_out(forest, online):
@@ -62,6 +63,7 @@ def test_planted_floor_of_nothing_is_caught(forest, monkeypatch):
             test_an_unpruned_forest_is_found_out(forest, online)
 
 
+@pytest.mark.slow
 def test_the_default_audit_sees_it(forest):
     target, _, _, _, parts = forest
     report = audit(target, *parts, n_shadows=8, random_state=0)

@@ -134,8 +134,8 @@ def test_null_calibration_in_100_runs(name, assert_null):
     assert_null(lambda pool: template(name, pool), runs=runs, limit=0.05 * runs)
 
 
+@pytest.mark.slow
 @pytest.mark.everyday(1)
-@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["lira offline", "lira per example"])
 def test_null_holds_when_the_pool_knows_only_the_non_members(name, noisy_problem):
     misses = 0

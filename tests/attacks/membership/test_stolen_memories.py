@@ -202,6 +202,7 @@ def test_null_in_100_runs(model, evaluate):
     assert false_alarms(model, 100, evaluate) <= 5
 
 
+@pytest.mark.slow
 def test_planted_proxies_that_saw_the_record_are_caught(monkeypatch):
     # without folds the proxies have memorised the non-members, which the attacker has
     monkeypatch.setattr("skprivacy.attacks.membership.white_box._train_proxies", _careless)
@@ -215,6 +216,7 @@ def _careless(network, inputs, label, fold, seed):
     return [proxy] * 3
 
 
+@pytest.mark.slow
 def test_threshold_keeps_its_precision():
     X, y = noisy_labels()
     target = MLPClassifier((100,), max_iter=40, learning_rate_init=0.005, random_state=0)

@@ -80,6 +80,7 @@ def test_power_is_the_share_of_members_found():
     assert constant == pytest.approx(_rehearsal.RATES.mean())
 
 
+@pytest.mark.slow
 def test_neither_the_target_nor_the_order_of_records_plays_a_part(neighbours):
     X, y, pool = neighbours.X, neighbours.y, neighbours.pool
     other = SMALL.fit(X[1500:], y[1500:])
@@ -185,6 +186,7 @@ def test_choosing_by_shadows_accuses_no_more_often_than_alpha(attack):
     assert accused(attack, 12, 0.1) <= binom.isf(1e-6, 12, 0.1)
 
 
+@pytest.mark.slow
 def test_planted_choice_by_the_records_themselves_is_caught():
     attack = OfManyByTheTarget(n_shadows=4, online=True)
     assert accused(attack, 12, 0.1) > binom.isf(1e-6, 12, 0.1)

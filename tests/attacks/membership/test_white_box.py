@@ -148,6 +148,7 @@ def test_without_members_the_network_is_told_apart_by_what_it_computes():
     assert result.auc_interval[0] > 0.55
 
 
+@pytest.mark.slow
 def test_without_members_on_the_null():
     wrong = 0
     for seed in range(12):
@@ -172,6 +173,7 @@ def test_alignments_are_products_of_gradients_and_weights(activation):
             assert found[record, place] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_weights_tell_more_than_norms_of_gradients():
     """A network that is always right on its own records: its first weights still tell them."""
     pytest.importorskip("torch")

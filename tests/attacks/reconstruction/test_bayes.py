@@ -122,7 +122,7 @@ def test_more_candidates_than_fit_the_memory_are_refused_for_batches_alone():
     assert attack.posterior(sent).shape == (1, 10_001)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_noise_leaves_a_prior_a_little():
     """The posterior beats every null model where a search sees nothing."""
     rng = np.random.default_rng(0)

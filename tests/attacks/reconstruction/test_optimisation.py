@@ -289,7 +289,7 @@ def test_the_search_is_repeatable_and_independent_of_other_batches(table):
     assert np.array_equal(first, second)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_an_attacker_who_ignores_clipping_searches_worse(table):
     """Short records count less than long ones, unless these are clipped."""
     X, y = table.X.copy(), table.y

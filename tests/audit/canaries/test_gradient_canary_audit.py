@@ -298,6 +298,7 @@ def test_scores_are_log_likelihood_ratios():
         assert abs(off) < 5
 
 
+@pytest.mark.slow
 def test_the_bound_on_the_noise_is_above_the_claim_if_the_claim_is_refuted():
     """So it exceeds a true epsilon in at most alpha, as true claims are refuted."""
     curve, n, guesses, alpha = inverse_curve(CLAIM, "zero_out"), 2000, 224, 0.05
@@ -396,6 +397,7 @@ def test_what_was_fitted_is_an_ordinary_network():
     np.testing.assert_array_equal(refitted.predict_proba(X), plain.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_a_seed_makes_an_audit_repeatable():
     first, again, other = (audited(random_state=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.scores, again.scores)

@@ -49,6 +49,7 @@ def fast(monkeypatch):
     monkeypatch.setattr(_choosing, "_FINAL_STEPS", 3)
 
 
+@pytest.mark.slow
 def test_it_shows_most_of_what_is_claimed_and_rows_less():
     # What it shows is so near the claim that one run in a thousand refutes it at this alpha.
     report = audit_synthesizer(synthesizer(), X, n_canaries=20, n_runs=15, random_state=0)
@@ -62,6 +63,7 @@ def test_it_shows_most_of_what_is_claimed_and_rows_less():
         assert text in repr(report)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_one_canary_in_a_fit_shows_all_but_the_choices():
     report = audit_synthesizer(synthesizer(method="tree"), X, n_runs=80, random_state=0)
@@ -197,6 +199,7 @@ def refutations(n, n_runs, n_canaries, alpha):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_true_claims_are_rarely_refuted():
     """With coins that are refuted at a share that shows a mistake in few runs."""

@@ -152,6 +152,7 @@ CARRIERS = {
 }  # fmt: skip
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.parametrize("name", CARRIERS)
 def test_records_inside_a_model_are_found(name):
     model, n = CARRIERS[name]

@@ -144,6 +144,7 @@ def test_any_group_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
         assert wrong <= binom.isf(1e-6, 150, alpha)
 
 
+@pytest.mark.slow
 def test_planted_silence_about_multiplicity_is_caught(monkeypatch):
     monkeypatch.setattr(_exposure, "holm", np.asarray)
     with pytest.raises(AssertionError):

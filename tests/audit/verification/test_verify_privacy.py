@@ -146,6 +146,7 @@ def times_broken(name, times=TIMES):
     return sum(v.broken for v in verified)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -158,6 +159,7 @@ def test_a_true_claim_is_broken_in_at_most_alpha(name):
     assert times_broken(name) <= MOST
 
 
+@pytest.mark.slow
 def test_counting_the_runs_that_were_chosen_by_would_break_true_claims():
     """Were the events counted in runs that chose them, the test above would fail."""
 
@@ -229,6 +231,7 @@ class ZeroSensitivity(RegressorMixin, BaseEstimator):
         return X[:, 0] * self.moments_[1] / max(self.moments_[0], 1e-3)
 
 
+@pytest.mark.slow
 def test_a_known_defect_of_another_library_is_shown():
     found = verify_privacy(ZeroSensitivity(), n_runs=100)
     assert found.broken
@@ -249,6 +252,7 @@ def test_a_seed_that_may_drive_the_noise_is_fresh_in_every_run():
     assert any("random_state is fresh" in text for text in held.changes)
 
 
+@pytest.mark.slow
 def test_seeds_of_the_noise_and_budgets_are_taken_out(tmp_path):
     budget = PrivacyBudget(0.5, path=tmp_path / "ledger")
     scaler = PrivateStandardScaler(bounds=UNIT, noise_seed=3, budget=budget)
@@ -261,6 +265,7 @@ def test_seeds_of_the_noise_and_budgets_are_taken_out(tmp_path):
     assert budget.spent() == 0
 
 
+@pytest.mark.slow
 def test_it_runs_where_mistakes_show_and_says_so():
     chosen = verify_privacy(PrivateStandardScaler(epsilon=0.1, bounds=UNIT), n_runs=30, alpha=1e-8)
     assert 2.0 <= chosen.claimed_epsilon <= 4.0
@@ -315,6 +320,7 @@ def test_planted_bugs_are_found(estimator, name, make, n_runs):
         assert verify_privacy(estimator, n_runs=n_runs, epsilon=3.0).broken
 
 
+@pytest.mark.slow
 def test_two_processes_do_the_same():
     held = verify_privacy(
         PrivateStandardScaler(bounds=UNIT), n_runs=100, epsilon=3.0, n_jobs=2, alpha=1e-8

@@ -133,6 +133,7 @@ def test_a_fixed_step_is_the_other_one(name):
     assert_same({**MODULES, "words": Words}[name])
 
 
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "params",
