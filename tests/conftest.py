@@ -63,31 +63,35 @@ def pytest_pycollect_makeitem(collector, obj):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Mark as slow, before pytest selects by marks, what combines anew what is run every day.
 
     Of a test with several lists of parameters, every value of each list is run every day, but not
     with every value of the others. ``pytest.mark.everyday(n)`` on the test leaves n cases of these
-    that are spread evenly; without a number, on a case, it runs the case every day.
+    that are spread evenly; without a number, on a case, it runs the case every day. The inner loop
+    runs two cases of a test.
     """
+    quick = leaves_out_heavy(config)
     functions = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+        marks = {mark.name for mark in item.iter_markers()}
+        if hasattr(item, "callspec") and "slow" not in marks and not (quick and "heavy" in marks):
             functions[item.parent, item.originalname].append(item)
     for cases in functions.values():
-        limits = {mark.args for mark in cases[0].iter_markers("everyday")} - {()}
-        if len(cases[0].callspec._idlist) == 1 and not limits:
-            continue
-        always = {case for case in cases if any(not m.args for m in case.iter_markers("everyday"))}
+        marks = {case: [mark.args for mark in case.iter_markers("everyday")] for case in cases}
+        limit = min([n for args in marks[cases[0]] for n in args], default=len(cases))
+        always = set() if quick else {case for case in cases if () in marks[case]}
         chosen = covering([case for case in cases if case not in always])
-        for [limit] in limits:
-            chosen = [chosen[len(chosen) * k // limit] for k in range(limit) if chosen]
+        limit = min(limit, len(chosen), 2 if quick else len(chosen))
+        chosen = [chosen[len(chosen) * k // limit] for k in range(limit)]
         for case in set(cases) - always - set(chosen):
             case.add_marker(pytest.mark.slow)
 
 
 def covering(cases):
     """Return cases, few, in which every value of every list occurs, about equally often."""
+    if not cases or len(cases[0].callspec._idlist) == 1:
+        return cases
     values = {case: set(enumerate(case.callspec._idlist)) for case in cases}
     rest, missing = list(cases), set().union(*values.values())
     chosen, used = [], Counter()

@@ -183,6 +183,7 @@ def test_delta_and_epsilon_are_inverse_where_the_order_is_shared():
     assert rdp_delta(event, rdp_epsilon(event, 1e-5)) == pytest.approx(1e-5, rel=1e-2)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("delta", [1e-300, 1e-12])
 def test_small_deltas_stay_finite_and_ordered(delta):
     event = sgd(0.01, 1.0, 100)

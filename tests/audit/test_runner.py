@@ -83,6 +83,7 @@ def honest():
     return audit(Claiming(max_depth=1).fit(*PARTS[:2]), *PARTS, n_shadows=4, random_state=0)
 
 
+@pytest.mark.heavy
 def test_a_memorising_model_that_claims_privacy_is_caught(liar):
     assert liar.verdict == "VIOLATED"
     assert liar.epsilon_lower_bound > 1 > liar.claimed_epsilon

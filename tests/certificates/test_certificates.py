@@ -104,6 +104,7 @@ def failed(found):
     return {check.name: check.words for check in found.checks if check.status == "FAILED"}
 
 
+@pytest.mark.heavy
 def test_a_broken_second_accountant_is_no_fault_of_the_certificate(issued, monkeypatch):
     """Of a library that dp_accounting did not fit to it was said that the certificate fails."""
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
@@ -207,6 +208,7 @@ def test_a_section_that_is_missing_or_added_is_noticed(issued, tmp_path, section
     assert not verified(issued, tmp_path, {**original, section: None}).holds
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("kept", "words"),
     [

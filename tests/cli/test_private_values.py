@@ -90,6 +90,7 @@ def told(folder, line):
     return heard.leaks()
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_cell_is_told(folder, command):

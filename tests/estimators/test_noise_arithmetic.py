@@ -220,6 +220,7 @@ def test_an_unknown_arithmetic_is_refused():
         PrivacyGuarantee(GaussianEvent(2.0), arithmetic="fixed")
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("last", "words"),

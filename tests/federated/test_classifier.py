@@ -182,6 +182,7 @@ def test_values_that_cannot_be_computed_with_are_left_out():
             assert np.array_equal(without.coef_, model.coef_)
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::skprivacy.exceptions.PrivacyWarning")
 @pytest.mark.parametrize("unit", ["record", "party"])
 def test_how_many_threads_work_does_not_matter(unit):

@@ -88,6 +88,7 @@ def _no_fits():
 # ---------------------------------------------------------------- learning
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(2)
 @pytest.mark.parametrize("head", LINEAR)
 def test_every_head_learns(head):
@@ -110,6 +111,7 @@ def test_a_network_is_trained_with_noise_and_costs_what_that_costs():
     assert tuner(head=head).fit(X, Y).privacy_.relation == "add_remove"
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("mechanism", ["gaussian", "k_norm", "laplace", "logistic"])
 def test_every_mechanism_noises_softmax_weights(mechanism):
@@ -117,6 +119,7 @@ def test_every_mechanism_noises_softmax_weights(mechanism):
     assert model.score(TEST, TRUTH) > 0.7
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_without_noise_the_softmax_head_is_that_of_scikit_learn(n_classes):
     """The same penalty, contrasts that lose nothing, and the log-odds of the right class."""
@@ -180,6 +183,7 @@ def test_an_unfitted_encoder_learns_from_public_records_alone():
     assert len(X) not in Counting.seen
 
 
+@pytest.mark.heavy
 def test_a_fitted_encoder_is_frozen_or_refused():
     fitted = PCA(16).fit(PUBLIC)
     for public in (None, PUBLIC):
@@ -264,6 +268,7 @@ def test_a_table_with_words():
         model.fit(frame[:400], y[:400])
 
 
+@pytest.mark.heavy
 def test_a_frame_of_numbers_keeps_its_names():
     columns = [f"pixel {i}" for i in range(64)]
     frame, public = pd.DataFrame(X, columns=columns), pd.DataFrame(PUBLIC, columns=columns)
@@ -271,6 +276,7 @@ def test_a_frame_of_numbers_keeps_its_names():
     assert model.predict(pd.DataFrame(TEST, columns=columns)).shape == TRUTH.shape
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", LINEAR)
 def test_a_record_that_is_not_finite_contributes_nothing_and_nobody_is_told(head):
@@ -302,12 +308,14 @@ def check_traceback(head):
         assert not same, f"{frame.f_code.co_name} holds the exact weights"
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", LINEAR)
 def test_the_traceback_of_a_failure_holds_no_exact_weights(head):
     check_traceback(head)
 
 
+@pytest.mark.heavy
 def test_exact_weights_in_a_traceback_are_caught():
     with (
         mock.patch.object(alm, "_call_without_frames", lambda compute, *given: compute(*given)),
@@ -316,6 +324,7 @@ def test_exact_weights_in_a_traceback_are_caught():
         check_traceback("softmax")
 
 
+@pytest.mark.heavy
 def test_exact_weights_are_not_kept():
     given = []
     release = Mechanism.release
@@ -335,6 +344,7 @@ def test_exact_weights_are_not_kept():
 # ---------------------------------------------------------------- what it costs
 
 
+@pytest.mark.heavy
 def test_noised_copies_are_trained_once_and_charged_together():
     budget = PrivacyBudget(8.0, 1e-4)
     model = tuner(head="softmax", mechanism="logistic", epsilon=2.0, budget=budget)
@@ -356,6 +366,7 @@ def test_noised_copies_are_trained_once_and_charged_together():
     assert loud > quiet
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(1)
 @pytest.mark.parametrize("head", ["least_squares", "prototypes", "softmax"])
 def test_noised_copies_see_the_records_through_their_releases_alone(head):
@@ -388,6 +399,7 @@ def test_noised_copies_of_a_head_that_trains_with_noise_are_refused():
         tuner(head="softmax").noised_copies(X, Y, [])
 
 
+@pytest.mark.heavy
 def test_a_sensitivity_that_is_given_is_used_and_assumed():
     used = []
     release = Mechanism.release
@@ -405,6 +417,7 @@ def test_a_sensitivity_that_is_given_is_used_and_assumed():
         tuner(head="prototypes", sensitivity=0.25).fit(X, Y)
 
 
+@pytest.mark.heavy
 def test_the_cost_is_that_of_what_is_released():
     model = tuner(head=GradientHead(steps=9)).fit(X, Y)
     assert model.privacy_event_.count == 9
@@ -539,6 +552,7 @@ def test_shadow_models_keep_the_encoder():
     assert pool is not None
 
 
+@pytest.mark.heavy
 def test_classes_that_are_not_given_are_a_leak_that_is_told():
     with pytest.warns(PrivacyLeakWarning, match="classes=None"):
         model = tuner(classes=None).fit(X, Y)

@@ -149,6 +149,7 @@ def test_noise_is_what_is_claimed(relation, delta):
     assert z == pytest.approx(1 / 0.7 if delta == 0 else 5.9, rel=1e-2)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_more_privacy_more_noise_and_never_far_below_the_midpoint(kind):
     X, y = regression_data(400)

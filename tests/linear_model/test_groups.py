@@ -100,6 +100,7 @@ def test_sums(name, relation):
     assert 0.6 < reached <= 1.0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_output_perturbation(delta, n_classes):

@@ -42,6 +42,7 @@ def test_distribution(sampler, scale):
     assert chi2_pvalue(samples, SHAPES[sampler], scale) > 1e-4
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("sampler", SHAPES, ids=lambda f: f.__name__)
 def test_the_test_has_power(sampler):
     """A scale that is 3% off, or one shape for another, would not pass."""

@@ -46,6 +46,7 @@ def test_noise_has_the_law_that_its_event_claims(name):
 AN_EVERYDAY_ONE = {"FloatGaussian", "LNMax", "Exponential", "Columns"}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "name", [k if k in AN_EVERYDAY_ONE else pytest.param(k, marks=pytest.mark.slow) for k in CASES]
 )

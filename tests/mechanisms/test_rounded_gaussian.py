@@ -98,6 +98,7 @@ def check_outermost():
     assert float(stats.norm.sf(far)) == pytest.approx((1 << 40) * 2.0**-192, rel=1e-3)
 
 
+@pytest.mark.heavy
 def test_the_outermost_numbers():
     check_outermost()
 

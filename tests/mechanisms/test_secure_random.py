@@ -87,6 +87,7 @@ def in_fork(action, fork=None):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 class TestFork:
+    @pytest.mark.heavy
     def test_a_child_does_not_repeat_its_parent_or_sibling(self):
         random = SecureRandom()
         random.random_bytes(16)
@@ -312,6 +313,7 @@ def long_noise():
     return np.abs(correlations).max() * np.sqrt(_CHUNK), noise
 
 
+@pytest.mark.heavy
 def test_long_vectors_get_independent_normal_noise():
     correlation, noise = long_noise()
     assert correlation < 6

@@ -203,6 +203,7 @@ def power(guesses, n_coins, mu, truth):
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("mu", "n_coins", "least"), [(1.0, 1000, 95), (2.0, 2000, 90)])
 def test_the_number_of_guesses_refutes_a_claim_of_half_the_truth(mu, n_coins, least):
     """So few as are best for a bound refute nothing at mu = 2."""

@@ -250,6 +250,7 @@ def test_null_scores_show_no_epsilon(alpha):
     assert null_failures(epsilon_lower_bound, alpha) <= ALLOWED[alpha]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("alpha", ALLOWED)
 def test_null_scores_show_no_epsilon_at_fixed_thresholds(alpha):
     def bonferroni(members, others, alpha):

@@ -201,6 +201,7 @@ def outcomes(bit, ones, n_out, epsilon):
     ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("n_trials", [2, 10])
 def test_the_claim_bounds_the_exact_law_of_a_small_search(n_trials):
     """All outcomes of a search over two settings of a model of one bit, on both kinds of neighbour.
@@ -755,6 +756,7 @@ def test_neither_warnings_nor_progress_tell_how_many_trials_there_are():
     assert said == {0}
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings(SEEDED)
 def test_a_seed_makes_it_reproducible_and_voids_the_guarantee():
     with pytest.warns(PrivacyWarning, match="noise_seed"):

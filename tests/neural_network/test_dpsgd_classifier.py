@@ -48,6 +48,7 @@ def test_learns(blobs):
     assert model.predict_proba(blobs[0]).sum(1) == pytest.approx(1.0)
 
 
+@pytest.mark.heavy
 def test_digits_are_learned_at_a_moderate_epsilon():
     X, y = load_digits(return_X_y=True)
     model = DPSGDClassifier(epsilon=8.0, classes=range(10)).fit(X / 16, y)
@@ -464,6 +465,7 @@ def test_validation_in_workers_charges_one_budget(blobs):
     assert set(budget.entries()["who"]) == {"DPSGDClassifier"}
 
 
+@pytest.mark.heavy
 def test_a_fit_beyond_the_budget_is_refused_before_anything_is_released(blobs, monkeypatch):
     budget = budget_of(1.0)
     private(epsilon=0.9, delta=1e-5, budget=budget).fit(*blobs)

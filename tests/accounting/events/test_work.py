@@ -222,6 +222,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.everyday(2)
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_searches_are_accounted_for(kind):
