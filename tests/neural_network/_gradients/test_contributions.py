@@ -7,7 +7,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from opacus.grad_sample import GradSampleModule
 from torch import nn
 
 from skprivacy.neural_network._gradients import bookkeeping, trial
@@ -281,6 +280,7 @@ def test_every_rule_is_tested():
 
 
 # Opacus: torch warns that its backward hooks start at a module whose input needs no gradient.
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 # Opacus knows no padding of embeddings, no LayerNorm without bias, and no work in place.
 @pytest.mark.parametrize(
@@ -291,6 +291,8 @@ def test_every_rule_is_tested():
     ),
 )
 def test_equals_opacus(name):
+    from opacus.grad_sample import GradSampleModule  # 0.8 s, which other tests need not wait for
+
     torch.manual_seed(0)
     module = BOOK_KEEPING[name]()
     X, y = batch()

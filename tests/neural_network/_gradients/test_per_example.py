@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
@@ -74,9 +73,12 @@ def test_equals_a_loop_over_single_examples(name, clip):
 
 
 # Opacus: torch warns that its backward hooks start at a module whose input needs no gradient.
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("name", ["linear", "mlp", "no bias"])
 def test_equals_opacus_and_functorch(name):
+    from opacus.grad_sample import GradSampleModule  # 0.8 s, which other tests need not wait for
+
     torch.manual_seed(0)
     module = NETWORKS[name]()
     X, y = batch()
