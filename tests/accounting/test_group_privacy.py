@@ -245,7 +245,7 @@ def test_steps_along_a_gaussian_curve_are_exact():
         assert exact <= group_epsilon(GaussianEvent(10.0), k, 1e-6, "add_remove") < 1.001 * exact
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_steps_are_never_below_a_chain_of_discrete_mechanisms():
     """Walk k = 3 steps between random distributions, and take the curve of every step."""
     rng = np.random.default_rng(1)

@@ -102,7 +102,7 @@ def test_null_groups_are_rarely_singled_out():
     assert max(missed, marked) <= 6  # P[Bin(40, 0.05) > 6] < 0.004
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_planted_groups_without_correction_are_caught(monkeypatch):
     monkeypatch.setattr(result_module, "holm", np.asarray)
     with pytest.raises(AssertionError):

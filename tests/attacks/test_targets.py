@@ -95,7 +95,7 @@ def parts(records, truth):
     )
 
 
-@pytest.mark.everyday(5)
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("name", TARGETS)
 def test_an_audit_finds_what_a_model_tells(name):
     estimator, records, truth, least = TARGETS[name]

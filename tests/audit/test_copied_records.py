@@ -42,6 +42,7 @@ def audited(n_distinct, times, seed=0):
     return audit(model, X[0], y, X[1], y, attacks=LossThreshold())
 
 
+@pytest.mark.slow
 def test_a_true_claim_about_copies_is_not_called_violated():
     """Of 20 audits of ten copies each of 100 records that many were violated, at error 5%."""
     reports = [audited(100, 10, seed) for seed in range(20)]

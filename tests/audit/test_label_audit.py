@@ -167,7 +167,7 @@ def test_a_sweep_refuses_attacks_on_membership_before_it_trains(attack):
     assert budget.spent() == 0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_sweep_refuses_them_for_foreign_models_too():
     with pytest.raises(ValueError, match="nothing about membership"):
         PrivacySweepCV(Liar(), epsilons=[1.0], cv=2).fit(X, y)

@@ -202,7 +202,7 @@ def test_too_few_records_are_told_and_not_guessed():
 SCHEMA = Schema({f"x{i}": Bounded(-5, 5) for i in range(8)})
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("step", "covered"),
@@ -462,7 +462,7 @@ def test_what_could_not_have_been_found_is_told(n, claimed, words):
     assert report.epsilon_within_reach == pytest.approx(perfect)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_accuracy_stands_beside_that_of_a_constant(honest):
     share = max(np.mean(y[1000:]), 1 - np.mean(y[1000:]))
     assert honest.to_dict()["majority_share"] == pytest.approx(share)

@@ -35,7 +35,7 @@ def tables(tmp_path_factory):
     return folder
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_tables_of_shadow_models_serve_the_strongest_attack(tables, tmp_path, capsys):
     page, csv = tmp_path / "audit.html", tmp_path / "audit.csv"
     shadows = [str(tables / f"s{i}.csv") for i in (1, 2, 3, 4)]

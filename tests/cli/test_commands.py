@@ -250,6 +250,7 @@ def test_categories_that_look_missing_are_categories(folder):
     assert set(records.y) == {"no", "yes"}
 
 
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("line", "words"),
@@ -437,7 +438,7 @@ def test_interrupt_is_quiet():
 REPORTED = "data.csv --schema schema.json --epsilon 1 --delta 1e-4 --attack loss --quiet"
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_type_of_a_report_follows_its_name(folder, capsys):
     pytest.importorskip("torch")
     line = f"audit {REPORTED} {NEVER} --author Curator --record person --seed 5"

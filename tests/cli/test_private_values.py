@@ -90,8 +90,8 @@ def told(folder, line):
     return heard.leaks()
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
-@pytest.mark.everyday(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_cell_is_told(folder, command):
     table = SCORES if command == "audit-predictions" else TABLE

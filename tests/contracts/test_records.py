@@ -239,6 +239,7 @@ OF_LABELS = [
 ]
 
 
+@pytest.mark.everyday(4)
 @pytest.mark.heavy
 @pytest.mark.parametrize("check", OF_LABELS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", LABELS)

@@ -19,6 +19,7 @@ from skprivacy.preprocessing import SchemaTransformer
 MAKERS = [make_adult_like, make_location_like, make_purchase_like, make_texas_like]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_seed_means_the_same_rows(make):

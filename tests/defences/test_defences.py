@@ -122,7 +122,7 @@ def leaking():
     return rows[::5], guarded
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_memguard_makes_the_defenders_attack_guess_and_no_other(leaking):
     rows, guarded = leaking
     true, shown = guarded.estimator_.predict_proba(rows), guarded.predict_proba(rows)
@@ -177,7 +177,7 @@ def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
     assert 0.5 < found(LiRA(pool=bare, online=True), target, attacked) < 0.7
 
 
-@pytest.mark.everyday(2)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "defence",

@@ -197,7 +197,7 @@ def test_nan_and_infinity_are_for_the_estimator_to_refuse():
         SmoothedClassifier(LogisticRegression()).fit(X, np.arange(20) % 2)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_guarantee_of_a_private_estimator_holds_in_the_wrapper():
     """For removed, added and blanked records, by what goes through its mechanisms."""
     contracts.check_replay(SMOOTHED)

@@ -109,7 +109,7 @@ def neighbours(relation):
             yield data, (rows, labels)
 
 
-@pytest.mark.everyday(2)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("cut", "relation"), MOVED_VOTES)
 def test_a_neighbour_moves_as_many_votes_as_are_paid_for(cut, relation):
@@ -443,7 +443,7 @@ def test_in_a_pipeline_public_records_of_another_width_are_refused_with_advice()
         Pipeline(steps).fit(frame, Y, pate__X_public=frame[:100])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
     schema = Schema({"age": Bounded(0, 100), "sex": Categories(["F", "M", "X"])})
     frame = pd.DataFrame({"age": 50 + 20 * X[:, 0], "sex": np.where(X[:, 1] > 0, "F", "M")})
@@ -457,7 +457,7 @@ def test_a_frame_with_text_goes_to_teachers_and_students_as_it_is():
     assert drawn.score(frame, Y) > 0.7
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_without_public_records_and_schema_the_ranges_are_read_off_the_data():
     with (
         pytest.warns(PrivacyLeakWarning),
@@ -541,7 +541,7 @@ def test_the_default_student_of_one_fold_or_of_a_class_that_one_label_has_is_the
     assert isinstance(select_student(rows, known), PropagationStudent)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_default_student_takes_a_table_of_any_columns():
     random = np.random.default_rng(0)
     table = pd.DataFrame(

@@ -232,7 +232,7 @@ def test_a_file_brings_back_the_model_and_its_claim(params, tmp_path):
     assert found.get_params() == {**model.get_params(), "classes": found.classes}
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_certificate_states_the_trust(tmp_path):
     model = federation(unit="party").fit(X, y, pd.Series(PARTIES, name="hospital"))
     save_model(model, tmp_path / "m")

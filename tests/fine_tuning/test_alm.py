@@ -99,7 +99,7 @@ def test_every_head_learns(head):
     assert (model.classes_[probabilities.argmax(1)] == model.predict(TEST)).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_network_is_trained_with_noise_and_costs_what_that_costs():
     budget = PrivacyBudget(9.0, 1e-5)
     model = tuner(head=NetworkHead((20,), epochs=20), relation="zero_out", budget=budget).fit(X, Y)

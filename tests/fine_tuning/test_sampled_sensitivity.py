@@ -125,8 +125,7 @@ def test_the_sample_is_of_pairs_that_differ_in_one_record_and_within_what_is_pro
     assert 0 < few.l2 <= many.l2 < head.sensitivity(job).l2
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_matrix_norm_for_that_of_the_vector_is_caught(order, monkeypatch):
     """The largest column sum, the largest singular value: of 6 features and 3 classes."""

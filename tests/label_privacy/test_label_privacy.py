@@ -177,6 +177,7 @@ def test_words_and_frames(kind):
         model.predict(frame.rename(columns={"a": "z"}))
 
 
+@pytest.mark.slow
 def test_missing_values_are_the_estimators_business():
     X, y = two_classes(600)
     X[::7, 2] = np.nan

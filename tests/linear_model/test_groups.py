@@ -113,6 +113,7 @@ def test_output_perturbation(delta, n_classes):
     assert 0.2 < reached <= 1.0
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_people_of_whom_every_record_counts_are_caught(name):
     make, params = MODELS[name]

@@ -142,7 +142,7 @@ def test_release_has_the_density_that_was_integrated():
         assert stats.kstest(drawn, lambda w, a=axis[:, 0], c=cdf: np.interp(w, a, c)).pvalue > 1e-4
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 4])
 def test_pure_noise_has_the_right_norm(k):
     """With nothing but noise and ridge, the minimiser is noise / -ridge: norm of Gamma(size)."""

@@ -94,6 +94,7 @@ def test_too_little_noise_is_caught():
         check_pure(0.3)
 
 
+@pytest.mark.slow
 def test_a_radius_of_one_dimension_less_is_caught():
     """The classic slip: Gamma(size - 1) or Laplace norms."""
 

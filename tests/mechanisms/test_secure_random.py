@@ -118,7 +118,7 @@ class TestFork:
         random = SecureRandom()
         assert in_fork(lambda: random.random_bytes(16), raw_fork) == random.random_bytes(16)
 
-    @pytest.mark.heavy
+    @pytest.mark.slow
     @pytest.mark.skipif(not LINUX, reason="pid namespaces are Linux's")
     def test_a_child_in_a_pid_namespace_does_not_repeat_its_parent(self):
         """Both are number 1, each of its own namespace."""

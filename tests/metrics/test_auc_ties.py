@@ -34,7 +34,7 @@ def test_constant_scores_refute_nothing(ratio):
     assert max(shown) == 0
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.05, 0.5])
 @pytest.mark.parametrize("rate", [0.03, 0.5])
 def test_two_valued_nulls_refute_no_more_than_alpha(rate, alpha):

@@ -174,6 +174,7 @@ def test_gaussian_noise_is_bounded_tightly(mu, n, general, apart):
     assert np.median(bounds(scores, 2 * n, 3 * n // 2, "product", 1e-5)) >= apart
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.915), (4.0, 3.718)])
 def test_randomised_response_is_bounded_tightly(epsilon, least):
@@ -225,6 +226,7 @@ def test_bound_is_near_the_exact_bound():
         assert ours == pytest.approx(theirs, rel=0.02)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize(("guesses", "n_coins"), [(2000, 2000), (200, 2000), (60, 400)])
 @pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-3])

@@ -243,8 +243,7 @@ def null_failures(bound, alpha):
     return sum(bound(*null_pair(seed, 300), alpha=alpha) > 0 for seed in range(NULL_RUNS))
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", ALLOWED)
 def test_null_scores_show_no_epsilon(alpha):
     assert null_failures(epsilon_lower_bound, alpha) <= ALLOWED[alpha]

@@ -43,7 +43,7 @@ def test_the_loss_is_of_any_metric(metric):
     assert found.standard_error > 0
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_error_is_that_of_new_records_and_new_noise():
     random = np.random.default_rng(0)
     y = np.zeros(400, int)

@@ -475,7 +475,7 @@ def test_contract(check):
     check()
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name):

@@ -90,7 +90,7 @@ def log(tmp_path):
     return path
 
 
-@pytest.mark.everyday(25)
+@pytest.mark.everyday(12)
 @pytest.mark.heavy
 @parametrize_with_checks(
     [
@@ -161,7 +161,7 @@ def test_nothing_is_trained_twice(log, n_jobs):
     assert not hasattr(model, "tree_")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_jobs_change_nothing():
     one, two = (
         sweep_of(
@@ -514,7 +514,7 @@ def test_baselines_of_ones_own():
         sweep_of(Noisy(), epsilons=[1], cv=2, baseline={5: LogisticRegression()}).fit(X, y)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_boosting_takes_what_a_schema_takes():
     import pandas as pd
 
@@ -607,7 +607,7 @@ def test_the_page_tells_every_score_and_what_each_guarantee_is_of(tmp_path):
     assert "Further scores" not in page
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
     sweep = sweep_of(Noisy(), epsilons=[1, 2], cv=2).fit(X, y)
     about = About(author="<i>me</i>", command="make <b>", record="person")
@@ -629,7 +629,7 @@ def test_the_page_says_what_it_is_about_and_overwrites_no_ledger(tmp_path):
         sweep.to_html(tmp_path / "sweep.pdf")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_several_scores_are_those_of_grid_search():
     import matplotlib.pyplot as plt
 
@@ -663,7 +663,7 @@ def test_several_scores_are_those_of_grid_search():
         sweep.knee(score="nothing")
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_several_estimators_in_one_sweep_and_one_picture():
     import matplotlib.pyplot as plt
 

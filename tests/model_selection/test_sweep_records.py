@@ -131,7 +131,7 @@ CASES = {
 }
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_models_scores_and_charges_are_the_same_to_the_bit(name):

@@ -57,7 +57,7 @@ def test_bad_bounds_are_named(line, bounds):
         private(target_bounds=bounds).fit(*line)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_partial_fit_keeps_the_bounds(line):
     model = private().partial_fit(*line)
     first = model.epsilon_

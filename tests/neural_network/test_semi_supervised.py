@@ -62,7 +62,7 @@ def with_labels_alone():
     return alone.fit(DIGITS[labelled], known[labelled]).score(DIGITS, TRUTH)
 
 
-@pytest.mark.everyday(2)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", STUDENTS)
 def test_records_without_labels_teach(name):
@@ -73,6 +73,7 @@ def test_records_without_labels_teach(name):
     assert score > (supervised + 0.02 if name != "pseudo-labels" else 0.8)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("student", [VATStudent, ConsistencyStudent])
 def test_a_student_is_an_estimator(student):
@@ -100,7 +101,7 @@ def test_a_student_is_an_estimator(student):
     assert isinstance(own.module_[1], nn.Linear)
 
 
-@pytest.mark.everyday(2)
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("student", list(STUDENTS.values()), ids=list(STUDENTS))
 def test_pate_teaches_every_student(student):

@@ -142,7 +142,7 @@ def test_a_student_of_a_graph(kind, tmp_path):
     assert found.student_._coef_.dtype == kind
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.2])
 def test_the_default_student_of_a_table(share, tmp_path):
     teacher = make_pipeline(SchemaTransformer(SCHEMA), LogisticRegression())

@@ -182,7 +182,7 @@ def test_values_are_near_the_truth_and_noise_is_as_claimed(relation, delta):
     np.testing.assert_allclose(variance, X.var(axis=0), rtol=0.05)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_noise_of_a_mean():
     x = np.full(100, 3.0)
     drawn = [

@@ -76,6 +76,7 @@ def test_text_that_cannot_be_written_is_left_out_in_silence(place):
     assert len(synthesizer.sample(10)) == 10
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("method", METHODS)
 def test_samples_have_the_columns_types_and_categories_of_the_table(method):

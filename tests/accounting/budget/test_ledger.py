@@ -573,7 +573,7 @@ def test_readers_wait_for_no_writer(ledger):
     holder.close()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
 def test_read_only_ledger_can_be_audited(ledger):
     budget = PrivacyBudget(1.0, path=ledger)

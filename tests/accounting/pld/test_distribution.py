@@ -58,7 +58,7 @@ def test_published_epsilon_that_was_computed_on_a_coarse_grid():
     assert 6.7687 <= pld(sgd(0.04, 1.5, 2_250)).epsilon(1e-5) <= 6.7688 * (1 + CLOSE)
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("q", "z", "steps", "delta"),

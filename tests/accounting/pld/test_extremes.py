@@ -73,7 +73,7 @@ def test_far_below_the_window_delta_is_one(event, delta):
         assert loss.delta(epsilon) == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("q", "z", "order"), [(1.0, 1.0, 64), (1.0, 0.7, 1000), (0.999, 1.0, 30)])
 def test_renyi_of_replacement_sees_the_far_peak(q, z, order):
     def density(x, mean):

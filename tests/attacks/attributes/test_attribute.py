@@ -48,7 +48,7 @@ def test_correlation_is_not_called_leakage():
     assert result.gain_p_value > 0.05
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_null():
     # the "members" were never seen: at most 5% of runs may claim an advantage, or a gain
     wrong = {"advantage": 0, "gain": 0}

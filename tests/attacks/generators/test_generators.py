@@ -78,7 +78,7 @@ def columns_alone(seed):
     return people, np.concatenate([rng.permuted(people[:100], axis=0) for _ in range(20)])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_distance_says_fine_where_columns_tell_who_was_there():
     people, generated = columns_alone(0)
     parts = people[:100], people[100:400]

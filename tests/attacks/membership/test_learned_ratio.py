@@ -44,6 +44,7 @@ def test_neighbours_explain_what_the_formulas_cannot(neighbours):
     assert measured(LearnedRatio(), neighbours).auc > best + 0.02
 
 
+@pytest.mark.slow
 def test_without_neighbours_it_is_no_worse_than_the_formulas(neighbours, monkeypatch):
     monkeypatch.setattr(learned, "MOST_SEARCHED", 100)
     best = max(measured(kind(online=True), neighbours).auc for kind in (LiRA, RMIA))
@@ -51,6 +52,7 @@ def test_without_neighbours_it_is_no_worse_than_the_formulas(neighbours, monkeyp
     assert measured(LearnedRatio(), neighbours).auc > best - 0.02
 
 
+@pytest.mark.slow
 def test_the_order_of_the_records_tells_nothing(neighbours):
     one = LearnedRatio(neighbours.target, pool=neighbours.pool).fit(neighbours.X, neighbours.y)
     order = np.random.default_rng(0).permutation(1600)

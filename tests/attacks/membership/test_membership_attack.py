@@ -118,7 +118,7 @@ def test_shadow_models_beat_the_loss(leaky):
     assert lira > loss
 
 
-@pytest.mark.everyday(4)
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_null_calibration(name, assert_null):
@@ -247,7 +247,7 @@ def test_unfitted_pool_is_cloned_and_trained(leaky):
     assert len(attack.pool_.estimators_) == 2
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_scores_do_not_depend_on_the_other_records_of_a_call(leaky):
     for name in ATTACKS:
         attack = template(name, leaky.pool).set_params(target=leaky.target).fit(leaky.X, leaky.y)

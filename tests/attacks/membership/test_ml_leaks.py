@@ -34,6 +34,7 @@ def split(X, y):
     return X[:N], y[:N], X[N:], y[N:]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
 def test_adversary_2_transfers_from_data_of_another_shape(n_classes):
     X, y = victims()
@@ -57,6 +58,7 @@ def test_adversary_2_with_another_kind_of_model_and_a_fitted_pool():
     assert result.auc_interval[0] > 0.55
 
 
+@pytest.mark.slow
 def test_adversary_2_on_the_null():
     wrong = 0
     own, label = others()
@@ -88,6 +90,7 @@ def test_adversary_1_with_known_members_uses_them():
     assert result.auc_interval[0] > 0.6
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("known", ["strangers", "everybody"])
 @pytest.mark.parametrize("given", [False, True])
 def test_the_aimed_false_positive_rate_is_kept(given, known):

@@ -185,7 +185,7 @@ def others_known_to_the_attacker(attack, X, y):
     return attack.fit(X[250:], y[250:]).evaluate(X[:250], y[:250], X[250:], y[250:])
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluate", [known_to_the_attacker, others_known_to_the_attacker])
 def test_null(evaluate):
     model = LogisticRegression(max_iter=500)

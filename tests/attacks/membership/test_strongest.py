@@ -180,7 +180,7 @@ def accused(attack, runs, alpha):
     return wrong
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", [None, OfMany(n_shadows=4, online=True)])
 def test_choosing_by_shadows_accuses_no_more_often_than_alpha(attack):
     assert accused(attack, 12, 0.1) <= binom.isf(1e-6, 12, 0.1)

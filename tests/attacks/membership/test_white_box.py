@@ -273,6 +273,7 @@ def test_too_few_generated():
         GenerativeAttack().fit(np.ones((1, 2)), np.zeros((0, 2)))
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.filterwarnings("ignore:y holds .* labels that are not among the target's classes")
 @on_networks
 def test_white_box_edges(template):

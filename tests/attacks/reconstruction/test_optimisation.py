@@ -161,6 +161,7 @@ def test_a_step_of_training_gives_its_gradient_away(table):
 # The first layer
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("norm", [None, 0.5])
 def test_the_first_layer_gives_most_records_away_exactly(table, norm):

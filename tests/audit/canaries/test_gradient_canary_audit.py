@@ -83,7 +83,7 @@ def sums_seen(network, records=(X, y), n_canaries=60):
     return report, np.array(seen)
 
 
-@pytest.mark.everyday(4)
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize(
     ("network", "records"),
     [
@@ -223,7 +223,7 @@ BY_THE_SAMPLING = {
 PLANTED = DPSGDClassifier(**SMALL, epsilon=4.0, epochs=10, batch_size=1800 // 16)
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(2)
 @pytest.mark.parametrize("bug", BY_THE_SUMS)
 def test_a_bug_shows_in_the_sums(bug):
     with BY_THE_SUMS[bug]():
@@ -232,7 +232,7 @@ def test_a_bug_shows_in_the_sums(bug):
     assert report.verdict == "VIOLATED"
 
 
-@pytest.mark.everyday(2)
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize("bug", BY_THE_SAMPLING)
 def test_a_bug_shows_in_the_sampling(bug):
     with BY_THE_SAMPLING[bug]():

@@ -275,7 +275,7 @@ def check_claims(name):
     return report
 
 
-@pytest.mark.everyday(10)
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_claimed_is_what_was_spent(name):
@@ -401,7 +401,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
-@pytest.mark.everyday(4)
+@pytest.mark.everyday(3)
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_planted_bug_is_caught(mutant):

@@ -222,7 +222,7 @@ CODES = [
 ]
 
 
-@pytest.mark.everyday(3)
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("width", "values"), [(1, 100), (2, 50), (2, 300), (3, 20), (3, 100), (5, 4), (8, 2), (4, 1000)]
 )

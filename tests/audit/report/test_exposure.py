@@ -136,7 +136,7 @@ def null_alarms(draw, alpha, runs):
     return alarms, misses
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("alpha", [0.05, 0.3])
 def test_any_group_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
@@ -163,12 +163,14 @@ def test_any_record_is_accused_falsely_no_more_often_than_alpha(draw, alpha):
     assert accused <= binom.isf(1e-6, runs, alpha)
 
 
+@pytest.mark.slow
 def test_planted_risks_without_correction_are_caught(monkeypatch):
     monkeypatch.setattr(result_module, "benjamini_hochberg", np.asarray)
     with pytest.raises(AssertionError):
         test_any_record_is_accused_falsely_no_more_often_than_alpha(DRAWS[0], 0.3)
 
 
+@pytest.mark.slow
 def test_few_of_the_accused_records_are_accused_falsely():
     """Of those marked at .2, on average at most a share of .2 score like non-members."""
     rng, shares = np.random.default_rng(0), []

@@ -97,6 +97,7 @@ def test_a_true_claim_is_refuted_no_more_often_than_alpha(draw, claim, alpha, n)
     assert refuted(draw, claim, alpha, n, 40) <= binom.isf(1e-6, 40, alpha)
 
 
+@pytest.mark.slow
 def test_planted_rates_without_intervals_are_caught(monkeypatch):
     def shares(members, others, test, alpha):
         sides = (others, members) if test.reverse else (members, others)
@@ -154,6 +155,7 @@ def test_exchanged_groups_are_told_first_where_nothing_is_claimed():
     assert "highest rate that the claim allows" not in page
 
 
+@pytest.mark.slow
 def test_groups_in_order_are_doubted_no_more_often_than_alpha():
     model, rng, doubted = Claiming(1, LOOSE).fit(*PARTS[:2]), np.random.default_rng(0), 0
     report = audit(model, *PARTS, attacks=LossThreshold())

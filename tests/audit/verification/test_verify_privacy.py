@@ -303,7 +303,7 @@ REGRESSION = FunctionalMechanismRegressor(
 # The p-value of the subtlest, half the noise, is near 1e-17 in 3500 runs and 1e-20 in 4000: 8.5 and
 # 9.2 deviations, of which luck takes 5.3 in one run of 10 million. Of the others one answer is
 # enough, or nearly so.
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "name", "make", "n_runs"),
     [

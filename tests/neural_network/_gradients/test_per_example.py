@@ -182,6 +182,7 @@ def test_no_example_adds_more_than_the_clipping_norm(scale):
             assert grad.double().norm() <= 0.5
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("features", [5_000, 1 << 20, 1 << 22])
 def test_no_example_of_millions_of_features_adds_more_than_the_clipping_norm(features):

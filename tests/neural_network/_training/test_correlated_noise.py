@@ -45,6 +45,7 @@ def run(n, batch_size, epochs, noise="gaussian"):
     return TrainingConfig.planned(n, batch_size=batch_size, epochs=epochs, noise=noise)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

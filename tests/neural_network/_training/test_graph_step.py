@@ -153,6 +153,7 @@ def test_whatever_is_asked_for(params):
     assert_same(MODULES["perceptron"], **params)
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.heavy
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 def test_other_noise(noise):

@@ -203,6 +203,7 @@ def test_a_process_that_dies_stops_the_others(results):
     assert "stays charged" in results["dying"][0]["error"]
 
 
+@pytest.mark.everyday(1)
 @pytest.mark.parametrize(
     ("scene", "charged"),
     [
