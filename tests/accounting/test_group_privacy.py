@@ -144,7 +144,7 @@ def test_dp_accounting_agrees():
     assert ours == pytest.approx(loss.get_epsilon_for_delta(1e-5), rel=2e-3)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_figures_of_an_epsilon_1_model():
     """Steps as DP-SGD takes for Adult's records: 14.4 for ten rows, 6.17 for five."""
 

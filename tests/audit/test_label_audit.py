@@ -178,7 +178,7 @@ def test_a_sweep_refuses_them_for_foreign_models_too():
         PrivacySweepCV(records, epsilons=[1.0], cv=2, attack=LabelInferenceAttack()).fit(X, y)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_search_over_models_of_labels_is_asked_about_labels():
     search = GridSearchCV(HONEST, {"epsilon": [0.5, 1.0]}, cv=2).fit(*PARTS[:2])
     report = audit(search, *PARTS, random_state=0)

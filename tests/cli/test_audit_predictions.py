@@ -100,7 +100,7 @@ def test_wrong_tables_are_told_in_one_line(change, words, tables, tmp_path, caps
     assert told.count("\n") == 1
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_tables_are_read_as_r_writes_them(tables, tmp_path, capsys):
     """With names of rows, logical values, semicolons and decimal commas."""
     frame = pd.read_csv(tables / "target.csv")

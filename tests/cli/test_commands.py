@@ -100,7 +100,7 @@ def test_sweep_of_a_table(folder, capsys):
     assert "Looking at results costs privacy too" in page
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     pytest.importorskip("torch")
     (folder / "<script>.csv").write_text((folder / "data.csv").read_text())
@@ -111,8 +111,7 @@ def test_the_report_escapes_the_name_of_the_file(folder, capsys):
     assert "<script" not in page
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ["lira", "strongest"])
 def test_sweep_with_shadow_models(attack, folder, capsys):
     pytest.importorskip("torch")

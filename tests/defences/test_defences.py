@@ -169,7 +169,7 @@ def found(attack, target, attacked):
     return attack.evaluate(rows[:300], labels[:300], rows[300:], labels[300:]).auc
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_temperature_fools_an_attacker_who_does_not_know_of_it(attacked):
     rows, labels = attacked
     target = TemperatureClassifier(NET, temperature=20.0).fit(rows[:300], labels[:300])
@@ -198,7 +198,7 @@ def test_no_defence_survives_an_attacker_who_adapts(attacked, defence):
     assert found(labels_alone, target, attacked) > 0.9
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_memguard_predicts_without_noise_what_it_would_with_it(leaking, monkeypatch):
     rows, guarded = leaking
     shown = guarded.predict_proba(rows)

@@ -401,6 +401,7 @@ def test_a_fit_hands_group_sizes_to_the_counts():
     assert np.linalg.norm(given[0]) <= np.sqrt(COLUMNS)
 
 
+@pytest.mark.slow
 def test_a_numeric_matrix_is_counted_by_position():
     schema = Schema({"a": Bounded(-3, 3), "b": Bounded(-3, 3)})
     rows = RNG.normal(size=(2000, 2))

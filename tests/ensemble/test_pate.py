@@ -419,7 +419,7 @@ def test_a_block_that_takes_two_moved_votes_for_one_is_caught():
 # ------------------------------------------------------------------------------ scikit-learn's ways
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_public_records_are_not_cut_by_cross_validation():
     public = RNG.normal(size=(len(X), 3))  # as many as the private ones
     seen = []
@@ -562,8 +562,7 @@ def test_the_default_student_takes_a_table_of_any_columns():
     assert fitted.predict_proba(table[:1]).shape == (1, 2)
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "student", [None, PropagationStudent(), make_pipeline(StandardScaler(), GaussianNB())]
 )
@@ -576,7 +575,7 @@ def test_a_student_of_a_table_of_numbers_gets_its_names(student):
     assert bare.score(table, Y) > 0.8
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_few_labels_spread_to_their_neighbours():
     """With 90 labels for 1,797 digits, one in ten of them wrong."""
     digits, truth = load_digits(return_X_y=True)

@@ -157,6 +157,7 @@ def test_a_network_has_an_output_for_each_class_whichever_its_part_has():
         assert np.mean(network.predict(X[rare]) == Y[rare]) > 0.9
 
 
+@pytest.mark.slow
 def test_networks_learn_as_well_as_those_of_scikit_learn():
     class Own(MLPClassifier):
         """Any subclass is fitted by itself."""

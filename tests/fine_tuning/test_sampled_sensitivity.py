@@ -85,7 +85,7 @@ def test_other_heads_are_computed_anew():
         np.testing.assert_allclose(one, retrained(head, job, found, i), atol=1e-12)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_thousand_heads_pass_over_the_records_a_few_times_each():
     """Full retraining needs dozens of passes: a gradient or a product with the Hessian is one."""
     found, job, head = records(n=3000, size=20, n_classes=5), task(21, 5), SoftmaxHead(2.0)

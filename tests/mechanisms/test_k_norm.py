@@ -56,6 +56,7 @@ def test_gaussian_noise_of_that_size_is_caught(size):
         check_law(noise, 1.0)
 
 
+@pytest.mark.slow
 def test_the_variance_is_as_predicted_and_half_of_laplace():
     mechanism, size = KNorm(0.5, 2.0), 640
     noise = draws(mechanism, size, 300)

@@ -36,7 +36,7 @@ def check_noise(case: NoiseCase, share: float = 1.0) -> None:
         check_not_repeated(rows[0][:1])
 
 
-@pytest.mark.everyday(10)
+@pytest.mark.everyday(8)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_noise_has_the_law_that_its_event_claims(name):

@@ -58,7 +58,7 @@ def test_distribution(kind, epsilon, sensitivity):
     assert stats.chisquare(counts, LAWS[kind](SCORES, 1.3 * epsilon, sensitivity) * N).pvalue < 1e-4
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LAWS)
 def test_monotonic_scores_need_half_the_noise(kind):
     counts = np.bincount(draw(kind(1.0, 1.0, monotonic=True), SCORES, N), minlength=4)

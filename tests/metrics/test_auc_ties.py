@@ -46,7 +46,7 @@ def test_two_valued_nulls_refute_no_more_than_alpha(rate, alpha):
     assert wrong <= most(len(SIZES), alpha)
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(1726, 1.0), (489, 0.05), (40, 0.5), (2000, 3.0)])
 def test_randomised_response_is_never_shown_worse_than_it_is(n, epsilon):
     rng = np.random.default_rng(1)

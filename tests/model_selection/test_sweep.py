@@ -452,7 +452,7 @@ def test_plot_draws_the_measured_numbers():
     plt.close(display.figure_)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_default_baselines_are_what_one_would_do_by_hand():
     cv = KFold(3, shuffle=True, random_state=0)
     sweep = PrivacySweepCV(Noisy(), epsilons=[1], cv=cv).fit(X, y)

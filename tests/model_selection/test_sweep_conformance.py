@@ -110,7 +110,7 @@ def test_groups_reach_the_splitter_with_and_without_routing():
     assert other.best_score_ != plain.best_score_
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_shadows_and_baselines_are_given_the_weights_too():
     seen = []
 

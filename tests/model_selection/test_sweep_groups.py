@@ -112,7 +112,7 @@ def test_a_column_groups_and_who_is_exposed_shows():
     assert exposed["attack_auc"].iloc[0] > 0.6
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_page_the_picture_and_the_table_show_it(sweep):
     page = sweep.to_html()
     assert "Who pays for privacy" in page

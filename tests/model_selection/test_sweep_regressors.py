@@ -72,7 +72,7 @@ def test_shadow_models_of_regressors_find_more():
     assert sweep.cv_results_["mean_attack_auc"][0] > 0.6
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_baselines_of_regressors():
     sweep = PrivacySweepCV(NoisyNumbers(), epsilons=[1], cv=CV).fit(X, y)
     results = sweep.baseline_results_

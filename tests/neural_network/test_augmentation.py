@@ -323,7 +323,7 @@ def test_views_cost_no_privacy_and_reach_the_module():
     assert many.gradients_ == "book-keeping"
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_regression_takes_views():
     X = np.linspace(-1, 1, 60).reshape(-1, 1)
     model = DPSGDRegressor(

@@ -204,7 +204,7 @@ def test_settings_are_saved(rows, tmp_path):
         assert np.array_equal(again.predict(X), model.predict(X))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_further_training_keeps_the_network(rows):
     X, y = rows
     model = DPSGDClassifier(classes=[0, 1], epsilon=50.0).fit(X, y)

@@ -18,6 +18,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.everyday(2)
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_call_enters_few_files(name):

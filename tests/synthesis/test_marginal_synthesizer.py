@@ -117,7 +117,7 @@ def test_an_atom_is_drawn_as_itself():
     assert (without["gain"] == 0).mean() < 0.01
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_label_is_in_every_table():
     X = people()
     for method in METHODS:
@@ -200,7 +200,7 @@ def test_a_workload_decides_which_pairs_are_measured():
     assert {*with_label.cliques_} == {(name, "rich") for name in ("age", "job", "gain", "city")}
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_model_stays_within_its_cells():
     small = fitted(people(), "adaptive", max_cells=400)
     assert sum(belief.size for belief in small.model_.beliefs()) <= 400

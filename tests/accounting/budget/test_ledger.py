@@ -386,7 +386,7 @@ def test_a_later_format_is_refused(ledger):
         PrivacyBudget.open(ledger)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_file_alone_is_the_ledger(ledger):
     """What a killed process leaves behind may be moved or lost without losing a charge."""
     code = """

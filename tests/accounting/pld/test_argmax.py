@@ -232,6 +232,7 @@ def test_two_classes_are_not_the_worst():
     assert three <= rdp(gnmax(100.0, 1), [2.0])[0]
 
 
+@pytest.mark.slow
 def test_one_query_alone_is_the_gaussian_mechanism():
     """At every gamma some gap between two classes attains it."""
     h = 0.3

@@ -65,7 +65,7 @@ def test_enormous_epsilon_is_finite(event, delta):
     assert 0.9 * renyi < epsilon <= renyi
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("event", "delta"), ENORMOUS[:3])
 def test_far_below_the_window_delta_is_one(event, delta):
     loss = pld(event)
@@ -126,7 +126,7 @@ def test_a_curve_that_passes_below_the_window_is_followed_there():
         assert composed.delta(composed.epsilon(delta)) == pytest.approx(delta, rel=1e-9)
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_tiny_noise_needs_little_memory(relation):
     """What is sampled less often than delta needs no noise at all."""

@@ -118,7 +118,7 @@ def test_tables_of_text_and_missing_numbers_are_points_too(attack):
     assert np.isfinite(attack().fit(generated, people[300:]).score_samples(unknown)).all()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_texts_can_be_told_from_generated_ones():
     rng = np.random.default_rng(0)
     people = pd.DataFrame({"job": rng.choice(list("abc"), 600), "age": rng.integers(0, 90, 600)})
@@ -207,7 +207,7 @@ class ByName(BaseEstimator):
         return self
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_marginal_attack_weighs_tables_as_often_as_shadows_choose_them():
     rng = np.random.default_rng(0)
     people = rng.normal(size=(900, 4))

@@ -64,6 +64,7 @@ def test_the_order_of_the_records_tells_nothing(neighbours):
     )
 
 
+@pytest.mark.slow
 def test_the_target_plays_no_part_in_what_is_learned(neighbours):
     stranger = DecisionTreeClassifier(max_depth=2).fit(neighbours.X[:50], neighbours.y[:50])
     weights = [

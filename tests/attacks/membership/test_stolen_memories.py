@@ -105,6 +105,7 @@ def test_finds_leakage_of_a_torch_module():
     assert all(weight.requires_grad for weight in net.parameters())
 
 
+@pytest.mark.slow
 def test_finds_leakage_of_a_private_estimator_without_noise():
     from skprivacy import DPSGDClassifier
 
@@ -134,7 +135,7 @@ def test_skorch_probabilities_become_log_odds():
     assert result.auc_interval[0] > 0.6
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_proxies_share_the_layers_below_and_forget_the_others(first):
     X, y = problem()
@@ -246,6 +247,7 @@ def test_class_that_the_target_does_not_know_scores_lowest():
     assert (values[-20:] == values.min()).all()
 
 
+@pytest.mark.slow
 def test_rare_class_missing_in_a_fold():
     X, y = problem()
     y[y == "cedar"] = "ash"

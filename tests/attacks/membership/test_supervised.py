@@ -55,8 +55,7 @@ def test_it_learns_what_the_loss_does_not_tell():
     assert LossThreshold(target).fit(X, y).evaluate(*evaluated).auc < 0.6
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [None, LINEAR])
 def test_null(model, noisy_problem):
     misses, runs = 0, 4 if model is None else 30

@@ -138,6 +138,7 @@ def test_white_box_mistakes():
         WhiteBoxAttack(network(X, y, max_iter=2)).fit(X[:2], y[:2], np.array([True, False]))
 
 
+@pytest.mark.slow
 def test_without_members_the_network_is_told_apart_by_what_it_computes():
     X, y = problem(n=1000)
     target = network(X[:500], y[:500], max_iter=100)
@@ -205,6 +206,7 @@ def test_kernels_slide_over_the_rows_of_the_gradient_matrix():
     assert torch.allclose(_convolved(kernels, inputs, gradient), slid, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_and_a_pickle_keeps_the_attack():
     X, y = problem(n=200)
     member = np.arange(200) < 100
@@ -228,6 +230,7 @@ def generator(seed, share_copied):
     return people, np.where(rng.random((1000, 1)) < share_copied, copies, fresh)
 
 
+@pytest.mark.slow
 def test_generator_that_copies_is_found():
     people, generated = generator(0, 0.8)
     attack = GenerativeAttack().fit(generated, people[500:])

@@ -118,6 +118,7 @@ def test_a_canary_adds_the_clipping_norm_when_it_is_taken_and_nothing_else(netwo
     assert taken.all() == (rate == 1)
 
 
+@pytest.mark.slow
 def test_absent_canaries_are_records_that_contribute_nothing_or_none_at_all():
     sizes = []
 
@@ -331,7 +332,7 @@ def test_coins_are_seldom_taken_for_something_else(n, rate, steps):
 WIDE = make_classification(2000, n_features=100, n_informative=10, random_state=0)
 
 
-@pytest.mark.everyday(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1.0, 0.5])
 def test_one_noisy_sum_is_bounded_to_within_15_percent(noise):
     network = DPSGDClassifier(

@@ -92,7 +92,7 @@ def halves(X, y, patient):
     return records, (patient[inside], patient[~inside])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_leak_about_people_that_no_record_shows():
     records, groups = halves(*visits())
     model = Whispering().fit(*records[:2])

@@ -103,6 +103,7 @@ def test_exposed_records_are_those_that_stand_out():
     assert exposed_records([], 0.05).empty
 
 
+@pytest.mark.slow
 def test_records_are_named_only_on_request(report, monkeypatch):
     named = pd.DataFrame({"row": [4217], "attack": ["made up"], "risk": [0.002], "q_value": [0.01]})
     monkeypatch.setattr(report_module, "exposed_records", lambda results, alpha: named)

@@ -309,6 +309,7 @@ def test_table_and_plot_speak_the_same_words(liar, monkeypatch):
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx(liar.findings[0].shown_at)
 
 
+@pytest.mark.slow
 def test_figures_have_a_name_and_no_ground_of_their_own(liar):
     page = liar.to_html()
     images = [attrs for tag, attrs in Read(page).tags if tag == "img"]

@@ -55,8 +55,7 @@ def test_learns(blobs, noise, optimizer):
     assert 0.99 * 3.0 < model.epsilon_ <= 3.0
 
 
-@pytest.mark.everyday(1)
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["logistic", "banded", "tree"])
 def test_a_regressor_learns_too(blobs, noise, tmp_path):
     X = blobs[0]
