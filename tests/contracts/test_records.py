@@ -204,7 +204,7 @@ DEAR = {
     "ALMFineTuner-softmax-logistic", "PATEClassifier-confident", "PATEClassifier-index",
     "SyntheticDataClassifier", "SyntheticDataRegressor",
     "PATEClassifier-marginals", "PATEClassifier-interactive", "PATEClassifier-laplace",
-    "PrivateSynthesizer-adaptive", "PrivateSynthesizer-tree",
+    "MarginalSynthesizer-adaptive", "MarginalSynthesizer-tree",
 }  # fmt: skip
 
 
