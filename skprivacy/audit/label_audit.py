@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -91,10 +92,9 @@ class LabelAuditReport(AuditReport):
         """Whether right guesses of all canaries would have refuted the claim."""
         return not self.claims or self.epsilon_within_reach > self.claimed_epsilon
 
-    @property
-    def doubt(self) -> str:
-        """Empty: there are no two samples that could have been exchanged."""
-        return ""
+    def _sample_checks(self) -> Iterator[str]:
+        """Yield nothing: there are no two samples that could have been exchanged."""
+        return iter(())
 
     @property
     def assumptions(self) -> tuple[str, ...]:

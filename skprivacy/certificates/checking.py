@@ -13,6 +13,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from .._output import as_path, displayable
+from .._report_facts import Fact, FactReport, ReportFacts, Section
 from .._untrusted_files import parse_json, read_file
 from ..accounting import LedgerError, PrivacyGuarantee, WorkLimitError, weakest_arithmetic
 from ..accounting.budget.snapshot import check_ledger_work, open_exported_ledger
@@ -58,7 +59,7 @@ class Check:
 
 
 @dataclass(frozen=True, repr=False)
-class Verification:
+class Verification(FactReport):
     """Result of the verification of a certificate; returned by :func:`verify_certificate`.
 
     Attributes
@@ -103,16 +104,24 @@ class Verification:
         """
         return self.state == VERIFIED
 
+    def facts(self) -> ReportFacts:
+        checks = (
+            Fact(check.name, [check.status, check.words], _one_line(check.words),
+                 label=_one_line(f"{check.status}: {check.name}"))
+            for check in self.checks
+        )  # fmt: skip
+        return ReportFacts(
+            Fact("state", self.state, _one_line(self._verdict())),
+            (
+                Section("", (Fact("statement", self.statement, _one_line(self.statement)),)),
+                Section("Checked", tuple(checks)),
+                _titled("Assumed, and shown by no file", self.assumptions),
+                _titled("Measured, which proves nothing", self.measured),
+            ),
+        )
+
     def __repr__(self) -> str:
-        lines = [_one_line(self._verdict()), _one_line(self.statement)]
-        for title, found in (
-            ("Checked", [f"{c.status}: {c.name}: {c.words}" for c in self.checks]),
-            ("Assumed, and shown by no file", self.assumptions),
-            ("Measured, which proves nothing", self.measured),
-        ):
-            if found:
-                lines += ["", f"{title}:", *(f"  - {_one_line(line)}" for line in found)]
-        return displayable("\n".join(lines))
+        return displayable(self.facts().to_text(titled=True))
 
     def _verdict(self) -> str:
         """Return the first line: the state, with the key or the reason."""
@@ -126,6 +135,11 @@ class Verification:
         failed = next((check for check in self.checks if check.status == FAILED), None)
         why = f"{failed.name}: {failed.words}" if failed else "epsilon was not checked"
         return f"REFUSED: {why.rstrip('.')}."
+
+
+def _titled(title: str, sentences: tuple[str, ...]) -> Section:
+    facts = (Fact("statement", text, _one_line(text)) for text in sentences)
+    return Section(title, tuple(facts), title.split(",")[0].lower())
 
 
 def _one_line(text: str) -> str:

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .._html import NARROW, embed_figure, format_guarantee, render
-from .._output import json_safe
+from .._html import NARROW, embed_figure, render
+from .._report_facts import (
+    Cell,
+    Column,
+    Fact,
+    ReportFacts,
+    Section,
+    format_guarantee,
+    format_interval,
+    format_number,
+    format_share,
+)
 from ..accounting import NonPrivate
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
@@ -30,6 +40,7 @@ __all__ = [
     "figure_of",
     "of_groups_drawn",
     "page",
+    "sweep_facts",
     "table",
     "told",
 ]
@@ -151,43 +162,138 @@ def caveats_of_sweep(sweep: Any) -> list[str]:
     return [*sweep.charged_.assumptions, *ledger_caveats(models)]
 
 
+def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
+    """Return the facts of a fitted sweep: its cost, caveats, results and subgroups."""
+    rows, groups = table(sweep).to_dict("records"), _group_rows(sweep)
+    cost = cost_in_words(sweep)
+    readings = [Fact(sentence=text, level="detail") for text in _readings(sweep)]
+    further = _further(sweep)
+    sections = [
+        Section(
+            "Results",
+            (*(_result(row) for row in rows), *readings),
+            "results",
+            columns=_result_columns(sweep),
+        ),
+        Section(
+            "Further scores",
+            tuple(
+                Fact(cells=(_level_cell(row), *(_plus_minus(*pair) for pair in pairs)))
+                for row, *pairs in zip(rows, *further.values(), strict=True)
+                if further
+            ),
+            columns=(
+                Column("Epsilon"), *(Column(f"Test {name}", "mean ± std") for name in further),
+            ),
+        ),
+        *([_groups_section(sweep, groups)] if groups else []),
+        Section(
+            "Assumptions and limits",
+            tuple(Fact("assumption", text, text) for text in caveats),
+            "assumptions",
+        ),
+    ]  # fmt: skip
+    return ReportFacts(Fact("cost", cost, cost), tuple(sections))
+
+
+def _result_columns(sweep: Any) -> tuple[Column, ...]:
+    utility = sweep.score_name_
+    return (
+        Column("Epsilon", f"requested, {_unit(sweep)}"),
+        Column(f"Test {utility}", "mean ± std"),
+        Column(f"Train {utility}"),
+        Column("Attack AUC", "chance: 0.5"),
+        Column("Ceiling", "set by the claim"),
+        Column("Found at 1 % false alarms"),
+        Column("Training", "seconds"),
+    )
+
+
+def _result(row: dict[Any, Any]) -> Fact:
+    cells = (
+        _level_cell(row),
+        _plus_minus(row["test_score"], row["test_score_std"]),
+        format_number(row["train_score"]),
+        _plus_minus(row["attack_auc"], row["attack_auc_std"]),
+        format_number(row["attack_auc_bound"]),
+        format_share(row["attack_tpr_at_0.01"]),
+        format_number(row["fit_time"], 1),
+    )
+    return Fact("row", row, cells=cells)
+
+
+def _groups_section(sweep: Any, groups: list[dict[str, Any]]) -> Section:
+    return Section(
+        "Who pays for privacy",
+        tuple(_group(row, index < _MOST_ROWS) for index, row in enumerate(groups)),
+        "by_group",
+        f"Loss of each group at each level, compared with {groups[0]['compared_with']}; the "
+        "largest losses first. “Pays” marks a group that loses more than the other records, "
+        "“exposed” one whose members the attack finds. Both are corrected for the number of "
+        "groups and levels; “not shown” is no proof of the opposite. Groups of fewer than five "
+        "test records are left out.",
+        (
+            Column("Group"), Column("Epsilon"), Column(f"Test {sweep.score_name_}"),
+            Column("Loss", "95 % interval"), Column("Pays"), Column("Attack AUC", "chance: 0.5"),
+            Column("Exposed"),
+        ),
+        f"The first {_MOST_ROWS} of {len(groups)} rows." if len(groups) > _MOST_ROWS else "",
+    )  # fmt: skip
+
+
+def _group(row: dict[str, Any], is_row: bool) -> Fact:
+    name = f"{row['by']} {row['group']}"
+    cells = (
+        f"{row['model']}, {name}" if row["model"] else name,
+        f"{row['epsilon']:g}",
+        _plus_minus(row["test_score"], row["test_score_std"]),
+        format_interval(row["loss"], row["loss_low"], row["loss_high"]),
+        "yes" if row["pays"] else "not shown",
+        _plus_minus(row["attack_auc"], row["attack_auc_std"]),
+        "yes" if row["exposed"] else "not shown",
+    )
+    return Fact("row", row, cells=cells if is_row else ())
+
+
+def _level_cell(row: dict[Any, Any]) -> Cell:
+    """Return the model and its epsilon, or that it has no privacy."""
+    name = f"{row['model']} " if row["model"] else ""
+    if row["baseline"]:
+        return name, "no privacy"
+    if row["epsilon"] == math.inf:
+        return f"{name}∞", "no privacy"
+    return f"{name}{row['epsilon']:g}"
+
+
+def _plus_minus(mean: float, deviation: float) -> str:
+    return f"{format_number(mean)} ± {format_number(deviation)}"
+
+
 def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:
     """Return all results of a fitted sweep and their subject as JSON values."""
-    groups = _group_rows(sweep)
-    return {
-        "about": about.to_dict(),
-        "cost": cost_in_words(sweep),
-        "assumptions": list(caveats),
-        "results": [json_safe(row) for row in table(sweep).to_dict("records")],
-    } | ({"by_group": [json_safe(row) for row in groups]} if groups else {})
+    return {"about": about.to_dict(), **sweep_facts(sweep, caveats).to_dict()}
 
 
 def page(sweep: Any, about: About, caveats: Sequence[str], figure: Figure) -> str:
     """Return the page of a fitted sweep."""
     first = next((whole for _, whole in _private_ones(sweep)), sweep.guarantees_[0])
-    groups = _group_rows(sweep)
+    facts = sweep_facts(sweep, caveats)
+    figures = {}
+    if any(section.key == "by_group" for section in facts.sections):
+        figure_of_groups = embed_figure(_group_figure(sweep), "Scores by group over epsilon")
+        figures["Who pays for privacy"] = figure_of_groups
     return render(
         "sweep.html",
         about=about,
+        facts=facts,
         name=about.data or "the records",
         protected=unit_in_words(first.unit, about, of_labels=first.relation == "label"),
         n_samples=sweep.n_samples_,
         n_splits=sweep.n_splits_,
         attack=sweep.attack_name_,
-        utility=sweep.score_name_,
         figure=embed_figure(figure, "Test score and attack AUC over epsilon"),
-        rows=table(sweep).to_dict("records"),
-        further=_further(sweep),
-        groups=groups,
-        groups_figure=embed_figure(_group_figure(sweep), "Scores by group over epsilon")
-        if groups
-        else "",
-        most_rows=_MOST_ROWS,
-        inf=math.inf,
-        caveats=caveats,
-        cost=cost_in_words(sweep),
+        figures=figures,
         unit=_unit(sweep),
-        readings=_readings(sweep),
         model=" ".join(repr(sweep.estimator).split()),
     )
 

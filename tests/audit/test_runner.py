@@ -31,7 +31,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from skprivacy._html import format_share
+from skprivacy._report_facts import format_share
 from skprivacy.accounting import ApproxDP, GaussianEvent, LaplaceEvent, NonPrivate, PrivacyGuarantee
 from skprivacy.accounting.guarantee import auc_ceiling
 from skprivacy.attacks import AttackResult, LiRA, LossThreshold, SignalThreshold
@@ -466,10 +466,10 @@ def test_accuracy_stands_beside_that_of_a_constant(honest):
     assert honest.to_dict()["majority_share"] == pytest.approx(share)
     assert (honest.to_frame()["majority_share"] == honest.majority_share).all()
     assert (honest.to_frame()["test_accuracy"] == honest.test_accuracy).all()
-    assert f"accuracy {honest.test_accuracy:.0%}".replace(
-        "%", " %"
-    ) + f" on new records (most frequent class: {share:.0%}".replace("%", " %") in repr(honest)
-    assert "the most frequent class makes up" in honest.to_html()
+    said = f"(most frequent class: {100 * share:.1f} %)"
+    for text in (repr(honest), honest.to_html()):
+        assert f"{100 * honest.test_accuracy:.1f} % on new records" in text
+        assert said in text
 
 
 @pytest.mark.heavy

@@ -50,6 +50,7 @@ ANYWHERE = {
     "_docs",
     "_environment",
     "_output",
+    "_report_facts",
     "_sklearn",
     "_untrusted_files",
     "_validation",

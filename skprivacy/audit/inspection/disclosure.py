@@ -22,7 +22,7 @@ from ..._clones import call_model
 from ..._groups import Groups, resolve_groups
 from ..._html import render
 from ..._input_data import check_one_type
-from ..._output import json_safe
+from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section
 from ..._sklearn import num_samples
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics import clopper_pearson
@@ -51,6 +51,11 @@ SIGNS = (
     "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
 )
 _AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
+_SHOWN: dict[bool | None, tuple[Any, str]] = {
+    True: ("warning", "yes"),
+    False: ("good", "no"),
+    None: ("open", "not checked"),
+}
 _MEANING = {
     "stored records": "training records that the model contains",
     "smallest leaf": "the fewest records in a leaf of a tree",
@@ -195,8 +200,8 @@ def check_disclosure(
     )
 
 
-@dataclass(frozen=True)
-class DisclosureReport:
+@dataclass(frozen=True, repr=False)
+class DisclosureReport(FactReport):
     """Signs that a model discloses records; returned by :func:`check_disclosure`.
 
     Attributes
@@ -244,7 +249,7 @@ class DisclosureReport:
         dict
             Values for JSON.
         """
-        return json_safe(asdict(self) | {"flagged": list(self.flagged), "note": SIGNS})
+        return self.facts().to_dict()
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON.
@@ -256,19 +261,34 @@ class DisclosureReport:
         """
         return json.dumps(self.to_dict(), allow_nan=False)
 
-    def _repr_html_(self) -> str:
-        return render("_disclosure.html", disclosure=self, signs=SIGNS)
-
-    def __repr__(self) -> str:
-        marks = {True: "!", False: "-", None: "?"}
+    def facts(self) -> ReportFacts:
         applied = sum(check.flagged is not None for check in self.checks)
-        lines = [
-            f"Disclosure checks: {len(self.flagged)} of {applied} flagged",
-            f"  claimed: {self.claim}",
-            *(f"  {marks[check.flagged]} {check.name}: {check.says}" for check in self.checks),
-            f"  {SIGNS}",
-        ]
-        return "\n".join(lines)
+        flagged = Fact(
+            "flagged", list(self.flagged), f"{len(self.flagged)} of {applied} flagged",
+            label="Disclosure checks",
+        )  # fmt: skip
+        columns = (
+            Column("Check", words=True),
+            Column("Sign found"),
+            Column("Allowed"),
+            Column("What was found", words=True),
+        )
+        subject = (
+            Fact("claim", self.claim, self.claim, label="claimed"),
+            Fact("model", self.model),
+            Fact("n_train", self.n_train),
+        )
+        return ReportFacts(
+            flagged,
+            (
+                Section("", subject),
+                Section("", tuple(c._fact for c in self.checks), "checks", columns=columns),
+                Section("", (Fact("note", SIGNS, SIGNS),)),
+            ),
+        )
+
+    def _repr_html_(self) -> str:
+        return render("disclosure.html", facts=self.facts())
 
 
 @dataclass(frozen=True)
@@ -305,6 +325,12 @@ class DisclosureCheck:
         """The threshold in words."""
         bound = "at least" if self.name in _AT_LEAST else "at most"
         return f"{bound} {self.threshold:g}"
+
+    @property
+    def _fact(self) -> Fact:
+        level, found = _SHOWN[self.flagged]
+        cells = (self.name, self.meaning), found, self.allowed, self.says
+        return Fact("check", asdict(self), self.says, level, self.name, cells=cells)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .document import About
 
-__all__ = ["briefing", "kind_in_words", "noise_in_words", "relation_in_words", "unit_in_words"]
+__all__ = ["briefing", "kind_in_words", "relation_in_words", "unit_in_words"]
 
 WIDE = 10.0  # an epsilon above which the limit promises hardly anything
 
@@ -63,12 +63,6 @@ def kind_in_words(report: Any) -> str:
             "claims, an assumption is false, or the software has an error."
         )
     return _KINDS[report.guarantee.kind]
-
-
-def noise_in_words(report: Any) -> str:
-    """Return the arithmetic of the noise as a sentence."""
-    words: str = report.guarantee.noise_in_words
-    return f"{words[0].upper()}{words[1:]}."
 
 
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:

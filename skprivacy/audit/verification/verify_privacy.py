@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..._environment import check_n_jobs
 from ..._output import shorten_text
+from ..._report_facts import Fact, FactReport, ReportFacts, Section
 from ..._validation import is_number, is_whole, sequence
 from ...accounting import PrivacyGuarantee
 from ...metrics import GuessBound
@@ -35,7 +36,7 @@ _DELTA = 1e-5  # at which the Gaussian bound for a claim of pure epsilon is stat
 
 
 @dataclass(frozen=True, repr=False)
-class PrivacyVerification:
+class PrivacyVerification(FactReport):
     """Result of attacks with many runs on a claim; returned by :func:`verify_privacy`.
 
     Attributes
@@ -105,19 +106,27 @@ class PrivacyVerification:
             "claimed"
         )
 
-    def __repr__(self) -> str:
-        lines = [
-            f"Verification of {shorten_text(self.model)}: {self.verdict}",
-            f"  claim: {self.guarantee!r}",
-            f"  neighbours: {self.neighbours}",
-            *(f"  {_count_text(counts, self.guarantee)}" for counts in self.counts),
-            *(f"  {bound!r}" for bound in self.bounds),
-            *(f"  changed: {text}" for text in self.changes),
-            *(f"  not tried: {name}" for name in self.left_out),
-            f"  {self.n_runs:,} fresh runs per side after {self.n_pilot:,} pilot runs, "
-            f"{self.seconds:.0f} s",
-        ]
-        return "\n".join(lines)
+    def facts(self) -> ReportFacts:
+        runs = (
+            f"{self.n_runs:,} fresh runs per side after {self.n_pilot:,} pilot runs, "
+            f"{self.seconds:.0f} s"
+        )
+        facts = (
+            Fact("claim", self.guarantee.to_dict(), repr(self.guarantee), label="claim"),
+            Fact("neighbours", self.neighbours, self.neighbours, label="neighbours"),
+            *(
+                Fact(f"counts {i}", asdict(found), _count_text(found, self.guarantee))
+                for i, found in enumerate(self.counts)
+            ),
+            *(Fact(b.bound, asdict(b), repr(b)) for b in self.bounds),
+            *(Fact(sentence=text, label="changed") for text in self.changes),
+            *(Fact(sentence=name, label="not tried") for name in self.left_out),
+            Fact("runs", [self.n_runs, self.n_pilot, self.seconds], runs),
+        )
+        title = f"Verification of {shorten_text(self.model)}"
+        return ReportFacts(
+            Fact("verdict", self.verdict, self.verdict, label=title), (Section("", facts),)
+        )
 
 
 def _count_text(counts: Counts, guarantee: PrivacyGuarantee) -> str:
