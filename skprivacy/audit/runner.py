@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from .._clones import call_model
-from .._groups import check_order, warn_of_identifiers
+from .._groups import check_order, resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import num_samples, safe_indexing
 from .._validation import sequence
@@ -27,7 +27,7 @@ from ..attacks.record_tables import as_records, check_alike, concat, fingerprint
 from ..attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ..metrics.rates import check_alpha
 from .inspection.claims import NO_CLAIM, Claim, claim_of, protects_labels
-from .inspection.disclosure import check_disclosure
+from .inspection.disclosure import find_signs
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
@@ -175,6 +175,7 @@ def audit(
         check_is_fitted(model)
     records = X_train, y_train, X_test, y_test
     _check_records(model, *records)
+    prints = fingerprints(X_train), fingerprints(X_test)
     check_alpha(alpha)
     check_verbose(verbose)
     labels = (y_train, y_test) if hasattr(model, "classes_") else (None, None)
@@ -189,7 +190,7 @@ def audit(
     partitions = group_partitions(subgroups, X_train, labels[0], X_test, labels[1])
     if people is not None:
         partitions = {by: people.group_values(by, pair) for by, pair in partitions.items()}
-    claim = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
+    claim = stated = claim_of(model, X_train) if trainable else Claim(None, NO_CLAIM)
     if protects_labels(claim):
         if subgroups is not None:
             raise ValueError(
@@ -204,9 +205,11 @@ def audit(
     X, y = concat_records(records)
     for attack in chosen:
         attack._check_target(X, None if y_train is None else y)
-    shared = shared_rows(X_train, X_test, people)
-    whose = None if people is None else groups[0]
-    disclosure = check_disclosure(model, *records, groups=whose) if trainable else None
+    shared = shared_rows(prints, people)
+    disclosure = None
+    if trainable:
+        whose = resolve_groups(None if people is None else groups[0], X_train)
+        disclosure = find_signs(model, *records, claim=stated, people=whose, prints=prints[0])
 
     pool, why = None, MODELS_DO_NOT_LEARN
     served = [attack for attack in chosen if wants_pool(attack)]
@@ -222,7 +225,7 @@ def audit(
                 n_jobs=n_jobs,
                 verbose=verbose,
                 keep_models=any(getattr(attack, "_needs_models", True) for attack in served),
-            ).fit(*_unordered(X, y, sample_weight, people))
+            ).fit(*_unordered(X, y, sample_weight, people, np.concatenate(prints)))
         unmeasured = [] if pool is None or pool.answers_vary(X) else served
     if unmeasured and len(unmeasured) == len(chosen):
         raise ValueError(f"attacks={attacks!r} cannot measure anything: {why}")
@@ -241,7 +244,7 @@ def audit(
         why_not_measured=why,
         exposures=group_exposures([f.result for f in findings], partitions, float(alpha)),
         disclosure=disclosure,
-        copied=explain_copies(*map(fingerprints, (X_train, X_test))) if people is None else "",
+        copied=explain_copies(*prints) if people is None else "",
     )
 
 
@@ -268,13 +271,13 @@ def run_attacks(
 
 
 def concat_records(records: Records) -> tuple[Any, NDArray[Any]]:
-    """Return members and non-members as one sample, with their targets."""
+    """Return converted members and non-members as one sample, with their targets."""
     X_train, y_train, X_test, y_test = records
     targets = (
         targets_as_array(y_train, num_samples(X_train)),
         targets_as_array(y_test, num_samples(X_test)),
     )
-    return concat(as_records(X_train), as_records(X_test)), np.concatenate(targets)
+    return concat(X_train, X_test), np.concatenate(targets)
 
 
 def check_verbose(verbose: Any) -> None:
@@ -284,17 +287,16 @@ def check_verbose(verbose: Any) -> None:
 
 
 def shared_rows(
-    X_train: Any,
-    X_test: Any,
+    prints: tuple[NDArray[np.uint64], NDArray[np.uint64]],
     people: MemberGroups | None,
     names: tuple[str, str] = ("X_train", "X_test"),
 ) -> int:
     """Return the number of rows of X_test, or of its groups, that are also in X_train.
 
-    Raises ValueError if all of them are, unless most rows of X_test repeat each other: a table of
-    few categories necessarily shares rows.
+    ``prints`` are the fingerprints of both. Raises ValueError if all rows are shared, unless most
+    rows of X_test repeat each other: a table of few categories necessarily shares rows.
     """
-    train, test = (fingerprints(as_records(X)) for X in (X_train, X_test))
+    train, test = prints
     found = np.isin(test, train)
     shared = int(found.sum())
     if shared == len(test) and 2 * len(np.unique(test)) > len(test):
@@ -377,7 +379,7 @@ def _of_known_members(
 
 
 def _unordered(
-    X: Any, y: Any, sample_weight: Any, people: MemberGroups | None
+    X: Any, y: Any, sample_weight: Any, people: MemberGroups | None, prints: NDArray[np.uint64]
 ) -> tuple[Any, Any, Any, Any]:
     """Return records, weights and groups in an order that does not depend on membership.
 
@@ -385,7 +387,7 @@ def _unordered(
     without a correction, so they must not depend on who the members of the target are.
     """
     labels = np.unique(labels_as_text(y), return_inverse=True)[1]
-    keys: tuple[Any, ...] = (labels, fingerprints(X))
+    keys: tuple[Any, ...] = (labels, prints)
     weights = None
     if sample_weight is not None:
         weights = np.asarray(sample_weight, dtype=float)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
@@ -129,12 +130,16 @@ def audit_synthetic(
             f"guarantee={guarantee!r} must be a PrivacyGuarantee, such as privacy_ of a fitted "
             "synthesizer, or None."
         )
-    for name, records in (("synthetic", synthetic), ("X_in", X_in), ("X_out", X_out)):
-        if num_samples(as_records(records, name)) < 2:
-            raise ValueError(f"{name} must hold at least 2 records; got {num_samples(records)}.")
-    synthetic = as_records(synthetic, "synthetic")
+    tables = []
+    for name, given in (("synthetic", synthetic), ("X_in", X_in), ("X_out", X_out)):
+        tables.append(as_records(given, name))
+        if num_samples(tables[-1]) < 2:
+            raise ValueError(f"{name} must hold at least 2 records; got {num_samples(given)}.")
+    synthetic, X_in, X_out = tables
+    prints = fingerprints(X_in), fingerprints(X_out)
+    reference = None if reference is None else as_records(reference, "reference")
     _check_generator(generator, reference)
-    _check_reference(reference, X_in, X_out)
+    _check_reference(reference, *prints)
     usual = attacks is None
     chosen = (
         _default_attacks(reference, generator, random_state)
@@ -146,7 +151,7 @@ def audit_synthetic(
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
     people = _people(groups, X_in, X_out)
-    n_shared = shared_rows(X_in, X_out, people, ("X_in", "X_out"))
+    n_shared = shared_rows(prints, people, ("X_in", "X_out"))
     claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
     claim = claim if people is None else claim_for_groups(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
@@ -210,11 +215,7 @@ def _default_attacks(reference: Any, generator: Any, random_state: int | None) -
 def _rank_by_rehearsal(
     attacks: list[Any], generator: Any, reference: Any, n: int, random_state: int | None
 ) -> list[Any]:
-    """Return the attacks ordered by their AUC on the attacker's own copy of the generator.
-
-    The copy is fitted to one half of the reference records. One quarter serves as non-members, and
-    the last quarter is the reference of the attacks.
-    """
+    """Return the attacks ordered by their AUC on the attacker's own copy of the generator."""
     random = check_random_state(random_state)
     order = random.permutation(num_samples(reference))
     cuts = [len(order) // 2, 3 * len(order) // 4]
@@ -229,20 +230,21 @@ def _check_generator(generator: Any, reference: Any) -> None:
         return
     if not (hasattr(generator, "fit") and hasattr(generator, "sample")):
         raise TypeError(f"generator={generator!r} must have fit and sample, or be None.")
-    if reference is None or num_samples(as_records(reference, "reference")) < _FEWEST:
+    if reference is None or num_samples(reference) < _FEWEST:
         raise ValueError(
             f"generator={type(generator).__name__} needs at least {_FEWEST} records of reference "
             "to be fitted to. Pass them, or leave generator out."
         )
 
 
-def _check_reference(reference: Any, X_in: Any, X_out: Any) -> None:
+def _check_reference(
+    reference: Any, prints_in: NDArray[np.uint64], prints_out: NDArray[np.uint64]
+) -> None:
     """Raise ValueError if members are among the reference records, beyond chance."""
     if reference is None:
         return
-    known = fingerprints(as_records(reference, "reference"))
-    inside = np.isin(fingerprints(as_records(X_in, "X_in")), known)
-    outside = np.isin(fingerprints(as_records(X_out, "X_out")), known)
+    known = fingerprints(reference)
+    inside, outside = np.isin(prints_in, known), np.isin(prints_out, known)
     table = [[inside.sum(), (~inside).sum()], [outside.sum(), (~outside).sum()]]
     if fisher_exact(table, alternative="greater").pvalue < _BY_CHANCE:
         raise ValueError(

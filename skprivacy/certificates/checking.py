@@ -6,6 +6,7 @@ import errno
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -210,11 +211,8 @@ def verify_certificate(
     if any(check.status == FAILED for check in checks):
         rest = Check("the rest", OPEN, "only sections with a valid signature are checked")
         return Verification((*checks, rest), fingerprint=who)
-    checks += _run_check("the model file", lambda: _model(sections, file))
-    checks += _run_check("epsilon", lambda: _claim(sections["claim"]))
-    checks += _run_check("the ledger", lambda: _ledger(sections))
-    checks += _run_check("the audit", lambda: _audit(sections))
-    checks += _run_check("the schema", lambda: _schema(sections["about"], schema))
+    for name, check in _CHECKS:
+        checks += _run_check(name, partial(check, sections, file, schema))
     try:
         told = _describe_certificate(sections, trusted is not None)
     except Exception as error:  # a forged certificate may make it raise anything
@@ -256,7 +254,7 @@ def _signature(sections: dict[str, Any], signature: Any, trusted: Any) -> tuple[
     return who, [signed, signer]
 
 
-def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
+def _model(sections: dict[str, Any], file: Path | None, _: Schema | None) -> Iterator[Check]:
     model = sections["model"]
     name = f"the model file {model['name']}"
     if file is None:
@@ -288,7 +286,8 @@ def _model(sections: dict[str, Any], file: Path | None) -> Iterator[Check]:
     yield Check("what the file states", HOLDS if "another" not in words else FAILED, words)
 
 
-def _claim(claim: dict[str, Any]) -> Iterator[Check]:
+def _claim(sections: dict[str, Any], *_: Any) -> Iterator[Check]:
+    claim = sections["claim"]
     guarantee = PrivacyGuarantee.from_dict(claim["guarantee"])
     if claim["epsilon"] is None:
         yield Check(_EPSILON, FAILED, "no finite epsilon is stated, so nothing is guaranteed")
@@ -324,7 +323,7 @@ def _epsilon(name: str, stated: Any, delta: float, guarantee: PrivacyGuarantee) 
         yield Check(second, HOLDS if value >= low else FAILED, words)
 
 
-def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
+def _ledger(sections: dict[str, Any], *_: Any) -> Iterator[Check]:
     ledger, name = sections["ledger"], "the ledger"
     if ledger is None:
         yield Check(name, OPEN, "the certificate holds no ledger: other releases are not known")
@@ -358,7 +357,7 @@ def _ledger(sections: dict[str, Any]) -> Iterator[Check]:
     yield from _epsilon("epsilon of all charges", ledger["epsilon"], ledger["delta"], spent)
 
 
-def _audit(sections: dict[str, Any]) -> Iterator[Check]:
+def _audit(sections: dict[str, Any], *_: Any) -> Iterator[Check]:
     audit, name = sections["audit"], "the audit"
     if audit is None:
         yield Check(name, OPEN, "the certificate holds no audit: nothing was measured")
@@ -370,17 +369,26 @@ def _audit(sections: dict[str, Any]) -> Iterator[Check]:
     yield Check(name, FAILED if refuted else HOLDS, audit["verdict"])
 
 
-def _schema(about: dict[str, Any], schema: Schema | None) -> Iterator[Check]:
-    if about["schema"] is None:
+def _schema(sections: dict[str, Any], _: Path | None, schema: Schema | None) -> Iterator[Check]:
+    if sections["about"]["schema"] is None:
         return
     if schema is None:
         yield Check("the schema", OPEN, "no schema was passed")
         return
-    same = schema_digest(schema) == about["schema"]
+    same = schema_digest(schema) == sections["about"]["schema"]
     yield Check(
         "the schema", HOLDS if same else FAILED,
         "the one that was used" if same else "not the one that was used",
     )  # fmt: skip
+
+
+_CHECKS: tuple[tuple[str, Callable[..., Iterator[Check]]], ...] = (
+    ("the model file", _model),
+    ("epsilon", _claim),
+    ("the ledger", _ledger),
+    ("the audit", _audit),
+    ("the schema", _schema),
+)
 
 
 def _describe_certificate(

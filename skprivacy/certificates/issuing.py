@@ -157,11 +157,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def guarantee_in_file(path: Path) -> dict[str, Any] | None:
-    """Return the guarantee that a file of ``save_model`` states; None for any other file.
-
-    For a pipeline, this is the joint guarantee of all steps. Only the header is read, and nothing
-    is executed.
-    """
+    """Return the guarantee in the header of a file of ``save_model``; None for others."""
     try:
         stated = header_of(path).get("privacy")
     except ValueError:

@@ -182,10 +182,7 @@ class MemGuardClassifier(OutputDefence):
 
 
 def _least_noise(proba: Float64Array, attack: MLPClassifier) -> Float64Array:
-    """Return the least-changed probabilities on which the attack guesses, for all records.
-
-    It is the search of Jia et al. 2019, Algorithm 1 (phase I).
-    """
+    """Return the least-changed probabilities that make the attack guess (Algorithm 1)."""
     start = np.log(np.maximum(proba, _FLOOR))
     label = proba.argmax(axis=1)
     wanted = -np.sign(_attack_logit(proba, attack)[0])  # the sign of the opposite guess

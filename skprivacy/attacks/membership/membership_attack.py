@@ -206,7 +206,7 @@ class MembershipAttack(ABC, BaseEstimator):
             y = np.concatenate(parts)
         except TypeError:
             raise TypeError("y_in and y_out must have labels of the same type.") from None
-        values = self.score_samples(concat(X_in, X_out), y)
+        values = self._score(concat(X_in, X_out), y)
         details = {
             "in_both": int(np.isin(fingerprints(X_out), fingerprints(X_in)).sum()),
             "threshold": float(self.threshold_),

@@ -26,7 +26,7 @@ from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section
 from ..._sklearn import num_samples
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics import clopper_pearson
-from .claims import claim_of
+from .claims import Claim, claim_of
 from .stored_records import Contents, collect_contents, stored_records
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "DisclosureReport",
     "PredictionGroups",
     "check_disclosure",
+    "find_signs",
     "leaf_sizes",
     "n_parameters",
     "prediction_groups",
@@ -174,15 +175,37 @@ def check_disclosure(
         raise TypeError(f"model={model!r} must be a fitted model.")
     if trainable:
         check_is_fitted(model)
+    limits = min_records, min_degrees_of_freedom, max_gap
+    _check_thresholds(*limits)
+    X_train = as_records(X_train, "X_train")
+    X_new = None if X_new is None else as_records(X_new, "X_new")
     _check_records(X_train, y_train, X_new, y_new)
-    _check_thresholds(min_records, min_degrees_of_freedom, max_gap)
-    contents, n = collect_contents(model), num_samples(X_train)
-    people = resolve_groups(groups, X_train)
-    alike = prediction_groups(model, X_train, as_records(X_train))
+    return find_signs(
+        model,
+        X_train,
+        y_train,
+        X_new,
+        y_new,
+        claim=claim_of(model, X_train) if trainable else None,
+        people=resolve_groups(groups, X_train),
+        prints=fingerprints(X_train),
+        limits=limits,
+    )
+
+
+def find_signs(
+    model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any, *,
+    claim: Claim | None, people: Groups, prints: NDArray[np.uint64],
+    limits: tuple[int, int, float] = (10, 10, 0.1),
+) -> DisclosureReport:  # fmt: skip
+    """Check a model for signs of disclosure; records are converted, with ``prints`` of X_train."""
+    min_records, min_degrees_of_freedom, max_gap = limits
+    contents = collect_contents(model)
+    alike = prediction_groups(model, X_train, len(np.unique(prints)))
     leaves = leaf_sizes(contents.parts)
-    claim = claim_of(model, X_train).guarantee if trainable else None
-    private = claim is not None and math.isfinite(claim.epsilon())
-    hides_records = private and claim is not None and claim.relation != "label"
+    stated = None if claim is None else claim.guarantee
+    private = stated is not None and math.isfinite(stated.epsilon())
+    hides_records = private and stated is not None and stated.relation != "label"
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(
@@ -195,8 +218,8 @@ def check_disclosure(
             ),
             _error_gap(model, X_train, y_train, X_new, y_new, max_gap),
         ),
-        claim="none" if claim is None else repr(claim),
-        n_train=n,
+        claim="none" if stated is None else repr(stated),
+        n_train=num_samples(X_train),
     )
 
 
@@ -335,24 +358,12 @@ class DisclosureCheck:
 
 @dataclass(frozen=True)
 class PredictionGroups:
-    """Training records grouped by the model's output for them.
+    """Training records grouped by the model's output for them, in single precision."""
 
-    Attributes
-    ----------
-    group : ndarray of shape (n,)
-        Group number of each record; records with equal output in single precision share one.
-    sizes : ndarray of shape (n_groups,)
-        Number of records in each group.
-    n_distinct : int
-        Number of distinct records.
-    certain : ndarray of shape (n,)
-        Whether the model gives one class a probability of 1.
-    """
-
-    group: IntArray
-    sizes: IntArray
-    n_distinct: int
-    certain: NDArray[np.bool_]
+    group: IntArray  # of each record, (n,)
+    sizes: IntArray  # records in each group
+    n_distinct: int  # records
+    certain: NDArray[np.bool_]  # whether a class of a record has probability 1, (n,)
 
     @property
     def shared(self) -> bool:
@@ -375,7 +386,7 @@ class PredictionGroups:
         return alike[self.group] | self.certain
 
 
-def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | None:
+def prediction_groups(model: Any, X: Any, n_distinct: int) -> PredictionGroups | None:
     """Group records by the model's most detailed output; None for a model without any."""
     output, of_classes = _output(model, X)
     if output is None:
@@ -387,7 +398,7 @@ def prediction_groups(model: Any, X: Any, records: Any) -> PredictionGroups | No
     certain = np.zeros(len(table), bool)
     if of_classes:
         certain = table.max(axis=1) >= CERTAIN
-    return PredictionGroups(group, sizes, len(np.unique(fingerprints(records))), certain)
+    return PredictionGroups(group, sizes, n_distinct, certain)
 
 
 def leaf_sizes(parts: list[Any]) -> IntArray:
@@ -577,7 +588,7 @@ def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
 
 
 def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
-    if num_samples(as_records(X_train, "X_train")) < 1:
+    if num_samples(X_train) < 1:
         raise ValueError("X_train has no records. Pass the records that the model was trained on.")
     if X_new is None and y_new is not None:
         raise ValueError("y_new was given without X_new. Pass the records of these labels too.")
@@ -587,7 +598,6 @@ def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
         if as_records(y, f"y_{part}").ndim > 2:
             raise ValueError(f"y_{part} must have a label for each record, or be None.")
         check_one_type(f"y_{part}", y)
-        X = as_records(X, f"X_{part}")
         if num_samples(X) != num_samples(y, f"y_{part}"):
             raise ValueError(
                 f"X_{part} and y_{part} differ in length, inconsistent numbers of samples: "

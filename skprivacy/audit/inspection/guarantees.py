@@ -123,10 +123,7 @@ def holds_private_labels(value: Any) -> bool:
 
 
 def looks_private(estimator: Any) -> bool:
-    """Return whether an estimator has an epsilon that may be a privacy parameter.
-
-    In scikit-learn's estimators, such as SVR and HuberRegressor, epsilon means something else.
-    """
+    """Return whether an epsilon may be a privacy parameter, unlike that of SVR."""
     return hasattr(estimator, "epsilon") and not type(estimator).__module__.startswith("sklearn.")
 
 

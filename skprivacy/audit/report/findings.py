@@ -263,12 +263,7 @@ def exposed_records(results: Sequence[AttackResult], alpha: float) -> pd.DataFra
 
 
 def origin_point(evidence: Evidence, delta: float) -> tuple[float, float] | None:
-    """Return the false and the true positive rate to mark in a plot; None if there are none.
-
-    They bound the rates of the test that refutes the largest epsilon. The test uses one half of the
-    records, so the point lies beside the curve of all records. There is no point if epsilon is 0,
-    or comes from the area under the curve.
-    """
+    """Return the rates of the test that shows epsilon, for a plot; None if it is an area."""
     rates = evidence.strongest(delta)
     if rates is None:
         return None
@@ -302,10 +297,7 @@ def origin_in_words(evidence: Evidence, delta: float) -> str:
 def claimed_curve(
     guarantee: PrivacyGuarantee | None,
 ) -> Callable[[Float64Array], Float64Array] | None:
-    """Return chords of the highest true positive rates that a claim allows.
-
-    They serve to choose the tests quickly. The curve is concave, so chords lie slightly below it.
-    """
+    """Return chords of the claimed curve, slightly below it, to choose tests quickly."""
     if guarantee is None or not _bounds_anything(guarantee):
         return None
     low = np.geomspace(1e-6, 0.5, 200)

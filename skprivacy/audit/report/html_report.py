@@ -29,10 +29,7 @@ _ENTRY = 0.17  # height of a legend entry, in inches
 
 
 def roc_figure(report: Any) -> Markup:
-    """Draw the ROC curves of all attacks, and the ceiling of the claim, on one pair of axes.
-
-    Diamonds mark the tests that show each attack's epsilon.
-    """
+    """Draw the ROC curves of all attacks, the ceiling, and each test that shows epsilon."""
     from matplotlib.figure import Figure  # slow to import, and attacks do not need it
 
     figure = Figure(figsize=NARROW, layout="constrained")
@@ -116,10 +113,7 @@ def _short(name: str, longest: int = 26) -> str:
 
 
 def _one_label_each(ax: Any) -> None:
-    """Show each legend label once, in the table's words; labels that belong to no attack last.
-
-    The legend is below the axes: long names of attacks would cover the curves.
-    """
+    """Show each label once, in the table's words, below the axes, where it hides no curve."""
     handles, labels = ax.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     for last, shown in _LAST_LABELS.items():

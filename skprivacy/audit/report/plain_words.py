@@ -66,11 +66,7 @@ def kind_in_words(report: Any) -> str:
 
 
 def briefing(report: Any, about: About) -> list[tuple[str, str]]:
-    """Return questions of a data officer with their answers.
-
-    The answers call nothing protected without a guarantee, and no measurement a proof. The share of
-    right guesses is rounded up.
-    """
+    """Return questions of a data officer with their answers; shares are rounded up."""
     return [
         ("What is protected?", _protected(report, about)),
         ("From whom?", _from_whom(report)),

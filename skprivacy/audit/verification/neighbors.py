@@ -37,17 +37,12 @@ class NeighbourPair:
 
 @dataclass(frozen=True)
 class PublicRanges:
-    """Public ranges and labels of the records, from the parameters of an estimator.
-
-    ``targets`` are the labels that a record may have, as scalars or rows; for regression the ends
-    of the range; empty without labels. ``numbers`` is True if targets are a range of numbers, which
-    a record may exceed.
-    """
+    """Public ranges and labels of the records, from the parameters of an estimator."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    targets: tuple[Any, ...]
-    numbers: bool
+    targets: tuple[Any, ...]  # labels, as scalars or rows; the ends of a range; or none
+    numbers: bool  # whether targets are a range, which a record may exceed
 
     @classmethod
     def from_estimator(
@@ -94,13 +89,10 @@ class PublicRanges:
 
 @dataclass(frozen=True)
 class PublicFeatures:
-    """Facts in which neighbours must agree: the claim calls them public, but a fit reads them off.
+    """Facts in which neighbours must agree: the claim calls them public, a fit reads them."""
 
-    ``labels``: the set of labels. ``ranges``: the ranges of features and targets.
-    """
-
-    labels: bool = False
-    ranges: bool = False
+    labels: bool = False  # the set of labels
+    ranges: bool = False  # of features and targets
 
     @classmethod
     def from_guarantee(cls, guarantee: PrivacyGuarantee) -> PublicFeatures:

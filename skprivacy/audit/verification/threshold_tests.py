@@ -76,24 +76,12 @@ _LARGEST_EXPONENT = 30.0  # clip of exponents
 
 @dataclass(frozen=True)
 class CountedAttack:
-    """Counts of threshold tests in fresh runs.
-
-    Attributes
-    ----------
-    pair : Pair
-        The chosen neighbours.
-    counts : tuple of Counts
-        One for each test, all in the same fresh runs.
-    n_pilot : int
-        Number of earlier runs, over all neighbours.
-    left_out : tuple of str
-        Neighbours on which the release failed.
-    """
+    """Counts of threshold tests in fresh runs, on the chosen neighbours."""
 
     pair: NeighbourPair
-    counts: tuple[Counts, ...]
-    n_pilot: int
-    left_out: tuple[str, ...]
+    counts: tuple[Counts, ...]  # one for each test, all in the same fresh runs
+    n_pilot: int  # earlier runs, over all neighbours
+    left_out: tuple[str, ...]  # neighbours on which the release failed
 
     @classmethod
     def run(
@@ -178,10 +166,7 @@ class ReleaseRuns:
 
 
 def copies_repeat(release: Release, data: Any, n_jobs: int) -> bool:
-    """Return whether a release draws the same noise in every process that gets a copy of it.
-
-    It does if it holds a generator, such as a numpy generator in its closure. False without noise.
-    """
+    """Return whether copies of a release in several processes draw the same noise."""
     turns = np.zeros(_COPIED, bool)
     first, second = Parallel(n_jobs=n_jobs)(
         delayed(_run_in_worker)(release, NeighbourPair("", data, data), turns, os.getpid())
@@ -243,10 +228,7 @@ class ChosenTests:
 
 
 def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix:
-    """Return one row per run: its number of numbers, how many are finite, and the numbers.
-
-    Numbers beyond ``width`` are dropped, missing ones are zero.
-    """
+    """Return a row per run: counts of all and of finite numbers, then ``width`` numbers."""
     out = np.zeros((len(vectors), width + N_COUNTS))
     for row, vector in zip(out, vectors, strict=True):
         finite = np.isfinite(vector)
@@ -256,10 +238,7 @@ def runs_to_matrix(vectors: Sequence[NDArray[np.float64]], width: int) -> Matrix
 
 
 def separation(runs: Matrix, others: Matrix) -> float:
-    """Return the distance of two neighbours by the best linear score, in standard deviations.
-
-    Cross-fitted: each half is evaluated by the score of the other.
-    """
+    """Return two neighbours' distance by cross-fitted linear scores, in deviations."""
     halves = [(side[::2], side[1::2]) for side in (runs, others)]
     (a, b), (c, d) = halves
     found = [
@@ -330,10 +309,7 @@ def _run_in_worker(
 
 
 def _best_pair(works: list[ReleaseRuns], n: int) -> ReleaseRuns:
-    """Return the neighbours that runs separate best, by successive halving.
-
-    A pair that is separated beyond all noise is returned at once: none can be better.
-    """
+    """Return the neighbours that runs separate best, by successive halving."""
     while len(works) > 1:
         found = []
         for runs in works:

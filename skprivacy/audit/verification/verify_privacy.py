@@ -392,10 +392,7 @@ def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[Gue
 
 
 def _partitions_by_hash(estimator: Any) -> bool:
-    """Return whether the estimator assigns records to partitions by their content.
-
-    Removing a record then leaves the partitions of all others unchanged.
-    """
+    """Return whether partitions depend on each record's content alone."""
     return any(isinstance(v, str) and v == "hash" for v in estimator.get_params().values())
 
 

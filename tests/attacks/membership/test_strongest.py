@@ -121,7 +121,7 @@ def test_an_audit_trains_its_shadows_in_an_order_that_tells_no_member():
 
 
 def test_planted_order_of_members_first_is_caught(monkeypatch):
-    monkeypatch.setattr(runner, "_unordered", lambda *data: data)
+    monkeypatch.setattr(runner, "_unordered", lambda *data: data[:4])
     with pytest.raises(AssertionError):
         test_an_audit_trains_its_shadows_in_an_order_that_tells_no_member()
 
