@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from .._clones import call_model
-from .._groups import check_order, resolve_groups, warn_of_identifiers
+from .._groups import resolve_groups, warn_of_identifiers
 from .._input_data import check_one_type, distinct_labels
 from .._sklearn import num_samples, safe_indexing
 from .._validation import sequence
@@ -31,8 +31,14 @@ from .inspection.disclosure import find_signs
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .label_audit import audit_labels, label_attack
 from .report.audit_report import AuditReport
-from .report.facts import explain_copies, group_facts, report_facts
-from .report.findings import AttackFinding, group_exposures, group_partitions
+from .report.findings import (
+    AttackFinding,
+    explain_copies,
+    group_exposures,
+    group_facts,
+    group_partitions,
+    report_facts,
+)
 
 __all__ = [
     "Records",
@@ -183,9 +189,7 @@ def audit(
     if groups is None:
         warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
     else:
-        people = MemberGroups.from_pair(groups, num_samples(X_train), num_samples(X_test))
-        for whose, X in zip(groups, (X_train, X_test), strict=True):
-            check_order(whose, X)
+        people = MemberGroups.from_records(groups, X_train, X_test)
         labels = (None, None)  # classes belong to records, but membership belongs to groups
     partitions = group_partitions(subgroups, X_train, labels[0], X_test, labels[1])
     if people is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
-from .._groups import check_order, warn_of_identifiers
+from .._groups import warn_of_identifiers
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_random_state, sequence
 from ..accounting import PrivacyGuarantee
@@ -29,8 +29,7 @@ from ..synthesis import PrivateSynthesizer
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
-from .report.facts import group_facts
-from .report.findings import AttackFinding
+from .report.findings import AttackFinding, group_facts
 from .runner import shared_rows
 
 __all__ = ["audit_synthetic"]
@@ -75,7 +74,7 @@ def audit_synthetic(
         it can rehearse: it is fitted to one half of ``reference``, all attacks are tried on its
         output, and the best attack gets half of ``alpha``.
     guarantee : PrivacyGuarantee, default=None
-        The claim to test: ``privacy_`` of the generator. None means that there is no claim.
+        The claim to test: ``privacy_`` of the generator. None means no claim.
     attacks : iterable, default=None
         Attacks with ``fit(generated, reference)`` and ``evaluate(X_in, X_out)``. None runs
         :class:`~skprivacy.attacks.NearestGenerated`. With ``reference`` it adds
@@ -150,7 +149,9 @@ def audit_synthetic(
         raise ValueError("attacks is empty; expected at least one attack, or None.")
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
-    people = _people(groups, X_in, X_out)
+    people = None if groups is None else MemberGroups.from_records(groups, X_in, X_out)
+    if people is None:
+        warn_of_identifiers(getattr(X_in, "columns", ()), "What an audit shows")
     n_shared = shared_rows(prints, people, ("X_in", "X_out"))
     claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
     claim = claim if people is None else claim_for_groups(people, claim)
@@ -187,16 +188,6 @@ def audit_synthetic(
         not_measured=_WITH_REFERENCE if left_out else (),
         why_not_measured=_NO_REFERENCE,
     )
-
-
-def _people(groups: Any, X_in: Any, X_out: Any) -> MemberGroups | None:
-    if groups is None:
-        warn_of_identifiers(getattr(X_in, "columns", ()), "What an audit shows")
-        return None
-    people = MemberGroups.from_pair(groups, num_samples(X_in), num_samples(X_out))
-    for whose, X in zip(groups, (X_in, X_out), strict=True):
-        check_order(whose, X)
-    return people
 
 
 def _default_attacks(reference: Any, generator: Any, random_state: int | None) -> list[Any]:

@@ -24,7 +24,7 @@ from .._report_facts import (
 from ..accounting import NonPrivate
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
-from ..audit.report.facts import ledger_caveats
+from ..audit.report.findings import ledger_caveats
 from ..audit.report.plain_words import unit_in_words
 from ..display import PrivacyUtilityDisplay
 from .sweep_plan import validate_models

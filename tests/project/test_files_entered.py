@@ -13,7 +13,7 @@ LIMITS = {
     "DPSGDClassifier.fit": 31,
     "PATEClassifier.fit": 22,
     "FunctionalMechanismRegressor.fit": 16,
-    "audit of a forest": 31,
+    "audit of a forest": 30,
     "PrivacySweepCV.fit of a linear model": 37,
 }
 

@@ -187,7 +187,7 @@ def audit_synthesizer(
     -----
     **Guarantees.** A true claim is called violated with probability ``alpha`` at most. With one
     canary per fit, the number of right guesses is compared exactly with the one that the claimed
-    trade-off curve allows. With more, the coins of all fits are treated as those of one larger run.
+    trade-off curve allows. With more, the coins of all fits are treated as coins of one larger run.
     This holds however canaries interfere, but it takes thousands of coins to detect noise of half
     the claimed size. Scores are the best linear estimates of the coins from all noisy tables, under
     the stated size of the noise. If that size is wrong, the guesses get worse, but the error

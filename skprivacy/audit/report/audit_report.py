@@ -20,9 +20,8 @@ from ...metrics.evidence import Evidence
 from ..inspection.claims import CHOSEN, NO_CLAIM
 from ..inspection.disclosure import DisclosureReport
 from . import html_report
-from .audit_facts import audit_facts
 from .document import About, about_or_empty
-from .facts import explain_exchange, list_caveats
+from .facts import audit_facts, explain_exchange, list_caveats
 from .findings import (
     AttackFinding,
     GroupExposure,
@@ -192,7 +191,7 @@ class AuditReport(FactReport):
         Returns
         -------
         bool
-            False if there is no claim, or if records are copies of each other.
+            False without a claim, or if records are copies of each other.
         """
         beyond = finding.epsilon_lower_bound > self.claimed_epsilon
         return self.claims and not self.copied and (beyond or bool(finding.refutation))

@@ -14,8 +14,8 @@ from ..._html import NARROW, embed_figure, render
 from ..._output import without_mathtext
 from ..._report_facts import format_share
 from ...display import MembershipRocDisplay
-from .audit_facts import SHOWN_GROUPS
 from .document import About
+from .facts import SHOWN_GROUPS
 from .plain_words import briefing, unit_in_words
 
 __all__ = ["groups_figure", "render_page", "roc_figure"]

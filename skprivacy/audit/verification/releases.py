@@ -98,7 +98,7 @@ class IndependentFits:
     else must be secret, so ``random_state`` and the global generators of random, numpy and torch
     are the same in every run. Without one, ``random_state``, a ``seed`` or a generator may drive
     the noise, and every run gets a fresh one. This is decided for each step of a pipeline; if any
-    step needs fresh seeds, the global generators are fresh too. Budgets are removed: nothing is
+    step needs fresh seeds, the global generators are also fresh. Budgets are removed: nothing is
     charged.
     """
 
@@ -313,7 +313,7 @@ def released_numbers(
     """Return all numbers that a model learned, and its answers for the probe records.
 
     Parameters with the values in ``given`` are public and skipped. A fit may change a parameter, as
-    a pipeline fits its steps. Parameters of estimators that the fit itself made are skipped too.
+    a pipeline fits its steps. Parameters of estimators that the fit itself made are also skipped.
     All other attributes are read, private ones included, and the pickle of other objects: a
     recipient of the model has them all. The order is the same for all models of one kind.
 

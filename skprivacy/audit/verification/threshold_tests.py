@@ -137,7 +137,7 @@ class ReleaseRuns:
     made: Batch = field(default_factory=lambda: ([], []))
 
     def pilot_runs(self, n: int) -> Batch:
-        """Return the first ``n`` pilot runs per side, including those of earlier calls."""
+        """Return the first ``n`` pilot runs per side, including the runs of earlier calls."""
         if n > self.n_made:
             for side, more in zip(self.made, self.fresh(n - self.n_made), strict=True):
                 side += more
@@ -448,7 +448,7 @@ def _norm_ratio(
 
 
 def _drop_correlated(noise: Matrix, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers without those whose noise follows that of an earlier one."""
+    """Drop each number whose noise follows the noise of an earlier one."""
     if len(order) < 2:
         return order
     ranks = np.argsort(np.argsort(noise[:, order], axis=0), axis=0)

@@ -22,7 +22,8 @@ from ...accounting import PrivacyGuarantee
 from ...metrics import GuessBound
 from ...metrics.coin_guesses import BOUNDS, gaussian_epsilon
 from ...metrics.rates import check_alpha
-from ...metrics.repeated_runs import Counts, Curve, refuted_epsilon, refuted_mu
+from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
+from ..report.findings import curve_of_chords
 from .neighbors import NeighbourPair, PublicFeatures, PublicRanges, default_records, neighbours
 from .releases import IndependentFits, choose_epsilon
 from .threshold_tests import CountedAttack, Effort, copies_repeat
@@ -314,8 +315,8 @@ def verify_release(
     Notes
     -----
     **Guarantees.** Those of :func:`verify_privacy`. Choose the noise so that mistakes show: at an
-    epsilon where the best attack that the claim allows errs in about 10% of cases. That is about 3
-    for Laplace noise, and 12 for Gaussian noise at delta 1e-5.
+    epsilon where the best attack that the claim allows errs in about 10% of cases. This epsilon is
+    about 3 for Laplace noise, and 12 for Gaussian noise at delta 1e-5.
 
     **Edge cases.** A release that holds its own generator runs in one process, for any ``n_jobs``:
     every process would have a copy of the generator.
@@ -361,7 +362,8 @@ def _test_claim(
     steps: Sequence[slice] = (),
 ) -> PrivacyVerification:  # fmt: skip
     delta = guarantee.at_delta or 0.0
-    attack = CountedAttack.run(release, pairs, _chords(guarantee), delta, alpha, effort, steps)
+    curve = curve_of_chords(guarantee, 1e-7, 300)
+    attack = CountedAttack.run(release, pairs, curve, delta, alpha, effort, steps)
     # Each test gets its share of alpha (Bonferroni): the verdict takes any of them.
     share = alpha / len(attack.counts)
     return PrivacyVerification(
@@ -392,16 +394,8 @@ def _bounds(counts: tuple[Counts, ...], delta: float, alpha: float) -> tuple[Gue
 
 
 def _partitions_by_hash(estimator: Any) -> bool:
-    """Return whether partitions depend on each record's content alone."""
+    """Return whether a record's content alone determines its partition."""
     return any(isinstance(v, str) and v == "hash" for v in estimator.get_params().values())
-
-
-def _chords(guarantee: PrivacyGuarantee) -> Curve:
-    """Return chords of the claimed curve: fast, and good enough to choose thresholds by."""
-    low = np.geomspace(1e-7, 0.5, 300)
-    fpr = np.r_[0.0, low, (1 - low[:-1])[::-1], 1.0]
-    tpr = guarantee.tpr_bound(fpr)
-    return lambda rates: np.interp(rates, fpr, tpr)
 
 
 def _records(
