@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from . import _report_facts
+from ._report_facts import format_guarantee
 from ._version import __version__
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        name: getattr(_report_facts, f"format_{name}")
-        for name in ("guarantee", "number", "percent", "share", "significant")
-    }
+    environment.filters["guarantee"] = format_guarantee
     return environment
 
 

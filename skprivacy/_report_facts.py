@@ -6,7 +6,7 @@ A report builds :class:`ReportFacts`; text, pages and dictionaries only lay them
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,12 +21,18 @@ __all__ = [
     "FactReport",
     "ReportFacts",
     "Section",
+    "details",
     "format_guarantee",
     "format_interval",
     "format_number",
     "format_percent",
     "format_share",
     "format_significant",
+    "interval",
+    "number",
+    "shown",
+    "spread",
+    "values",
 ]
 
 # "detail": on pages alone. The others say how a fact is marked.
@@ -40,8 +46,8 @@ class Fact:
     """One fact: ``key`` and ``value`` are for JSON, ``label`` and ``sentence`` for readers.
 
     A fact without a key only puts a part of another value into words. A fact without a sentence is
-    only in JSON. ``below`` marks a fact that qualifies the one before it. ``cells`` are its row in
-    the table of its section.
+    only in JSON. ``below`` marks a fact that qualifies the one before it. ``row`` is shown as a row
+    in the table of the section.
     """
 
     key: str = ""
@@ -50,24 +56,20 @@ class Fact:
     level: Level = "plain"
     label: str = ""
     below: bool = False
-    cells: tuple[Cell, ...] = ()
+    row: Any = None
 
     @property
     def text(self) -> str:
         """Label and sentence."""
         return f"{self.label}: {self.sentence}" if self.label else self.sentence
 
-    @property
-    def in_cell(self) -> bool:
-        """Whether a cell of the table is the sentence."""
-        return self.sentence in self.cells
-
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table: its title, a note in small letters, and whether it holds sentences."""
+    """Column of a table: its title, the cell of a row, a note, and whether it holds sentences."""
 
     title: str
+    cell: Callable[[Any], Cell]
     note: str = ""
     words: bool = False
 
@@ -86,15 +88,19 @@ class Section:
     columns: tuple[Column, ...] = ()
     outro: str = ""
 
+    def cells(self, fact: Fact) -> list[Cell]:
+        """Return the row of a fact in the table; empty if it has none."""
+        return [] if fact.row is None else [column.cell(fact.row) for column in self.columns]
+
     @property
-    def rows(self) -> list[tuple[Cell, ...]]:
+    def rows(self) -> list[list[Cell]]:
         """Rows of the table."""
-        return [fact.cells for fact in self.facts if fact.cells]
+        return [self.cells(fact) for fact in self.facts if fact.row is not None]
 
     @property
     def sentences(self) -> list[Fact]:
         """Facts that a page states outside the table."""
-        return [fact for fact in self.facts if fact.sentence and not fact.in_cell]
+        return [f for f in self.facts if f.sentence and f.sentence not in self.cells(f)]
 
 
 @dataclass(frozen=True)
@@ -163,6 +169,11 @@ class FactReport:
         return displayable(self.facts().to_text())
 
 
+def values(report: Any, *names: str) -> list[Fact]:
+    """Return attributes of a report that need no sentence."""
+    return [Fact(name, getattr(report, name)) for name in names]
+
+
 def details(sentences: Iterable[str], level: Level = "plain") -> list[Fact]:
     """Return sentences that qualify the fact before them."""
     return [Fact(sentence=sentence, level=level, below=True) for sentence in sentences]
@@ -206,3 +217,23 @@ def format_percent(value: float | None, digits: int = 1) -> str:
 def format_interval(value: float, low: float, high: float) -> Cell:
     """Return a table cell with a number and, as its note, the ends of its interval."""
     return format_number(value), f"{format_number(low)} to {format_number(high)}"
+
+
+def number(name: str, digits: int = 3) -> Callable[[Any], Cell]:
+    """Return the cell of a number in a row."""
+    return lambda row: format_number(row[name], digits)
+
+
+def spread(name: str) -> Callable[[Any], Cell]:
+    """Return the cell of a mean in a row, with its standard deviation."""
+    return lambda row: f"{format_number(row[name])} ± {format_number(row[f'{name}_std'])}"
+
+
+def interval(name: str) -> Callable[[Any], Cell]:
+    """Return the cell of a number in a row, with the ends of its interval."""
+    return lambda row: format_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def shown(name: str) -> Callable[[Any], Cell]:
+    """Return the cell of a finding in a row, whose absence proves nothing."""
+    return lambda row: "yes" if row[name] else "not shown"

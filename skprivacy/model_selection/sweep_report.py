@@ -17,9 +17,11 @@ from .._report_facts import (
     ReportFacts,
     Section,
     format_guarantee,
-    format_interval,
-    format_number,
     format_share,
+    interval,
+    number,
+    shown,
+    spread,
 )
 from ..accounting import NonPrivate
 from ..audit.inspection.guarantees import compose_guarantees
@@ -164,68 +166,53 @@ def caveats_of_sweep(sweep: Any) -> list[str]:
 
 def sweep_facts(sweep: Any, caveats: Sequence[str]) -> ReportFacts:
     """Return the facts of a fitted sweep: its cost, caveats, results and subgroups."""
-    rows, groups = table(sweep).to_dict("records"), _group_rows(sweep)
-    cost = cost_in_words(sweep)
+    rows, groups, further = table(sweep).to_dict("records"), _group_rows(sweep), _further(sweep)
     readings = [Fact(sentence=text, level="detail") for text in _readings(sweep)]
-    further = _further(sweep)
-    sections = [
-        Section(
-            "Results",
-            (*(_result(row) for row in rows), *readings),
-            "results",
-            columns=_result_columns(sweep),
-        ),
-        Section(
-            "Further scores",
-            tuple(
-                Fact(cells=(_level_cell(row), *(_plus_minus(*pair) for pair in pairs)))
-                for row, *pairs in zip(rows, *further.values(), strict=True)
-                if further
+    utility, cost = sweep.score_name_, cost_in_words(sweep)
+    results = Section(
+        "Results",
+        (*(Fact("row", row, row=row) for row in rows), *readings),
+        "results",
+        columns=(
+            Column("Epsilon", _level_cell, f"requested, {_unit(sweep)}"),
+            Column(f"Test {utility}", spread("test_score"), "mean ± std"),
+            Column(f"Train {utility}", number("train_score")),
+            Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
+            Column("Ceiling", number("attack_auc_bound"), "set by the claim"),
+            Column(
+                "Found at 1 % false alarms", lambda row: format_share(row["attack_tpr_at_0.01"])
             ),
-            columns=(
-                Column("Epsilon"), *(Column(f"Test {name}", "mean ± std") for name in further),
-            ),
+            Column("Training", number("fit_time", 1), "seconds"),
         ),
-        *([_groups_section(sweep, groups)] if groups else []),
-        Section(
-            "Assumptions and limits",
-            tuple(Fact("assumption", text, text) for text in caveats),
-            "assumptions",
+    )
+    pairs = [dict(row) for row in rows]
+    for name, found in further.items():
+        for row, (mean, deviation) in zip(pairs, found, strict=True):
+            row |= {name: mean, f"{name}_std": deviation}
+    others = Section(
+        "Further scores",
+        tuple(Fact(row=row) for row in pairs) if further else (),
+        columns=(
+            Column("Epsilon", _level_cell),
+            *(Column(f"Test {name}", spread(name), "mean ± std") for name in further),
         ),
-    ]  # fmt: skip
-    return ReportFacts(Fact("cost", cost, cost), tuple(sections))
-
-
-def _result_columns(sweep: Any) -> tuple[Column, ...]:
-    utility = sweep.score_name_
-    return (
-        Column("Epsilon", f"requested, {_unit(sweep)}"),
-        Column(f"Test {utility}", "mean ± std"),
-        Column(f"Train {utility}"),
-        Column("Attack AUC", "chance: 0.5"),
-        Column("Ceiling", "set by the claim"),
-        Column("Found at 1 % false alarms"),
-        Column("Training", "seconds"),
     )
-
-
-def _result(row: dict[Any, Any]) -> Fact:
-    cells = (
-        _level_cell(row),
-        _plus_minus(row["test_score"], row["test_score_std"]),
-        format_number(row["train_score"]),
-        _plus_minus(row["attack_auc"], row["attack_auc_std"]),
-        format_number(row["attack_auc_bound"]),
-        format_share(row["attack_tpr_at_0.01"]),
-        format_number(row["fit_time"], 1),
+    limits = Section(
+        "Assumptions and limits",
+        tuple(Fact("assumption", text, text) for text in caveats),
+        "assumptions",
     )
-    return Fact("row", row, cells=cells)
+    of_groups = [_groups_section(sweep, groups)] if groups else []
+    return ReportFacts(Fact("cost", cost, cost), (results, others, *of_groups, limits))
 
 
 def _groups_section(sweep: Any, groups: list[dict[str, Any]]) -> Section:
     return Section(
         "Who pays for privacy",
-        tuple(_group(row, index < _MOST_ROWS) for index, row in enumerate(groups)),
+        tuple(
+            Fact("row", row, row=row if index < _MOST_ROWS else None)
+            for index, row in enumerate(groups)
+        ),
         "by_group",
         f"Loss of each group at each level, compared with {groups[0]['compared_with']}; the "
         "largest losses first. “Pays” marks a group that loses more than the other records, "
@@ -233,26 +220,21 @@ def _groups_section(sweep: Any, groups: list[dict[str, Any]]) -> Section:
         "groups and levels; “not shown” is no proof of the opposite. Groups of fewer than five "
         "test records are left out.",
         (
-            Column("Group"), Column("Epsilon"), Column(f"Test {sweep.score_name_}"),
-            Column("Loss", "95 % interval"), Column("Pays"), Column("Attack AUC", "chance: 0.5"),
-            Column("Exposed"),
+            Column("Group", _group_cell),
+            Column("Epsilon", lambda row: f"{row['epsilon']:g}"),
+            Column(f"Test {sweep.score_name_}", spread("test_score")),
+            Column("Loss", interval("loss"), "95 % interval"),
+            Column("Pays", shown("pays")),
+            Column("Attack AUC", spread("attack_auc"), "chance: 0.5"),
+            Column("Exposed", shown("exposed")),
         ),
         f"The first {_MOST_ROWS} of {len(groups)} rows." if len(groups) > _MOST_ROWS else "",
-    )  # fmt: skip
-
-
-def _group(row: dict[str, Any], is_row: bool) -> Fact:
-    name = f"{row['by']} {row['group']}"
-    cells = (
-        f"{row['model']}, {name}" if row["model"] else name,
-        f"{row['epsilon']:g}",
-        _plus_minus(row["test_score"], row["test_score_std"]),
-        format_interval(row["loss"], row["loss_low"], row["loss_high"]),
-        "yes" if row["pays"] else "not shown",
-        _plus_minus(row["attack_auc"], row["attack_auc_std"]),
-        "yes" if row["exposed"] else "not shown",
     )
-    return Fact("row", row, cells=cells if is_row else ())
+
+
+def _group_cell(row: dict[str, Any]) -> Cell:
+    model = f"{row['model']}, " if row["model"] else ""
+    return f"{model}{row['by']} {row['group']}"
 
 
 def _level_cell(row: dict[Any, Any]) -> Cell:
@@ -263,10 +245,6 @@ def _level_cell(row: dict[Any, Any]) -> Cell:
     if row["epsilon"] == math.inf:
         return f"{name}∞", "no privacy"
     return f"{name}{row['epsilon']:g}"
-
-
-def _plus_minus(mean: float, deviation: float) -> str:
-    return f"{format_number(mean)} ± {format_number(deviation)}"
 
 
 def told(sweep: Any, about: About, caveats: Sequence[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from os import PathLike
@@ -15,15 +15,7 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
 from .._output import output_path, without_mathtext, write_file
-from .._report_facts import (
-    Cell,
-    Column,
-    Fact,
-    ReportFacts,
-    Section,
-    format_number,
-    format_significant,
-)
+from .._report_facts import Column, Fact, ReportFacts, Section, format_significant, number
 from .._validation import sequence
 from ..accounting import PrivacyGuarantee
 from ..preprocessing import Bounded, Schema
@@ -34,14 +26,30 @@ __all__ = ["SyntheticQuality", "synthetic_quality"]
 
 _COMPARISON_GRID = Grid(cells=20)
 _N_SHOWN_PAIRS = 20  # on a page
+
+
+def _significant(name: str) -> Callable[[Any], str]:
+    return lambda row: format_significant(row[name])
+
+
+def _name(row: dict[str, Any]) -> str:
+    return str(row["name"])
+
+
 _COLUMNS = (
-    Column("Column"), Column("Total variation"), Column("Mean", "real"),
-    Column("Mean", "synthetic"), Column("Deviation", "real"), Column("Deviation", "synthetic"),
-)  # fmt: skip
+    Column("Column", _name),
+    Column("Total variation", number("total_variation")),
+    Column("Mean", _significant("real_mean"), "real"),
+    Column("Mean", _significant("synthetic_mean"), "synthetic"),
+    Column("Deviation", _significant("real_std"), "real"),
+    Column("Deviation", _significant("synthetic_std"), "synthetic"),
+)
 _PAIRS = (
-    Column("Pair"), Column("Total variation"),
-    Column("Correlation", "real"), Column("Correlation", "synthetic"),
-)  # fmt: skip
+    Column("Pair", lambda row: f"{row['first']}, {row['second']}"),
+    Column("Total variation", number("total_variation")),
+    Column("Correlation", number("real"), "real"),
+    Column("Correlation", number("synthetic"), "synthetic"),
+)
 
 
 @dataclass(frozen=True)
@@ -96,16 +104,13 @@ class SyntheticQuality:
                     f"{variation.mean():.3f} on average, {variation.max():.3f} at worst",
                     label="total variation of columns",
                 ),
-                *(Fact(str(name), cells=_column_cells(name, row))
-                  for name, row in self.columns.iterrows()),
+                *(Fact(row=row) for row in _frame_to_rows(self.columns)),
             ),
             intro="Total variation is the share of synthetic records that would have to change "
             "their value to match the real shares: 0 is best, 1 is worst.",
             columns=_COLUMNS,
         )  # fmt: skip
-        notice = Fact(
-            sentence="computed from the real records: not covered by any guarantee", level="plain"
-        )
+        notice = "computed from the real records: not covered by any guarantee"
         assumptions = () if guarantee is None else guarantee.assumptions
         return ReportFacts(
             Fact(),
@@ -117,7 +122,7 @@ class SyntheticQuality:
                     "Assumptions of the guarantee",
                     tuple(Fact(sentence=text) for text in assumptions),
                 ),
-                Section("", (notice,)),
+                Section("", (Fact(sentence=notice),)),
             ),
         )
 
@@ -125,7 +130,6 @@ class SyntheticQuality:
         variation, worst = self.pairs["total_variation"], self.pairs.iloc[0]
         at_worst = f"{worst['total_variation']:.3f} at worst ({worst['first']}, {worst['second']})"
         off = (self.pairs["real"] - self.pairs["synthetic"]).abs().max()
-        rows = self.pairs[:_N_SHOWN_PAIRS].to_dict("records")
         return Section(
             "Pairs of columns",
             (
@@ -139,7 +143,7 @@ class SyntheticQuality:
                     "" if np.isnan(off) else f"off by {off:.3f} at most",
                     label="correlations",
                 ),
-                *(Fact(cells=_pair_cells(row)) for row in rows),
+                *(Fact(row=row) for row in _frame_to_rows(self.pairs[:_N_SHOWN_PAIRS])),
             ),
             intro=f"The worst of {len(self.pairs)} pairs.",
             columns=_PAIRS,
@@ -150,18 +154,18 @@ class SyntheticQuality:
             "Models trained on them",
             tuple(
                 Fact(
-                    str(name), row.to_dict(),
+                    "score", row,
                     f"{row['synthetic']:.3f} when trained on synthetic records, "
                     f"{row['real']:.3f} on real ones",
-                    label=str(name),
-                    cells=(str(name), format_number(row["synthetic"]), format_number(row["real"])),
+                    label=str(row["name"]), row=row,
                 )
-                for name, row in scores.iterrows()
+                for row in _frame_to_rows(scores)
             ),
+            "scores",
             columns=(
-                Column("Score on real test records"),
-                Column("Trained on synthetic records"),
-                Column("Trained on real records"),
+                Column("Score on real test records", _name),
+                Column("Trained on synthetic records", number("synthetic")),
+                Column("Trained on real records", number("real")),
             ),
         )  # fmt: skip
 
@@ -243,15 +247,8 @@ class SyntheticQuality:
         return page
 
 
-def _column_cells(name: Any, row: pd.Series) -> tuple[Cell, ...]:
-    measures = ("real_mean", "synthetic_mean", "real_std", "synthetic_std")
-    variation = format_number(row["total_variation"])
-    return str(name), variation, *(format_significant(row[measure]) for measure in measures)
-
-
-def _pair_cells(row: dict[Any, Any]) -> tuple[Cell, ...]:
-    numbers = (row[name] for name in ("total_variation", "real", "synthetic"))
-    return f"{row['first']}, {row['second']}", *map(format_number, numbers)
+def _frame_to_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.rename_axis("name").reset_index().to_dict("records")
 
 
 def synthetic_quality(

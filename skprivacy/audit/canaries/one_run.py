@@ -18,7 +18,7 @@ from sklearn.base import clone, is_classifier
 from ..._clones import call_model
 from ..._input_data import check_consistent_length
 from ..._output import shorten_text
-from ..._report_facts import Fact, FactReport, ReportFacts, Section
+from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._sklearn import num_samples
 from ..._validation import flag, is_whole
 from ...accounting import PrivacyGuarantee
@@ -304,7 +304,8 @@ class OneRunReport(FactReport):
             Fact("claim", claimed, claimed, label="claim"),
             Fact("canaries", self.canaries, CANARIES[self.canaries], label="canaries"),
             Fact("coin", self.coin, COINS[self.coin], label="coin"),
-            Fact("right", [self.right, self.guesses, self.n_canaries], right),
+            Fact("right", self.right, right),
+            *values(self, "guesses", "n_canaries", "model", "refuted", "untested", "alpha"),
             *(Fact(b.bound, asdict(b), repr(b)) for b in self.bounds),
             Fact("sampled", self.sampled, "" if self.sampled else _NOT_SAMPLED, label="sampling"),
             Fact("within_reach", self.within_reach, _TOO_FEW if too_few else ""),

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 
 from ..._input_data import check_consistent_length
-from ..._report_facts import Fact, FactReport, ReportFacts, Section, details
+from ..._report_facts import Fact, FactReport, ReportFacts, Section, details, values
 from ..._validation import whole
 from ...attacks.record_tables import as_records
 from ...metrics import auc
@@ -112,6 +112,7 @@ class SynthesizerAudit(FactReport):
         facts = [
             Fact("claim", claimed, f"{claimed}{as_noise}", label="claim"),
             Fact("n_runs", self.n_runs, COINS[self.tables.coin], label=coins),
+            *values(self, "alpha", "claimed_mu"),
         ]
         views = ("noisy tables", self.tables), ("synthetic records", self.rows)
         for (seen, report), shown in zip(views, self.shown_mu, strict=True):

@@ -6,32 +6,27 @@ reading at :func:`check_disclosure`.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import call_model
 from ..._groups import Groups, resolve_groups
-from ..._html import render
 from ..._input_data import check_one_type
-from ..._report_facts import Column, Fact, FactReport, ReportFacts, Section
 from ..._sklearn import num_samples
 from ...attacks.record_tables import as_records, fingerprints
 from ...metrics import clopper_pearson
 from .claims import Claim, claim_of
+from .disclosure_report import DisclosureCheck, DisclosureReport
 from .stored_records import Contents, collect_contents, stored_records
 
 __all__ = [
-    "DisclosureCheck",
-    "DisclosureReport",
     "PredictionGroups",
     "check_disclosure",
     "find_signs",
@@ -47,24 +42,6 @@ _FITTED = (
     "coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "theta_", "var_",
     "feature_log_prob_", "means_", "covariances_", "cluster_centers_",
 )  # fmt: skip
-SIGNS = (
-    "These are signs: finding one does not prove a leak, and finding none does not prove privacy. "
-    "Attacks measure leaks (skprivacy.audit); only a guarantee of differential privacy bounds them."
-)
-_AT_LEAST = ("smallest leaf", "k-anonymity", "degrees of freedom")
-_SHOWN: dict[bool | None, tuple[Any, str]] = {
-    True: ("warning", "yes"),
-    False: ("good", "no"),
-    None: ("open", "not checked"),
-}
-_MEANING = {
-    "stored records": "training records that the model contains",
-    "smallest leaf": "the fewest records in a leaf of a tree",
-    "k-anonymity": "the fewest records with the same prediction",
-    "class disclosure": "records whose prediction reveals their label",
-    "degrees of freedom": "records minus fitted parameters",
-    "error gap": "how much more often the model is right on training records",
-}
 
 
 def check_disclosure(
@@ -221,139 +198,6 @@ def find_signs(
         claim="none" if stated is None else repr(stated),
         n_train=num_samples(X_train),
     )
-
-
-@dataclass(frozen=True, repr=False)
-class DisclosureReport(FactReport):
-    """Signs that a model discloses records; returned by :func:`check_disclosure`.
-
-    Attributes
-    ----------
-    model : str
-        The model and its parameters.
-    checks : tuple of DisclosureCheck
-    claim : str
-        The privacy that the model claims, in words. The checks do not test it.
-    n_train : int
-        Number of training records.
-    """
-
-    model: str
-    checks: tuple[DisclosureCheck, ...]
-    claim: str
-    n_train: int
-
-    @property
-    def flagged(self) -> tuple[str, ...]:
-        """Names of the checks that found their sign."""
-        return tuple(check.name for check in self.checks if check.flagged)
-
-    def __getitem__(self, name: str) -> DisclosureCheck:
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(f"{name!r}; the checks are {[check.name for check in self.checks]}")
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per check.
-
-        Returns
-        -------
-        DataFrame
-            In the order of ``checks``.
-        """
-        return pd.DataFrame([asdict(check) for check in self.checks])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the checks as JSON-serialisable values. They name no record.
-
-        Returns
-        -------
-        dict
-            Values for JSON.
-        """
-        return self.facts().to_dict()
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON.
-
-        Returns
-        -------
-        str
-            A JSON object.
-        """
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def facts(self) -> ReportFacts:
-        applied = sum(check.flagged is not None for check in self.checks)
-        flagged = Fact(
-            "flagged", list(self.flagged), f"{len(self.flagged)} of {applied} flagged",
-            label="Disclosure checks",
-        )  # fmt: skip
-        columns = (
-            Column("Check", words=True),
-            Column("Sign found"),
-            Column("Allowed"),
-            Column("What was found", words=True),
-        )
-        subject = (
-            Fact("claim", self.claim, self.claim, label="claimed"),
-            Fact("model", self.model),
-            Fact("n_train", self.n_train),
-        )
-        return ReportFacts(
-            flagged,
-            (
-                Section("", subject),
-                Section("", tuple(c._fact for c in self.checks), "checks", columns=columns),
-                Section("", (Fact("note", SIGNS, SIGNS),)),
-            ),
-        )
-
-    def _repr_html_(self) -> str:
-        return render("disclosure.html", facts=self.facts())
-
-
-@dataclass(frozen=True)
-class DisclosureCheck:
-    """Result of one disclosure check.
-
-    Attributes
-    ----------
-    name : str
-        Name of the check.
-    flagged : bool or None
-        Whether the sign was found; None if the check does not apply to the model.
-    value : float or None
-        The figure compared with the threshold.
-    threshold : float
-        Least allowed figure for leaves, predictions and degrees of freedom; otherwise the largest.
-    says : str
-        The result, or why the check does not apply, in words.
-    """
-
-    name: str
-    flagged: bool | None
-    value: float | None
-    threshold: float
-    says: str
-
-    @property
-    def meaning(self) -> str:
-        """The meaning of the figure, in a few words."""
-        return _MEANING[self.name]
-
-    @property
-    def allowed(self) -> str:
-        """The threshold in words."""
-        bound = "at least" if self.name in _AT_LEAST else "at most"
-        return f"{bound} {self.threshold:g}"
-
-    @property
-    def _fact(self) -> Fact:
-        level, found = _SHOWN[self.flagged]
-        cells = (self.name, self.meaning), found, self.allowed, self.says
-        return Fact("check", asdict(self), self.says, level, self.name, cells=cells)
 
 
 @dataclass(frozen=True)

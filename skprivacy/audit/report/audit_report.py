@@ -18,7 +18,7 @@ from ..._validation import flag
 from ...attacks.shadow_pool import MODELS_DO_NOT_LEARN
 from ...metrics.evidence import Evidence
 from ..inspection.claims import CHOSEN, NO_CLAIM
-from ..inspection.disclosure import DisclosureReport
+from ..inspection.disclosure_report import DisclosureReport
 from . import html_report
 from .document import About, about_or_empty
 from .facts import audit_facts, explain_exchange, list_caveats

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from ..._report_facts import (
@@ -22,11 +24,14 @@ from ..._report_facts import (
     format_interval,
     format_percent,
     format_share,
+    interval,
+    shown,
+    values,
 )
 from ...attacks import AttackResult
 from ...metrics import auc_interval, clopper_pearson
 from ..inspection.claims import NO_CLAIM
-from ..inspection.disclosure import SIGNS
+from ..inspection.disclosure_report import SIGNS
 from .document import About
 from .findings import AttackFinding, GroupExposure
 from .plain_words import kind_in_words, relation_in_words, unit_in_words
@@ -241,26 +246,30 @@ def _circumstances(report: Any) -> list[Fact]:
             f"{format_percent(report.train_accuracy)} on training records (most frequent class: "
             f"{format_percent(report.majority_share)})"
         )
-    silent = (
-        "n_test", "train_accuracy", "majority_share", "model", "uncovered", "claimed_epsilon",
-        "claimed_delta", "epsilon_within_reach", "alpha", "attacked", "n_shared",
-    )  # fmt: skip
     return [
         Fact("n_train", report.n_train, found, "detail", label=report._members),
         Fact("test_accuracy", report.test_accuracy, accuracy, label="accuracy"),
         Fact("n_shadows", report.n_shadows, str(report.n_shadows), "detail", "shadow models"),
         Fact("not_measured", list(report.not_measured)),
-        *(Fact(name, getattr(report, name)) for name in silent),
-    ]
+        *values(
+            report, "n_test", "train_accuracy", "majority_share", "model", "uncovered",
+            "claimed_epsilon", "claimed_delta", "epsilon_within_reach", "alpha", "attacked",
+            "n_shared",
+        ),
+    ]  # fmt: skip
 
 
 def _attacks(report: Any) -> Section:
-    columns = [Column("Attack"), Column("AUC", "chance: 0.5")]
-    for point in report.findings[0].points:
+    columns = [
+        Column("Attack", lambda finding: finding.result.attack),
+        Column("AUC", _auc, "chance: 0.5"),
+    ]
+    for index, point in enumerate(report.findings[0].points):
         columns += [
-            Column(f"Found at {format_share(point['fpr'])} false alarms"),
-            Column("Ceiling"),
+            Column(f"Found at {format_share(point['fpr'])} false alarms", partial(_found, index)),
+            Column("Ceiling", partial(_ceiling, index)),
         ]
+    epsilon = Column("Epsilon", lambda finding: f"{finding.epsilon_lower_bound:.3g}", "at least")
     guesses = (
         "A fair coin decided which of two labels a record was trained with, and each attack "
         "guesses the coin. Membership is not tested: a guarantee of labels says nothing about it."
@@ -288,28 +297,36 @@ def _attacks(report: Any) -> Section:
         "attacks",
         f"{guesses} Intervals have confidence {format_percent(1 - report.alpha, 0)}."
         f"{ceiling if report.claims else ''} A false alarm is {alarm}.",
-        (*columns, Column("Epsilon", "at least")),
+        (*columns, epsilon),
         outro if any(finding.shown_by for finding in report.findings) else "",
     )
 
 
 def _attack(finding: AttackFinding) -> Fact:
     low, high = finding.result.auc_interval
-    cells: list[Cell] = [
-        finding.result.attack, format_interval(finding.result.auc, low, high)
-    ]  # fmt: skip
-    for point in finding.points:
-        rate = f"{format_share(point['low'])} to {format_share(point['high'])}"
-        found = ("–", "too few records") if point["refused"] else (format_share(point["tpr"]), rate)
-        cells += [found, format_share(point["bound"])]
     origin = f": {finding.shown_by}" if finding.shown_by else ""
     return Fact(
         "attack", finding.to_dict(),
         f"AUC {finding.result.auc:.3f} [{low:.3f}, {high:.3f}], epsilon of at least "
         f"{finding.epsilon_lower_bound:.3g}{origin}",
-        label=finding.result.attack,
-        cells=(*cells, f"{finding.epsilon_lower_bound:.3g}"),
+        label=finding.result.attack, row=finding,
     )  # fmt: skip
+
+
+def _auc(finding: AttackFinding) -> Cell:
+    return format_interval(finding.result.auc, *finding.result.auc_interval)
+
+
+def _found(index: int, finding: AttackFinding) -> Cell:
+    point = finding.points[index]
+    if point["refused"]:
+        return "–", "too few records"
+    ends = f"{format_share(point['low'])} to {format_share(point['high'])}"
+    return format_share(point["tpr"]), ends
+
+
+def _ceiling(index: int, finding: AttackFinding) -> Cell:
+    return format_share(finding.points[index]["bound"])
 
 
 def _exposure(report: Any, records: bool) -> list[Section]:
@@ -330,31 +347,30 @@ def _exposure(report: Any, records: bool) -> list[Section]:
             f"confidence {format_percent(1 - report.alpha, 0)}, over all groups and attacks. With "
             "the same confidence, every “yes” is right. Groups of fewer than five are left out.",
             (
-                Column("Group"), Column("Exposed beyond chance"), Column("AUC", "chance: 0.5"),
-                Column("Attack"), Column(_capitalized(report._members), "in training, not"),
+                Column("Group", lambda row: f"{row['by']} {row['group']}"),
+                Column("Exposed beyond chance", shown("exposed")),
+                Column("AUC", interval("auc"), "chance: 0.5"),
+                Column("Attack", itemgetter("attack")),
+                Column(_capitalized(report._members), _sizes, "in training, not"),
             ),
             counted if len(groups) > SHOWN_GROUPS else "",
         ),
         *_records(report, records),
-    ]  # fmt: skip
+    ]
 
 
 def _group(exposure: GroupExposure, *, is_first: bool, is_row: bool) -> Fact:
-    name = f"{exposure.by} {exposure.group}"
-    interval = f"[{exposure.auc_low:.3f}, {exposure.auc_high:.3f}]"
-    cells: Sequence[Cell] = (
-        name, "yes" if exposure.exposed else "not shown",
-        format_interval(exposure.auc, exposure.auc_low, exposure.auc_high), exposure.attack,
-        f"{exposure.n_in:,}, {exposure.n_out:,}",
-    )  # fmt: skip
+    row = asdict(exposure)
+    ends = f"[{exposure.auc_low:.3f}, {exposure.auc_high:.3f}]"
+    sentence = f"{exposure.by} {exposure.group}, AUC {exposure.auc:.3f} {ends} ({exposure.attack})"
     return Fact(
-        "group", asdict(exposure),
-        f"{name}, AUC {exposure.auc:.3f} {interval} ({exposure.attack})"
-        if is_first and exposure.exposed
-        else "",
-        label="most exposed",
-        cells=tuple(cells) if is_row else (),
+        "group", row, sentence if is_first and exposure.exposed else "", label="most exposed",
+        row=row if is_row else None,
     )  # fmt: skip
+
+
+def _sizes(row: dict[str, Any]) -> Cell:
+    return f"{row['n_in']:,}, {row['n_out']:,}"
 
 
 def _records(report: Any, named: bool) -> list[Section]:
@@ -375,21 +391,26 @@ def _records(report: Any, named: bool) -> list[Section]:
     if not named:
         return found
     rows = exposed.to_dict("records")
-    shown = f"The {_SHOWN_RECORDS} most exposed of {len(rows)} records."
-    facts = [
-        Fact("record", row, cells=(str(row["row"]), row["attack"], format_share(row["risk"])))
-        for row in rows[:_SHOWN_RECORDS]
-    ]
+    shown_rows = f"The {_SHOWN_RECORDS} most exposed of {len(rows)} records."
     return [
         *found,
         Section(
             "This page names records",
-            (*facts, *(Fact("record", row) for row in rows[_SHOWN_RECORDS:])),
+            tuple(
+                Fact("record", row, row=row if index < _SHOWN_RECORDS else None)
+                for index, row in enumerate(rows)
+            ),
             "exposed_records",
             "Rows of the training data, counted from 0. Readers of this page learn who is in the "
             "data: do not pass it on.",
-            (Column("Row"), Column("Attack"), Column("Risk", "non-members that score as high")),
-            shown if len(rows) > _SHOWN_RECORDS else "",
+            (
+                Column("Row", lambda row: str(row["row"])),
+                Column("Attack", itemgetter("attack")),
+                Column(
+                    "Risk", lambda row: format_share(row["risk"]), "non-members that score as high"
+                ),
+            ),
+            shown_rows if len(rows) > _SHOWN_RECORDS else "",
         ),
     ]
 

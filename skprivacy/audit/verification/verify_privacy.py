@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..._environment import check_n_jobs
 from ..._output import shorten_text
-from ..._report_facts import Fact, FactReport, ReportFacts, Section
+from ..._report_facts import Fact, FactReport, ReportFacts, Section, values
 from ..._validation import is_number, is_whole, sequence
 from ...accounting import PrivacyGuarantee
 from ...metrics import GuessBound
@@ -24,9 +24,17 @@ from ...metrics.coin_guesses import BOUNDS, gaussian_epsilon
 from ...metrics.rates import check_alpha
 from ...metrics.repeated_runs import Counts, refuted_epsilon, refuted_mu
 from ..report.findings import curve_of_chords
-from .neighbors import NeighbourPair, PublicFeatures, PublicRanges, default_records, neighbours
+from .neighbors import (
+    Effort,
+    NeighbourPair,
+    PublicFeatures,
+    PublicRanges,
+    copies_repeat,
+    default_records,
+    neighbours,
+)
 from .releases import IndependentFits, choose_epsilon
-from .threshold_tests import CountedAttack, Effort, copies_repeat
+from .threshold_tests import CountedAttack
 
 __all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
 
@@ -122,7 +130,8 @@ class PrivacyVerification(FactReport):
             *(Fact(b.bound, asdict(b), repr(b)) for b in self.bounds),
             *(Fact(sentence=text, label="changed") for text in self.changes),
             *(Fact(sentence=name, label="not tried") for name in self.left_out),
-            Fact("runs", [self.n_runs, self.n_pilot, self.seconds], runs),
+            Fact("n_runs", self.n_runs, runs),
+            *values(self, "n_pilot", "seconds", "model", "broken", "alpha", "changes", "left_out"),
         )
         title = f"Verification of {shorten_text(self.model)}"
         return ReportFacts(
