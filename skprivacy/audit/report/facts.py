@@ -50,7 +50,8 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
     measured = Fact(
         "epsilon_lower_bound", report.epsilon_lower_bound,
         f"epsilon of at least {report.epsilon_lower_bound:.3g} at delta {report.claimed_delta:g} "
-        f"over all attacks (confidence {1 - report.alpha:.0%}); a lower bound proves no privacy",
+        f"over all attacks (confidence {format_percent(1 - report.alpha, 0)}); a lower bound "
+        "proves no privacy",
         label="measured",
     )  # fmt: skip
     assumed = details(f"if {text}" for text in report.assumptions)
@@ -77,7 +78,7 @@ def audit_facts(report: Any, about: About, *, records: bool) -> ReportFacts:
             *(f for f in (*claimed, *charged) if f.sentence and f.level != "detail"),
             measured,
             *assumed,
-            *refuted,
+            *(replace(fact, below=False) for fact in refuted),
         ),
     )
 
