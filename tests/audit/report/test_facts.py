@@ -187,5 +187,8 @@ def test_exposed_records_are_named_by_no_form_unless_asked(reports, monkeypatch)
     report = reports["violated"]
     silent = report.to_html(), repr(report), json.dumps(report.to_dict()), report._repr_html_()
     assert not any("4217" in text for text in silent)
+    assert "not named here" in silent[0]
     check_forms(report)
     assert "4217" in text_of(report.to_html(records=True))
+    assert "This page names records" in report.to_html(records=True)
+    assert report.to_dict(records=True)["exposed_records"][0]["row"] == 4217
