@@ -25,7 +25,7 @@ from ..attacks import (
 from ..attacks.generators.shadow_generators import refit_and_sample
 from ..attacks.record_tables import as_records, fingerprints
 from ..metrics.rates import check_alpha
-from ..synthesis import PrivateSynthesizer
+from ..synthesis import MarginalSynthesizer
 from .inspection.claims import NO_CLAIM, Claim
 from .inspection.member_groups import MemberGroups, claim_for_groups
 from .report.audit_report import AuditReport
@@ -45,8 +45,8 @@ _NO_REFERENCE = (
 
 def audit_synthetic(
     synthetic: Any,
-    X_in: Any,
-    X_out: Any,
+    X_train: Any,
+    X_test: Any,
     *,
     reference: Any = None,
     generator: Any = None,
@@ -62,12 +62,12 @@ def audit_synthetic(
     ----------
     synthetic : array-like or DataFrame of shape (n_synthetic, n_columns)
         Records that the generator made. Pass many: they cost no privacy.
-    X_in : array-like or DataFrame of shape (n_in, n_columns)
+    X_train : array-like or DataFrame of shape (n_in, n_columns)
         Records that it was trained on.
-    X_out : array-like or DataFrame of shape (n_out, n_columns)
+    X_test : array-like or DataFrame of shape (n_out, n_columns)
         Records of the same population that it was not trained on.
     reference : array-like or DataFrame of shape (n_reference, n_columns), default=None
-        Other records of this population that the attacker has, none of them in ``X_in``. None runs
+        Other records of this population that the attacker has, none of them in ``X_train``. None runs
         only the attack that needs none.
     generator : estimator with ``fit(X)`` and ``sample(n)``, default=None
         The generator with its settings; clones are fitted, without a budget. An attacker who knows
@@ -88,7 +88,7 @@ def audit_synthetic(
     random_state : int or None, default=0
         Seed of the halves of ``reference`` and of the shadow generators.
     groups : (array-like, array-like), default=None
-        Group of each record of ``X_in`` and ``X_out``, where groups, such as people, have several
+        Group of each record of ``X_train`` and ``X_test``, where groups, such as people, have several
         records. Membership is then decided for whole groups: each attack joins the scores of a
         group's records, by their sum and by their maximum, and the claim must be for groups. No
         group may be in both.
@@ -110,7 +110,7 @@ def audit_synthetic(
     which can refute a claim but never confirm one, and records are assumed independent given the
     generator. Attacks on synthetic records find little in a good generator, and nothing is to be
     expected in one with a proof; for our own synthesizers, see :func:`audit_synthesizer`.
-    The rehearsal uses no record of ``X_in`` and ``X_out``.
+    The rehearsal uses no record of ``X_train`` and ``X_test``.
 
     Examples
     --------
@@ -130,12 +130,12 @@ def audit_synthetic(
             "synthesizer, or None."
         )
     tables = []
-    for name, given in (("synthetic", synthetic), ("X_in", X_in), ("X_out", X_out)):
+    for name, given in (("synthetic", synthetic), ("X_train", X_train), ("X_test", X_test)):
         tables.append(as_records(given, name))
         if num_samples(tables[-1]) < 2:
             raise ValueError(f"{name} must hold at least 2 records; got {num_samples(given)}.")
-    synthetic, X_in, X_out = tables
-    prints = fingerprints(X_in), fingerprints(X_out)
+    synthetic, X_train, X_test = tables
+    prints = fingerprints(X_train), fingerprints(X_test)
     reference = None if reference is None else as_records(reference, "reference")
     _check_generator(generator, reference)
     _check_reference(reference, *prints)
@@ -149,10 +149,10 @@ def audit_synthetic(
         raise ValueError("attacks is empty; expected at least one attack, or None.")
     if not all(hasattr(attack, "fit") and hasattr(attack, "evaluate") for attack in chosen):
         raise TypeError(f"attacks={attacks!r} must be attacks on generators, or None.")
-    people = None if groups is None else MemberGroups.from_records(groups, X_in, X_out)
+    people = None if groups is None else MemberGroups.from_records(groups, X_train, X_test)
     if people is None:
-        warn_of_identifiers(getattr(X_in, "columns", ()), "What an audit shows")
-    n_shared = shared_rows(prints, people, ("X_in", "X_out"))
+        warn_of_identifiers(getattr(X_train, "columns", ()), "What an audit shows")
+    n_shared = shared_rows(prints, people, ("X_train", "X_test"))
     claim = Claim(guarantee, NO_CLAIM if guarantee is None else "")
     claim = claim if people is None else claim_for_groups(people, claim)
     shares = [alpha / len(chosen)] * len(chosen)
@@ -163,14 +163,14 @@ def audit_synthetic(
         shares = [alpha / 2] + [alpha / 2 / (len(chosen) - 1)] * (len(chosen) - 1)
     findings = []
     for attack, share in zip(chosen, shares, strict=True):
-        result = attack.fit(synthetic, reference).evaluate(X_in, X_out)
+        result = attack.fit(synthetic, reference).evaluate(X_train, X_test)
         results = [result] if people is None else people.join_results(result)
         findings += [
             AttackFinding.of(found, claim.guarantee, alpha, share / len(results))
             for found in results
         ]
     left_out = usual and reference is None
-    counted = {"n_train": num_samples(X_in), "n_test": num_samples(X_out)}
+    counted = {"n_train": num_samples(X_train), "n_test": num_samples(X_test)}
     return AuditReport(
         model=f"a generator, by {num_samples(synthetic)} of its records",
         guarantee=claim.guarantee,
@@ -193,7 +193,7 @@ def audit_synthetic(
 def _default_attacks(reference: Any, generator: Any, random_state: int | None) -> list[Any]:
     if reference is None:
         return [NearestGenerated()]
-    counted = generator if isinstance(generator, PrivateSynthesizer) else None
+    counted = generator if isinstance(generator, MarginalSynthesizer) else None
     found = [
         NearestGenerated(), DensityRatio(), LikelihoodRatio(), GenerativeAttack(),
         MarginalAttack(counted, random_state=random_state),
@@ -239,7 +239,7 @@ def _check_reference(
     table = [[inside.sum(), (~inside).sum()], [outside.sum(), (~outside).sum()]]
     if fisher_exact(table, alternative="greater").pvalue < _BY_CHANCE:
         raise ValueError(
-            f"reference holds {inside.sum()} of the {len(inside)} records of X_in, but only "
-            f"{outside.sum()} of the {len(outside)} of X_out. Remove the members from reference: "
+            f"reference holds {inside.sum()} of the {len(inside)} records of X_train, but only "
+            f"{outside.sum()} of the {len(outside)} of X_test. Remove the members from reference: "
             "attacks treat its records as non-members."
         )

@@ -23,7 +23,7 @@ from .._report_facts import (
     shown,
     spread,
 )
-from ..accounting import NonPrivate
+from ..accounting import NonPrivateEvent
 from ..audit.inspection.guarantees import compose_guarantees
 from ..audit.report.document import About
 from ..audit.report.findings import ledger_caveats
@@ -281,7 +281,8 @@ def _private_ones(sweep: Any) -> list[tuple[str, PrivacyGuarantee]]:
     return [
         (params.get("estimator", ""), whole)
         for params, whole in zip(sweep.cv_results_["params"], sweep.guarantees_, strict=True)
-        if math.isfinite(next(iter(params.values()))) and not isinstance(whole.event, NonPrivate)
+        if math.isfinite(next(iter(params.values())))
+        and not isinstance(whole.event, NonPrivateEvent)
     ]
 
 

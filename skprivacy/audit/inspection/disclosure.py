@@ -48,8 +48,8 @@ def check_disclosure(
     model: Any,
     X_train: Any,
     y_train: Any = None,
-    X_new: Any = None,
-    y_new: Any = None,
+    X_test: Any = None,
+    y_test: Any = None,
     *,
     min_records: int = 10,
     min_degrees_of_freedom: int = 10,
@@ -68,7 +68,7 @@ def check_disclosure(
     X_train, y_train : array-like of shape (n_train, n_features) and (n_train,)
         All records that the model was trained on. ``y_train`` may be None; class disclosure and the
         error gap are then not checked.
-    X_new, y_new : array-like of shape (n_new, n_features) and (n_new,), default=None
+    X_test, y_test : array-like of shape (n_new, n_features) and (n_new,), default=None
         Records of the same population that the model was not trained on, for the error gap. They
         also show which arrays hold such rows by chance.
     min_records : int, default=10
@@ -155,14 +155,14 @@ def check_disclosure(
     limits = min_records, min_degrees_of_freedom, max_gap
     _check_thresholds(*limits)
     X_train = as_records(X_train, "X_train")
-    X_new = None if X_new is None else as_records(X_new, "X_new")
-    _check_records(X_train, y_train, X_new, y_new)
+    X_test = None if X_test is None else as_records(X_test, "X_test")
+    _check_records(X_train, y_train, X_test, y_test)
     return find_signs(
         model,
         X_train,
         y_train,
-        X_new,
-        y_new,
+        X_test,
+        y_test,
         claim=claim_of(model, X_train) if trainable else None,
         people=resolve_groups(groups, X_train),
         prints=fingerprints(X_train),
@@ -171,7 +171,7 @@ def check_disclosure(
 
 
 def find_signs(
-    model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any, *,
+    model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any, *,
     claim: Claim | None, people: Groups, prints: NDArray[np.uint64],
     limits: tuple[int, int, float] = (10, 10, 0.1),
 ) -> DisclosureReport:  # fmt: skip
@@ -186,14 +186,14 @@ def find_signs(
     return DisclosureReport(
         model=" ".join(repr(model).split()),
         checks=(
-            _stored(contents, X_train, X_new, min_records, hides_records),
+            _stored(contents, X_train, X_test, min_records, hides_records),
             _smallest_leaf(leaves, min_records),
             _k_anonymity(alike, people, len(leaves) > 0, min_records),
             _class_disclosure(model, alike, y_train),
             _degrees_of_freedom(
                 people, n_parameters(contents.parts), min_degrees_of_freedom, private
             ),
-            _error_gap(model, X_train, y_train, X_new, y_new, max_gap),
+            _error_gap(model, X_train, y_train, X_test, y_test, max_gap),
         ),
         claim="none" if stated is None else repr(stated),
         n_train=num_samples(X_train),
@@ -313,9 +313,9 @@ def _size(value: Any) -> int:
 
 
 def _stored(
-    contents: Contents, X_train: Any, X_new: Any, min_records: int, hides_records: bool
+    contents: Contents, X_train: Any, X_test: Any, min_records: int, hides_records: bool
 ) -> DisclosureCheck:
-    found, n = stored_records(contents, X_train, X_new, min_records), num_samples(X_train)
+    found, n = stored_records(contents, X_train, X_test, min_records), num_samples(X_train)
     where = f" in {', '.join(found.places)}" if found.places else ""
     if found.n_train:
         says = f"{found.n_train:,} of {n:,} training records are stored{where or ' in the model'}"
@@ -391,15 +391,15 @@ def _degrees_of_freedom(
 
 
 def _error_gap(
-    model: Any, X_train: Any, y_train: Any, X_new: Any, y_new: Any, largest: float
+    model: Any, X_train: Any, y_train: Any, X_test: Any, y_test: Any, largest: float
 ) -> DisclosureCheck:
     name = "error gap"
-    if y_train is None or y_new is None or np.ndim(y_train) != 1:
+    if y_train is None or y_test is None or np.ndim(y_train) != 1:
         return _not_applied(name, largest, "it needs labels of training records and of new ones")
     if not (hasattr(model, "classes_") or is_regressor(model)):
         return _not_applied(name, largest, "the model predicts no labels")
     own = _errors("y_train", model, X_train, y_train)
-    new = _errors("y_new", model, X_new, y_new)
+    new = _errors("y_test", model, X_test, y_test)
     # Yeom et al. 2018, attack by a threshold: a record is a member if its error is at most the
     # mean training error. Its advantage is the true minus the false positive rate.
     few, others = own <= own.mean(), new <= own.mean()
@@ -431,12 +431,12 @@ def _not_applied(name: str, threshold: float, why: str) -> DisclosureCheck:
     return DisclosureCheck(name, None, None, threshold, f"not checked: {why}")
 
 
-def _check_records(X_train: Any, y_train: Any, X_new: Any, y_new: Any) -> None:
+def _check_records(X_train: Any, y_train: Any, X_test: Any, y_test: Any) -> None:
     if num_samples(X_train) < 1:
         raise ValueError("X_train has no records. Pass the records that the model was trained on.")
-    if X_new is None and y_new is not None:
-        raise ValueError("y_new was given without X_new. Pass the records of these labels too.")
-    for part, X, y in (("train", X_train, y_train), ("new", X_new, y_new)):
+    if X_test is None and y_test is not None:
+        raise ValueError("y_test was given without X_test. Pass the records of these labels too.")
+    for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
         if X is None or y is None:
             continue
         if as_records(y, f"y_{part}").ndim > 2:

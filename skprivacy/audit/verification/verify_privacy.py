@@ -36,7 +36,7 @@ from .neighbors import (
 from .releases import IndependentFits, choose_epsilon
 from .threshold_tests import CountedAttack
 
-__all__ = ["PrivacyVerification", "verify_privacy", "verify_release"]
+__all__ = ["PrivacyVerificationReport", "verify_privacy", "verify_release"]
 
 _FEWEST_RUNS = 20  # fewer could not show even a plain violation
 _MOST_RUNS = 10_000_000  # a larger number is a slip: it would take weeks
@@ -45,7 +45,7 @@ _DELTA = 1e-5  # at which the Gaussian bound for a claim of pure epsilon is stat
 
 
 @dataclass(frozen=True, repr=False)
-class PrivacyVerification(FactReport):
+class PrivacyVerificationReport(FactReport):
     """Result of attacks with many runs on a claim; returned by :func:`verify_privacy`.
 
     Attributes
@@ -160,7 +160,7 @@ def verify_privacy(
     seconds: float = 60.0,
     alpha: float = 0.01,
     n_jobs: int | None = None,
-) -> PrivacyVerification:
+) -> PrivacyVerificationReport:
     """Test an estimator's own claim: fit it many times on worst-case neighbours.
 
     Clones are fitted on neighbouring data sets under the claimed relation. They differ in one
@@ -201,7 +201,7 @@ def verify_privacy(
 
     Returns
     -------
-    PrivacyVerification
+    PrivacyVerificationReport
         Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
@@ -288,7 +288,7 @@ def verify_release(
     seconds: float = 60.0,
     alpha: float = 0.01,
     n_jobs: int | None = None,
-) -> PrivacyVerification:
+) -> PrivacyVerificationReport:
     """Test a claim about any release of numbers, on given neighbours.
 
     Parameters
@@ -311,7 +311,7 @@ def verify_release(
 
     Returns
     -------
-    PrivacyVerification
+    PrivacyVerificationReport
         Whether the claim is refuted, and the bounds on epsilon.
 
     Raises
@@ -369,13 +369,13 @@ def _test_claim(
     release: Callable[[Any], Any], pairs: list[NeighbourPair], guarantee: PrivacyGuarantee,
     effort: Effort, alpha: float, started: float, model: str, changes: tuple[str, ...] = (),
     steps: Sequence[slice] = (),
-) -> PrivacyVerification:  # fmt: skip
+) -> PrivacyVerificationReport:  # fmt: skip
     delta = guarantee.at_delta or 0.0
     curve = curve_of_chords(guarantee, 1e-7, 300)
     attack = CountedAttack.run(release, pairs, curve, delta, alpha, effort, steps)
     # Each test gets its share of alpha (Bonferroni): the verdict takes any of them.
     share = alpha / len(attack.counts)
-    return PrivacyVerification(
+    return PrivacyVerificationReport(
         model=model,
         guarantee=guarantee,
         broken=any(counts.surprise(guarantee.tpr_bound) < share for counts in attack.counts),

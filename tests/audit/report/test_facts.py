@@ -11,17 +11,17 @@ import pytest
 
 from skprivacy._output import json_safe
 from skprivacy._report_facts import Fact, ReportFacts, Section
-from skprivacy.accounting import ApproxDP, PrivacyGuarantee
+from skprivacy.accounting import ApproxDPEvent, PrivacyGuarantee
 from skprivacy.attacks import AttackResult, LossThreshold
 from skprivacy.audit import About, AttackFinding, LabelAuditReport, audit, audit_predictions
 from skprivacy.audit.report import audit_report, html_report
-from skprivacy.preprocessing import Bounded, Categories, Schema
+from skprivacy.preprocessing import BoundedColumn, CategoricalColumn, Schema
 from skprivacy.synthesis import synthetic_quality
 
 from ..test_runner import CLAIM, PARTS, Claiming
 
 SECRET = 0.1234567890123456
-LABELS = PrivacyGuarantee(ApproxDP(1.0, 0.0), relation="label", assumptions=("a < b & c",))
+LABELS = PrivacyGuarantee(ApproxDPEvent(1.0, 0.0), relation="label", assumptions=("a < b & c",))
 
 
 def text_of(page):
@@ -124,7 +124,13 @@ def test_nothing_that_the_brief_of_a_notebook_leaves_out_is_a_sentence_of_the_te
 def test_quality_of_synthetic_records_says_the_same_on_its_page():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.random(99), "b": rng.random(99), "c": ["x", "y", "z"] * 33})
-    schema = Schema({"a": Bounded(0, 1), "b": Bounded(0, 1), "c": Categories(["x", "y", "z"])})
+    schema = Schema(
+        {
+            "a": BoundedColumn(0, 1),
+            "b": BoundedColumn(0, 1),
+            "c": CategoricalColumn(["x", "y", "z"]),
+        }
+    )
     report = synthetic_quality(frame, frame[:60], schema)
     facts = report.facts(guarantee=LABELS)
     assert missing_sentences(facts, str(report), report.to_html(guarantee=LABELS)) == []
