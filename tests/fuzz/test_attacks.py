@@ -28,8 +28,7 @@ TARGET = LogisticRegression().fit(X, y)
 NETWORK = MLPClassifier((4,), max_iter=5).set_params(max_iter=3).partial_fit(X, y, classes=range(3))
 # What makes an attack cheap.
 SMALL = {
-    "target": TARGET, "n_shadows": 2, "n_queries": 5, "epochs": 1, "n_canaries": 5, "n_jobs": None,
-    "random_state": 0,
+    "target": TARGET, "pool": 2, "n_queries": 5, "epochs": 1, "n_canaries": 5, "random_state": 0,
 }  # fmt: skip
 WEIGHTS = [attacks.Updates.weights_of(TARGET) - step for step in (0.0, 0.01, 0.02)]
 UPDATES = attacks.Updates(TARGET, WEIGHTS[:-1], WEIGHTS[1:], step=0.1, n_records=N)
@@ -38,7 +37,7 @@ OTHER_TARGETS = {
     attacks.WhiteBoxAttack: NETWORK,
 }  # fmt: skip
 # What they need to answer at all.
-FEWEST = {attacks.LabelOnlyAttack: {"n_queries": 9}, attacks.LearnedRatio: {"n_shadows": 4}}
+FEWEST = {attacks.LabelOnlyAttack: {"n_queries": 9}, attacks.LearnedRatio: {"pool": 4}}
 MEMBERSHIP = [
     kind
     for name in attacks.__all__

@@ -353,9 +353,9 @@ FOUND = [
     ("value", lambda: mechanisms.FloatGaussian(1.0, 1.0).release(
         containers.TABLES["read-only"](np.zeros(3)), mechanisms.SecureRandom())),
     ("sent", lambda: mechanisms.DistributedGaussian(1.0, 3, 1).total(GRADIENT)),
-    ("augment", lambda: attacks.LiRA(TARGET, n_shadows=2, augment=len).fit(X, y).score_samples(
+    ("augment", lambda: attacks.LiRA(TARGET, pool=2, augment=len).fit(X, y).score_samples(
         X, y)),
-    ("n_shadows", lambda: attacks.LearnedRatio(TARGET, n_shadows=2).fit(X, y)),
+    ("pool", lambda: attacks.LearnedRatio(TARGET, pool=2).fit(X, y)),
     ("estimator", lambda: attacks.ShadowPool([], n_shadows=2).fit(X, y)),
     ("verbose", lambda: attacks.ShadowPool(TARGET, n_shadows=2, verbose=DAY).fit(X, y)),
     ("X", lambda: attacks.ShadowPool(TARGET, n_shadows=2).fit(X[:, :0], y)),

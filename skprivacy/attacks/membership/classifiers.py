@@ -24,6 +24,7 @@ from .. import scores
 from ..attack_result import AttackResult
 from ..model_answers import predict_aligned
 from ..record_tables import fingerprints
+from ..shadow_pool import ShadowPool
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
@@ -155,7 +156,6 @@ class ShokriAttack(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     attack_model : classifier with ``predict_proba``, default=None
         Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
@@ -192,7 +192,7 @@ class ShokriAttack(ShadowAttack):
     >>> from skprivacy.attacks import ShokriAttack
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = ShokriAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = ShokriAttack(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -210,24 +210,17 @@ class ShokriAttack(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         attack_model: Any = None,
         view: str = "confidence",
         per_class: bool = True,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.attack_model = attack_model
         self.view = view
         self.per_class = per_class
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -292,21 +285,17 @@ class MLLeaksAttack(ShokriAttack):
     Parameters
     ----------
     %(target_classifier)s
-    n_shadows : int, default=2
-        Number of shadow models to train if ``pool`` is None; even.
     top : int, default=3
         Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
     attack_model : classifier with ``predict_proba``, default=None
         None: logistic regression on scaled log-probabilities.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
-        on the records given to ``fit``, whose features and classes may differ from the target's.
-        None trains clones of the target.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
+    pool : int or ShadowPool, default=2
+        Shadow models: an even number of clones of the target to train, or a pool. A fitted pool is
+        used as it is. An unfitted one is cloned and trained on the records given to ``fit``, whose
+        features and classes may differ from the target's.
     random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
+        Seed of the shadow models, if ``pool`` is a number.
     %(attack_fpr)s
 
     Notes
@@ -345,22 +334,15 @@ class MLLeaksAttack(ShokriAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 2,
         top: int = 3,
         attack_model: Any = None,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 2,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        ShadowAttack.__init__(self, target, pool=pool, random_state=random_state, fpr=fpr)
         self.top = top
         self.attack_model = attack_model
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(classes)
@@ -379,7 +361,7 @@ class MLLeaksAttack(ShokriAttack):
 
     def _target_takes(self, X: Any, y: NDArray[Any]) -> bool:
         """Return whether records have the target's features and classes."""
-        if self.pool is None:
+        if not isinstance(self.pool, ShadowPool):
             return True
         names = getattr(self.target, "feature_names_in_", None)
         columns = getattr(X, "columns", None)

@@ -49,7 +49,6 @@ class VulnerableRecordsAttack(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     radius : float, default=0.1
         Records whose predictions are closer than this are neighbours, in (0, sqrt(2)). The distance
         is the Euclidean distance of the probabilities, as a root mean square over models.
@@ -70,7 +69,7 @@ class VulnerableRecordsAttack(ShadowAttack):
     >>> from skprivacy.attacks import VulnerableRecordsAttack
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = VulnerableRecordsAttack(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = VulnerableRecordsAttack(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
     True
     """
@@ -87,22 +86,15 @@ class VulnerableRecordsAttack(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         radius: float = 0.1,
         max_neighbours: int = 5,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.radius = radius
         self.max_neighbours = max_neighbours
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -138,7 +130,6 @@ class IndirectInference(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     n_queries : int, default=2000
         Maximum number of the records given to ``fit`` that are queried.
     %(shadow_pool)s
@@ -169,7 +160,7 @@ class IndirectInference(ShadowAttack):
     >>> from skprivacy.attacks import IndirectInference
     >>> X, y = make_classification(200, n_informative=5, n_classes=3, random_state=0)
     >>> target = MLPClassifier((30,), solver="lbfgs", random_state=0).fit(X[:100], y[:100])
-    >>> attack = IndirectInference(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = IndirectInference(target, pool=4, random_state=0).fit(X, y)
     >>> attack.score_samples(X[:5], y[:5]).shape
     (5,)
     """
@@ -185,20 +176,13 @@ class IndirectInference(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         n_queries: int = 2000,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.n_queries = n_queries
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)

@@ -48,7 +48,6 @@ class LiRA(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     online : bool, default=False
         Whether to compare also with models trained on the record. The pool must then have been
         trained on every scored record.
@@ -100,7 +99,7 @@ class LiRA(ShadowAttack):
     >>> from skprivacy.attacks import LiRA
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = LiRA(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = LiRA(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -119,26 +118,19 @@ class LiRA(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         online: bool = False,
         floor: float | str = "auto",
         variance: str = "auto",
         augment: Callable[[Any], list[Any]] | None = None,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.online = online
         self.floor = floor
         self.variance = variance
         self.augment = augment
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -236,7 +228,6 @@ class RMIA(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     online : bool, default=False
         Whether the mean includes models trained on the record. The pool must then have been
         trained on every record, including those given to ``fit``.
@@ -277,7 +268,7 @@ class RMIA(ShadowAttack):
     >>> from skprivacy.attacks import RMIA
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = RMIA(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = RMIA(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -295,24 +286,17 @@ class RMIA(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         online: bool = False,
         gamma: float = 1.0,
         offline_a: float | str = "auto",
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.online = online
         self.gamma = gamma
         self.offline_a = offline_a
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)

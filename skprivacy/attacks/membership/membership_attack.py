@@ -35,17 +35,12 @@ MEMBERSHIP_DOCS = {
     "target_classifier": """\
 target : fitted classifier with ``predict_proba``, default=None
     The target model. None makes a template for ``clone`` and ``set_params``.""",
-    "n_shadows": """\
-n_shadows : int, default=16
-    Number of shadow models to train if ``pool`` is None; even.""",
     "shadow_pool": """\
-pool : ShadowPool, default=None
-    Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained on
-    the records given to ``fit``. None trains clones of the target.
-n_jobs : int, default=None
-    Number of shadow models trained in parallel, if ``pool`` is None.
+pool : int or ShadowPool, default=16
+    Shadow models: an even number of clones of the target to train, or a pool. A fitted pool is used
+    as it is. An unfitted one is cloned and trained on the records given to ``fit``.
 random_state : int, RandomState instance or None, default=None
-    Seed of the shadow pool, if ``pool`` is None.""",
+    Seed of the shadow models, if ``pool`` is a number.""",
     "attack_fpr": """\
 fpr : float, default=0.05
     False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from ... import metrics
-from ..._environment import N_JOBS
 from ..._input_data import label_columns
 from ..._sklearn import safe_indexing
 from ..._validation import Interval
@@ -47,24 +46,25 @@ View = Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.float64]]
 
 
 class ShadowAttack(MembershipAttack):
-    """Base of attacks with parameters ``n_shadows``, ``pool``, ``n_jobs`` and ``random_state``."""
+    """Base of attacks with parameters ``target``, ``pool``, ``random_state`` and ``fpr``."""
 
     _needs_classes = False
     # Whether the attack asks the pool only about records given to ``fit`` or scored.
     _asks_given_records_only: ClassVar[bool] = False
 
-    n_shadows: int
-    pool: Any
-    n_jobs: int | None
-    random_state: Any
-
     _parameter_constraints: dict[str, Any] = {
         **MembershipAttack._parameter_constraints,
-        "n_shadows": [Interval(Integral, 2, None, closed="left")],
-        "pool": [ShadowPool, None],
-        "n_jobs": N_JOBS,
+        "pool": [Interval(Integral, 2, None, closed="left"), ShadowPool],
         "random_state": ["random_state"],
     }
+
+    def __init__(
+        self, target: Any = None, *, pool: Any = 16, random_state: Any = None, fpr: float = 0.05
+    ) -> None:
+        self.target = target
+        self.pool = pool
+        self.random_state = random_state
+        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._fit_pool(X, y)
@@ -79,18 +79,15 @@ class ShadowAttack(MembershipAttack):
         return not sure or getattr(self, "augment", None) is not None
 
     def _fit_pool(self, X: Any, y: NDArray[Any]) -> None:
-        if self.pool is None:
-            pool = ShadowPool(
-                self.target,
-                n_shadows=self.n_shadows,
-                n_jobs=self.n_jobs,
-                random_state=self.random_state,
-            )
-            self.pool_ = pool.fit(X, y)
-        elif hasattr(self.pool, "estimators_"):
-            self.pool_ = self.pool
-        else:
-            self.pool_ = clone(self.pool).fit(X, y)
+        pool = self.pool
+        if not isinstance(pool, ShadowPool):
+            if pool % 2:
+                raise ValueError(
+                    f"pool={pool} must be even, because shadow models come in pairs that train on "
+                    f"complementary halves. Use {pool + 1}."
+                )
+            pool = ShadowPool(self.target, n_shadows=pool, random_state=self.random_state)
+        self.pool_ = pool if hasattr(pool, "estimators_") else clone(pool).fit(X, y)
         if not self.pool_.answers_vary(X):
             raise ValueError(
                 f"{type(self).__name__} cannot measure anything. {MODELS_DO_NOT_LEARN}"

@@ -24,7 +24,7 @@ from .. import scores
 from ..coordinates import NearestRecords
 from ..model_answers import labels_as_text
 from ..scores import Moments, column_means, log_ratio, standard_score
-from ..shadow_pool import PoolLogits
+from ..shadow_pool import PoolLogits, ShadowPool
 from .likelihood_ratio import RMIA, LiRA
 from .membership_attack import MEMBERSHIP_DOCS
 from .shadow_attack import N_RECORDS, PoolRecords, ShadowAttack, iter_self_attacks, mean_tpr
@@ -57,7 +57,6 @@ class StrongestAttack(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    %(n_shadows)s
     online : bool, default=False
         Whether online attacks and :class:`LearnedRatio` take part, which compare with models
         trained on the record, too. The pool must then have been trained on every record, including
@@ -92,7 +91,7 @@ class StrongestAttack(ShadowAttack):
     >>> from skprivacy.attacks import StrongestAttack
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = StrongestAttack(target, n_shadows=4, online=True, random_state=0).fit(X, y)
+    >>> attack = StrongestAttack(target, pool=4, online=True, random_state=0).fit(X, y)
     >>> sorted(attack.powers_)
     ['LearnedRatio', 'offline LiRA', 'offline RMIA', 'online LiRA', 'online RMIA']
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
@@ -111,20 +110,13 @@ class StrongestAttack(ShadowAttack):
         self,
         target: Any = None,
         *,
-        n_shadows: int = 16,
         online: bool = False,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
+        super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.online = online
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -172,16 +164,7 @@ class LearnedRatio(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even, at least 4.
-    pool : ShadowPool, default=None
-        Shadow models to use. A fitted pool is used as it is. An unfitted one is cloned and trained
-        on the records given to ``fit``. None trains clones of the target. The pool must have been
-        trained on every record that is given to ``fit`` or scored.
-    n_jobs : int, default=None
-        Number of shadow models trained in parallel, if ``pool`` is None.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the shadow pool, if ``pool`` is None.
+    %(shadow_pool)s
     %(attack_fpr)s
 
     Attributes
@@ -195,9 +178,10 @@ class LearnedRatio(ShadowAttack):
 
     Notes
     -----
-    The score is the log-odds of membership. Neighbours are the 25 nearest of the records given to
-    ``fit``, with standardised numbers and indicators of other columns. They are left out for more
-    than 10,000 distinct records, or if the search would take more than seconds.
+    The pool must have at least 4 models, trained on every record that is given to ``fit`` or
+    scored. The score is the log-odds of membership. Neighbours are the 25 nearest of the records
+    given to ``fit``, with standardised numbers and indicators of other columns. They are left out
+    for more than 10,000 distinct records, or if the search would take more than seconds.
 
     **Guarantees.** What is learned depends neither on the target, nor on its members, nor on the
     order of the records.
@@ -217,7 +201,7 @@ class LearnedRatio(ShadowAttack):
     >>> from skprivacy.attacks import LearnedRatio
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = LearnedRatio(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = LearnedRatio(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -228,25 +212,8 @@ class LearnedRatio(ShadowAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowAttack._parameter_constraints,
         # a self-attack needs at least two models beside the attacked one and its complement
-        "n_shadows": [Interval(Integral, 4, None, closed="left")],
+        "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool],
     }
-
-    def __init__(
-        self,
-        target: Any = None,
-        *,
-        n_shadows: int = 16,
-        pool: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        fpr: float = 0.05,
-    ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
         super()._learn(X, y, member)

@@ -38,7 +38,6 @@ class ShadowThreshold(ShadowAttack):
     per_class : bool, default=True
         Whether each class has its own threshold. Classes in which the shadow models have no members
         or no non-members use the threshold for all records.
-    %(n_shadows)s
     %(shadow_pool)s
 
     Notes
@@ -58,7 +57,7 @@ class ShadowThreshold(ShadowAttack):
     >>> from skprivacy.attacks import ShadowThreshold
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = ShadowThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = ShadowThreshold(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
@@ -77,18 +76,12 @@ class ShadowThreshold(ShadowAttack):
         *,
         signal: str = "modified_entropy",
         per_class: bool = True,
-        n_shadows: int = 16,
-        pool: Any = None,
-        n_jobs: int | None = None,
+        pool: Any = 16,
         random_state: Any = None,
     ) -> None:
-        self.target = target
+        super().__init__(target, pool=pool, random_state=random_state)
         self.signal = signal
         self.per_class = per_class
-        self.n_shadows = n_shadows
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         super()._learn(X, y, member)
@@ -201,11 +194,12 @@ class ReferenceThreshold(ShadowAttack):
     Parameters
     ----------
     %(target_classifier)s
-    n_shadows : int, default=16
-        Number of shadow models to train if ``pool`` is None; even. The score has this many steps,
-        so low false positive rates need many models.
     %(shadow_pool)s
     %(attack_fpr)s
+
+    Notes
+    -----
+    The score has as many steps as there are shadow models, so low false positive rates need many.
 
     References
     ----------
@@ -219,29 +213,12 @@ class ReferenceThreshold(ShadowAttack):
     >>> from skprivacy.attacks import ReferenceThreshold
     >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
     >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
-    >>> attack = ReferenceThreshold(target, n_shadows=4, random_state=0).fit(X, y)
+    >>> attack = ReferenceThreshold(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
     """
 
     _asks_given_records_only = True
-
-    def __init__(
-        self,
-        target: Any = None,
-        *,
-        n_shadows: int = 16,
-        pool: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        fpr: float = 0.05,
-    ) -> None:
-        self.target = target
-        self.n_shadows = n_shadows
-        self.pool = pool
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.fpr = fpr
 
     def _score(self, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
         shadows = self.pool_._ask_models(X, y)

@@ -223,17 +223,16 @@ def test_yeoms_rule_calls_members_without_knowing_any(model, noisy_problem):
 def test_one_pool_serves_many_targets(leaky):
     forest = RandomForestClassifier(5, min_samples_leaf=2, random_state=1)
     other = forest.fit(*leaky.split[2:])
-    attack = clone(LiRA(n_shadows=16)).set_params(target=other, pool=leaky.pool)
+    attack = clone(LiRA()).set_params(target=other, pool=leaky.pool)
     result = attack.fit(leaky.X, leaky.y).evaluate(*leaky.split[2:], *leaky.split[:2])
     assert attack.pool_ is leaky.pool
     assert result.auc_interval[0] > 0.6
 
 
 def test_clone_attacks_the_same_target_with_the_same_pool(leaky):
-    attack = clone(LiRA(leaky.target, pool=leaky.pool, n_shadows=4))
+    attack = clone(LiRA(leaky.target, pool=leaky.pool))
     assert attack.target is leaky.target
     assert attack.pool is leaky.pool
-    assert attack.n_shadows == 4
     assert not hasattr(attack, "threshold_")
 
 
@@ -261,7 +260,7 @@ def test_frames_and_pipelines(leaky):
     y = pd.Series(leaky.y)
     target = make_pipeline(StandardScaler(), DecisionTreeClassifier(random_state=0))
     target.fit(X[:300], y[:300])
-    attack = LiRA(target, n_shadows=4, random_state=0).fit(X, y)
+    attack = LiRA(target, pool=4, random_state=0).fit(X, y)
     assert attack.evaluate(X[:300], y[:300], X[300:], y[300:]).auc > 0.6
 
 
@@ -346,7 +345,7 @@ def test_records_on_both_sides_are_told(leaky):
         (LossThreshold(), ValueError, "target=None"),
         (LossThreshold(DecisionTreeClassifier()), NotFittedError, "classes_"),
         (LossThreshold(Constant(), fpr=0.0), ValueError, "fpr"),
-        (LiRA(Constant(), n_shadows=1), ValueError, "n_shadows"),
+        (LiRA(Constant(), pool=1), ValueError, "pool"),
         (LiRA(Constant(), variance="some"), ValueError, "variance"),
         (LiRA(Constant(), pool=Constant()), ValueError, "pool"),
     ],
@@ -373,6 +372,8 @@ def test_other_mistakes_are_named(leaky):
     ridge = RidgeClassifier().fit(leaky.X, leaky.y)
     with pytest.raises(TypeError, match="predict_proba"):
         SignalThreshold(ridge).fit(leaky.X, leaky.y)
+    with pytest.raises(ValueError, match="pool=3 must be even"):
+        LiRA(leaky.target, pool=3).fit(leaky.X, leaky.y)
     attack = LossThreshold(leaky.target).fit(leaky.X, leaky.y)
     with pytest.raises(ValueError, match="y holds a label, first at position 0"):
         attack.score_samples(leaky.X[:1], ["yew"])
@@ -415,7 +416,7 @@ def test_one_attack_model_for_all_classes_sees_the_true_class(view, attack_model
     X, y = make_classification(800, n_classes=2, flip_y=0.5, random_state=0)
     target = DecisionTreeClassifier(random_state=0).fit(X[:400], y[:400])
     attack = ShokriAttack(
-        target, n_shadows=4, per_class=False, view=view, attack_model=attack_model, random_state=0
+        target, pool=4, per_class=False, view=view, attack_model=attack_model, random_state=0
     ).fit(X, y)
     right = (target.predict(X[400:]) == y[400:]).mean()
     result = attack.evaluate(X[:400], y[:400], X[400:], y[400:])

@@ -96,7 +96,7 @@ def test_the_aimed_false_positive_rate_is_kept(given, known):
         X, y = make_classification(2600, 10, n_informative=5, flip_y=0.3, random_state=seed)
         tree = DecisionTreeClassifier(max_depth=6, random_state=seed).fit(X[:N], y[:N])
         rows = slice(N, 2 * N) if known == "strangers" else slice(0, 2 * N)
-        pool = ShadowPool(tree, n_shadows=2, random_state=seed) if given else None
+        pool = ShadowPool(tree, n_shadows=2, random_state=seed) if given else 2
         attack = MLLeaksAttack(tree, pool=pool, random_state=seed).fit(X[rows], y[rows])
         # 300 records of which at most 15 were called: a rate of .15 would give fewer than 1 in 10^8
         assert attack.predict(X[600:], y[600:]).mean() < 0.15
