@@ -37,8 +37,7 @@ class Updates:
 
     A server sees the updates of each party. A party sees the sum of the others' updates. A reader
     of every version of a model sees the updates of the whole training. ``Updates`` is the target of
-    :class:`UpdatesAttack`, :class:`UpdatesAttributeInference` and
-    :class:`UpdatesPropertyInference`.
+    :class:`UpdatesAttack`, :class:`AttributeInference` and :class:`PropertyInference`.
 
     Parameters
     ----------

@@ -107,7 +107,7 @@ SPANS = containers.with_column(X, containers.COLUMNS["spans of time"](24))
 def of_updates(**params):
     weights = [attacks.Updates.weights_of(TARGET) + step for step in (0.0, 0.1)]
     seen = attacks.Updates(TARGET, weights[:1], weights[1:], step=0.1, n_records=24)
-    return attacks.UpdatesPropertyInference(seen, n_train=6, **params)
+    return attacks.PropertyInference(seen, n_train=6, **params)
 
 
 def swept(**params):

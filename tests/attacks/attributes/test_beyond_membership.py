@@ -110,8 +110,8 @@ def test_property_inference_and_its_null(shares, found):
     attack.fit(X, y, group, shares=shares)
     rng = np.random.RandomState(1)
     fresh = town(1)
-    without = [attack.train(*fresh, shares[0], rng) for _ in range(30)]
-    having = [attack.train(*fresh, shares[1], rng) for _ in range(30)]
+    without = [attack.train_shadow(*fresh, shares[0], rng) for _ in range(30)]
+    having = [attack.train_shadow(*fresh, shares[1], rng) for _ in range(30)]
     result = attack.evaluate(having, without)
     if found:
         assert result.auc > 0.9
@@ -150,4 +150,6 @@ def test_property_inference_is_the_same_with_any_number_of_jobs():
     attack = PropertyInference(GaussianNB(), n_shadows=6, random_state=0)
     alone = clone(attack).fit(X, y, group)
     several = clone(attack).set_params(n_jobs=2).fit(X, y, group)
-    np.testing.assert_array_equal(alone.attack_model_[-1].coef_, several.attack_model_[-1].coef_)
+    np.testing.assert_array_equal(
+        alone.attack_models_[0][-1].coef_, several.attack_models_[0][-1].coef_
+    )
