@@ -363,7 +363,7 @@ class Moments(NamedTuple):
     def deviation(self, prior: float, pooled: float | None) -> Float64Array:
         """Return the standard deviation of each column, at least ``1e-6``.
 
-        Its variance is averaged with ``combine_starts``, which has the weight of ``prior`` rows.
+        Its variance is averaged with ``pooled``, which has the weight of ``prior`` rows.
         None uses the pooled variance of these columns.
         """
         pooled = self.pooled() if pooled is None else pooled

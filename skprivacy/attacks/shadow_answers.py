@@ -297,7 +297,7 @@ def check_table(name: str, proba: Any, *, ndim: int = 2) -> Float64Array:
 
 
 def check_trained(name: str, trained: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return ``call_train`` as a bool array in which each record has a model not trained on it."""
+    """Return ``trained`` as a bool array in which each record has a model not trained on it."""
     inside = np.asarray(trained)
     if inside.shape != shape or not np.isin(inside, (0, 1)).all():
         raise ValueError(

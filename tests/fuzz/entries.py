@@ -64,7 +64,8 @@ NOT_CALLED = {
         "Smoothed.count", "Smoothed.index",
     },
     "called by the library with what it has checked": {
-        "FederatedPlan.contribution", "PropertyInference.train_shadow", "PublicRecords.encoder_like",
+        "FederatedPlan.contribution", "PropertyInference.train_shadow",
+        "PublicRecords.encoder_like",
     },
     "passed on as predict_proba is": {"PrivacySweepCV.predict_log_proba"},
     "the name of a column, or columns": {"DPGANSynthesizer", "PrivateSynthesizer", "SCARFEncoder"},

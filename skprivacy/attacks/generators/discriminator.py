@@ -21,6 +21,7 @@ from ..._environment import one_thread
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import flag
 from .. import scores
+from ..membership.classifiers import score_folds
 from ..record_tables import as_records, concat, fingerprints, numeric_columns
 from .generator_attack import GeneratorAttack
 
@@ -129,16 +130,14 @@ class GenerativeAttack(GeneratorAttack):
     def _score_records(self, name: str, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "models_")
         X = as_records(X, name)
-        fold = fingerprints(X) % N_FOLDS
-        values = np.empty(len(fold))
-        for k, model in enumerate(self.models_):
-            rows = np.flatnonzero(fold == k)
-            if len(rows):
-                with name_failing_model(model, f"asked about {name}"):
-                    proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), float)[:, -1]
-                last = np.ones(len(rows), dtype=np.intp)
-                values[rows] = scores.logit(np.column_stack([1 - proba, proba]), last)
-        return values
+
+        def score(model: Any, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+            with name_failing_model(model, f"asked about {name}"):
+                proba = np.asarray(model.predict_proba(safe_indexing(X, rows)), float)[:, -1]
+            last = np.ones(len(rows), dtype=np.intp)
+            return scores.logit(np.column_stack([1 - proba, proba]), last)
+
+        return score_folds(self.models_, X, score)
 
 
 def _default_discriminator(X: Any) -> Any:

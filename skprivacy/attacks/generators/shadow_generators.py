@@ -117,7 +117,7 @@ class MarginalAttack(GeneratorAttack):
         queries = [tuple(places[c] for c in names) for names in weights]
         self.weights_ = weights
         self.tables_ = [(Counts(made, query), Counts(known, query)) for query in queries]
-        self._fixed_relation_and_unit = np.unique(fingerprints(reference))
+        self._reference_prints = np.unique(fingerprints(reference))
         self.cells_ = cells
         return self
 
@@ -140,7 +140,7 @@ class MarginalAttack(GeneratorAttack):
         X = as_records(X, name)
         codes = self.cells_.encode(X, name)
         itself = np.isin(
-            fingerprints(X), self._fixed_relation_and_unit
+            fingerprints(X), self._reference_prints
         )  # leaves out the scored record itself
         found = np.zeros(len(codes))
         # Golob et al. 2024 (MAMA-MIA): weighted ratios of counts of the record's cells, here as a

@@ -6,6 +6,7 @@ al. 2017; Salem et al. 2019). :class:`SupervisedAttack` learns from records of k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -18,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..._docs import fill_docs
+from ..._environment import one_blas_thread
 from ..._sklearn import HasMethods, StrOptions
 from ..._validation import Interval
 from .. import scores
@@ -32,10 +34,13 @@ __all__ = [
     "MLLeaksAttack",
     "ShokriAttack",
     "SupervisedAttack",
+    "fit_folds",
     "linear_model",
+    "score_folds",
 ]
 
 Float64Array = NDArray[np.float64]
+N_FOLDS = 5
 N_HIGHEST = 10
 ALL_CLASSES = -1
 
@@ -385,6 +390,40 @@ def linear_model() -> Any:
     return make_pipeline(
         StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
     )
+
+
+def fit_folds(
+    X: Any, member: NDArray[np.bool_], fit: Callable[[NDArray[np.intp], int], Any]
+) -> list[Any]:
+    """Return ``fit(rows, k)`` for each fold k, where ``rows`` are those of the other folds.
+
+    An attack model overfits, too; on records that it was fitted on, this would look like leakage of
+    the target. Folds are assigned by fingerprint, so copies of a record share one.
+    """
+    fold, models = fingerprints(X) % N_FOLDS, []
+    for k in range(N_FOLDS):
+        rows = np.flatnonzero(fold != k)
+        if len(np.unique(member[rows])) < 2:
+            raise ValueError(
+                f"member holds {int(member.sum())} members and {int((~member).sum())} "
+                f"non-members, too few to hold out one fold of {N_FOLDS}. Pass more records."
+            )
+        with one_blas_thread():
+            models.append(fit(rows, k))
+    return models
+
+
+def score_folds(
+    models: list[Any], X: Any, score: Callable[[Any, NDArray[np.intp]], Float64Array]
+) -> Float64Array:
+    """Return ``score(model, rows)`` of each record, by the model that was not fitted on it."""
+    fold = fingerprints(X) % len(models)
+    values = np.empty(len(fold))
+    for k, model in enumerate(models):
+        rows = np.flatnonzero(fold == k)
+        if len(rows):
+            values[rows] = score(model, rows)
+    return values
 
 
 def _default_model() -> Any:

@@ -224,7 +224,7 @@ def _influence(
 ) -> tuple[Float64Array, Float64Array]:
     """Return each record's effect on each answer, divided by its variance, and the mean answers.
 
-    ``shadow`` has shape (n_shadows, n_queries) and ``call_train`` (n_shadows, n_records), where
+    ``shadow`` has shape (n_shadows, n_queries) and ``trained`` (n_shadows, n_records), where
     exactly half of the models trained on each record.
     """
     n_shadows = len(shadow)

@@ -18,6 +18,7 @@ from ..._sklearn import HasMethods, num_samples, safe_indexing
 from .. import scores
 from ..coordinates import as_texts
 from ..record_tables import as_table, fingerprints
+from .classifiers import score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 __all__ = ["QuantileAttack"]
@@ -103,17 +104,15 @@ class QuantileAttack(MembershipAttack):
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
         signal = scores.logit(*self._target_proba(X, y))
-        features, fold = self._features(X, y), fingerprints(X) % N_FOLDS
-        middle, high = np.empty(len(signal)), np.empty(len(signal))
+        features = self._features(X, y)
+
+        def score(pair: list[Any], rows: NDArray[np.intp]) -> Float64Array:
+            middle, high = (model.predict(features[rows]) for model in pair)
+            # separately fitted quantiles may cross, and those of a constant model are equal
+            return (signal[rows] - middle) / np.maximum(high - middle, 0.1)
+
         with one_thread(features.size):
-            for k, (median, quantile) in enumerate(self._regressors):
-                here = fold == k
-                if here.any():
-                    middle[here] = median.predict(features[here])
-                    high[here] = quantile.predict(features[here])
-        # separately fitted quantiles may cross, and those of a constant model are equal
-        spread = np.maximum(high - middle, 0.1)
-        return (signal - middle) / spread
+            return score_folds(self._regressors, X, score)
 
     def _features(self, X: Any, y: NDArray[Any]) -> Float64Array:
         label = label_columns(y, self.classes_)

@@ -309,7 +309,7 @@ def _ratio_features(
 ) -> Float64Array:
     """Return the regression's inputs from each record's own log-odds.
 
-    ``combine_starts`` holds the pooled variances for each floor. arcsinh makes large values
+    ``pooled`` holds the pooled variances for each floor. arcsinh makes large values
     logarithmic, since ratios have heavy tails.
     """
     columns = []

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ... import metrics
 from ..._docs import fill_docs
-from ..._environment import name_missing_torch, one_blas_thread
+from ..._environment import name_missing_torch
 from ..._input_data import label_columns
 from ..._sklearn import HasMethods, safe_indexing
 from ..._validation import Interval, check_random_state
@@ -28,7 +28,7 @@ from .. import scores
 from ..model_answers import class_list
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
-from .classifiers import linear_model
+from .classifiers import N_FOLDS, fit_folds, linear_model, score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ __all__ = [
 ]
 
 Float64Array = NDArray[np.float64]
-WHITE_BOX_FOLDS = 5
-GRADIENT_NORM_FOLDS = 5
 Folds = NDArray[np.intp]
 STOLEN_MEMORIES_FOLDS = 3
 
@@ -129,30 +127,19 @@ class WhiteBoxAttack(MembershipAttack):
             from .white_box_encoder import train_decoded, train_labelled
 
         view = self._view(X, y)
-        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=WHITE_BOX_FOLDS)
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=N_FOLDS)
         if member is None:
             self._models = [train_decoded(view, self.epochs, int(seeds[0]))]
             return
-        fold, self._models = fingerprints(X) % WHITE_BOX_FOLDS, []
-        for k in range(WHITE_BOX_FOLDS):
-            others = np.flatnonzero(fold != k)
-            if len(np.unique(member[others])) < 2:
-                raise ValueError(
-                    f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                    f"non-members, too few to hold out one fold of {WHITE_BOX_FOLDS}. "
-                    "Pass more records."
-                )
-            self._models.append(
-                train_labelled(view.take(others), member[others], self.epochs, int(seeds[k]))
-            )
+
+        def train(rows: NDArray[np.intp], k: int) -> Any:
+            return train_labelled(view.take(rows), member[rows], self.epochs, int(seeds[k]))
+
+        self._models = fit_folds(X, member, train)
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        view, fold = self._view(X, y), fingerprints(X) % len(self._models)
-        values = np.empty(len(y))
-        for k, model in enumerate(self._models):
-            if (fold == k).any():
-                values[fold == k] = model(view.take(fold == k))
-        return values
+        view = self._view(X, y)
+        return score_folds(self._models, X, lambda model, rows: model(view.take(rows)))
 
     def _view(self, X: Any, y: NDArray[Any]) -> View:
         from .white_box_encoder import View
@@ -248,26 +235,16 @@ class GradientNormAttack(MembershipAttack):
                 "records of known membership. Call fit(X, y, member)."
             )
         base = linear_model() if self.attack_model is None else self.attack_model
-        features, fold = self._view(X, y), fingerprints(X) % GRADIENT_NORM_FOLDS
-        self._models = []
-        for k in range(GRADIENT_NORM_FOLDS):
-            others = fold != k
-            if len(np.unique(member[others])) < 2:
-                raise ValueError(
-                    f"member holds {int(member.sum())} members and {int((~member).sum())} "
-                    f"non-members, too few to hold out one fold of {GRADIENT_NORM_FOLDS}. "
-                    "Pass more records."
-                )
-            with one_blas_thread():
-                self._models.append(clone(base).fit(features[others], member[others]))
+        features = self._view(X, y)
+        self._models = fit_folds(
+            X, member, lambda rows, _: clone(base).fit(features[rows], member[rows])
+        )
 
     def _score(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        features, fold = self._view(X, y), fingerprints(X) % GRADIENT_NORM_FOLDS
-        values = np.empty(len(features))
-        for k, model in enumerate(self._models):
-            if (fold == k).any():
-                values[fold == k] = model.predict_proba(features[fold == k])[:, -1]
-        return values
+        features = self._view(X, y)
+        return score_folds(
+            self._models, X, lambda model, rows: model.predict_proba(features[rows])[:, -1]
+        )
 
     def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
         network, as_inputs = open_network(self.target)

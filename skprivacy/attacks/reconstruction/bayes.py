@@ -48,7 +48,7 @@ class BayesInversion(InversionAttack):
 
     Attributes
     ----------
-    layout_ : RowLayout
+    layout_ : ColumnLayout
         Features of each column, and their ranges.
     reference_ : ndarray of shape (n_candidates, n_features)
         The candidates.

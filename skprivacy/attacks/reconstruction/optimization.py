@@ -64,7 +64,7 @@ class GradientInversion(InversionAttack):
 
     Attributes
     ----------
-    layout_ : RowLayout
+    layout_ : ColumnLayout
         Features of each column, and their ranges.
     reference_ : ndarray of shape (n_reference, n_features)
         The attacker's records.
