@@ -22,6 +22,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from .._input_data import label_columns
+from .network_view import ACTIVATIONS
 
 __all__ = [
     "Layers",
@@ -31,7 +32,6 @@ __all__ = [
 ]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-_ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "identity": nn.Identity}
 _AT_ONCE = 2**24  # numbers in per-record gradients that are in memory at once
 _SAFE = 1e-24  # keeps the square root differentiable at zero
 
@@ -211,7 +211,7 @@ def perceptron(weights: list[Any], biases: list[Any], activation: str) -> nn.Seq
         with torch.no_grad():
             layer.weight.copy_(torch.tensor(np.asarray(w).T.copy()))
             layer.bias.copy_(torch.tensor(np.array(b)))
-        layers += [layer, _ACTIVATIONS[activation]()]
+        layers += [layer, getattr(nn, ACTIVATIONS[activation].module)()]
     return nn.Sequential(*layers[:-1])
 
 

@@ -18,8 +18,8 @@ from skprivacy.attacks import (
     UpdatesAttack,
     gradient_ascent,
 )
-from skprivacy.attacks.network_view import open_network
-from skprivacy.attacks.record_gradients import network_at, record_gradients, weights_of
+from skprivacy.attacks.network_view import open_network, weights_of
+from skprivacy.attacks.record_gradients import record_gradients
 
 N, D = 40, 12
 
@@ -38,7 +38,7 @@ def network(seed=0, d=D, units=64):
 def descended(model, weights, X, y, rate=0.5):
     """Return the weights after one step on the mean gradient."""
     network, as_inputs = open_network(model)
-    slopes = record_gradients(network_at(network, weights), as_inputs(X), y)
+    slopes = record_gradients(network.with_weights(weights), as_inputs(X), y)
     return weights - rate * slopes.mean(len(weights))
 
 
@@ -57,7 +57,7 @@ def attacked(seen, X, y, n=N, **params):
 
 def log_loss(model, weights, X, y):
     net = open_network(model)[0]
-    return network_at(net, weights).trace(X, y, "loss")[1]
+    return net.with_weights(weights).trace(X, y, "loss")[1]
 
 
 @pytest.mark.parametrize("kind", ["perceptron", "linear"])
@@ -245,7 +245,7 @@ def test_clipping_alone_defends_nothing_and_noise_keeps_to_its_guarantee():
     for multiplier in (0.0, 4.0):
         random, weights, before, after = np.random.default_rng(0), weights_of(model), [], []
         for _ in range(rounds):
-            slopes = record_gradients(network_at(open_network(model)[0], weights), X[:N], y[:N])
+            slopes = record_gradients(open_network(model)[0].with_weights(weights), X[:N], y[:N])
             slope = slopes.clip_to(norm).mean(len(weights))
             before.append(weights)
             noisy = multiplier * norm / N * random.normal(size=len(weights))

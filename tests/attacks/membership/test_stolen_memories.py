@@ -159,7 +159,7 @@ def test_local_linear_approximation_is_exact_where_it_is_taken():
     assert odds == pytest.approx(target.decision_function(X))
     proxy = network.retrained(X[N:], label[N:], 0, 0)
     same = LogisticRegression(max_iter=1000).fit(X[N:], label[N:])
-    weights = proxy.weights[0].T
+    weights = proxy.matrices[0].T
     assert weights == pytest.approx(same.coef_)
 
 
