@@ -194,6 +194,31 @@ class LossGradients:
             raise ValueError(f"{name} holds NaN or infinity. Leave this gradient out.")
         return vector
 
+    def linear_layer(self, position: int) -> tuple[str, str]:
+        """Return the names of the weight and bias of the first (0) or last (-1) layer.
+
+        ValueError unless this layer is linear and both are trained.
+        """
+        layers = [
+            (name, layer)
+            for name, layer in self.module.named_modules()
+            if any(True for _ in layer.parameters(False))
+        ]
+        name, layer = layers[position]
+        weight, bias = (f"{name}.{part}".lstrip(".") for part in ("weight", "bias"))
+        which, advice = ("last", "Pass labels") if position else ("first", "Use GradientInversion")
+        if not isinstance(layer, nn.Linear):
+            raise ValueError(
+                f"The target's {which} layer with weights, {name!r}, is a {type(layer).__name__}; "
+                f"expected Linear. {advice}."
+            )
+        if not {weight, bias} <= set(self.weights):
+            raise ValueError(
+                f"The target's {which} layer {name!r} must have trained weights and a trained "
+                f"bias, whose gradients the attack reads. {advice}."
+            )
+        return weight, bias
+
     def parts(self, vector: Tensor) -> dict[str, Tensor]:
         """Split a vector into arrays of the weights' shapes, by name."""
         pieces = vector.split([prod(shape) for shape in self.shapes.values()], dim=-1)
