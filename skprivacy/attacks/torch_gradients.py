@@ -214,8 +214,8 @@ class LossGradients:
             )
         if not {weight, bias} <= set(self.weights):
             raise ValueError(
-                f"The target's {which} layer {name!r} must have trained weights and a trained "
-                f"bias, whose gradients the attack reads. {advice}."
+                f"The target's {which} layer {name!r} must have a trained bias and trained "
+                f"weights, whose gradients the attack reads. {advice}."
             )
         return weight, bias
 

@@ -359,23 +359,6 @@ def test_a_loss_of_ones_own(table):
 class RandomRows(InversionAttack):
     """Guesses what the null model of random rows guesses: rows drawn with the same seed."""
 
-    def __init__(
-        self,
-        target=None,
-        *,
-        columns=None,
-        loss=None,
-        max_grad_norm=None,
-        noise_multiplier=0.0,
-        random_state=None,
-    ):
-        self.target = target
-        self.columns = columns
-        self.loss = loss
-        self.max_grad_norm = max_grad_norm
-        self.noise_multiplier = noise_multiplier
-        self.random_state = random_state
-
     def _reconstruct_batches(self, observed, n_records, labels):
         from sklearn.utils import check_random_state
 
