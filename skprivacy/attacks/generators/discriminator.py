@@ -17,19 +17,21 @@ from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import name_failing_model
+from ..._docs import fill_docs
 from ..._environment import one_thread
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import flag
 from .. import scores
 from ..membership.classifiers import score_folds
 from ..record_tables import as_records, concat, fingerprints, numeric_columns
-from .generator_attack import GeneratorAttack
+from .generator_attack import GENERATOR_DOCS, GeneratorAttack
 
 __all__ = ["GenerativeAttack"]
 
 N_FOLDS = 3
 
 
+@fill_docs(GENERATOR_DOCS)
 class GenerativeAttack(GeneratorAttack):
     """Score records with a discriminator of generated records: LOGAN (Hayes et al. 2019).
 
@@ -74,17 +76,7 @@ class GenerativeAttack(GeneratorAttack):
     def fit(self, generated: Any, reference: Any) -> GenerativeAttack:
         """Learn to distinguish generated records from the attacker's own.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        GenerativeAttack
-            Itself, fitted.
+        %(fit_sections)s
         """
         flag("own", self.own)
         if self.own:

@@ -12,10 +12,11 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
+from ..._docs import fill_docs
 from ..._validation import whole
 from ..coordinates import Coordinates
 from ..record_tables import as_records
-from .generator_attack import GeneratorAttack, check_generated
+from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated
 
 __all__ = ["DensityRatio", "LikelihoodRatio", "NearestGenerated"]
 
@@ -110,6 +111,7 @@ class NearestGenerated(_DistanceAttack):
         return np.asarray(score, dtype=np.float64)
 
 
+@fill_docs(GENERATOR_DOCS)
 class DensityRatio(_DistanceAttack):
     """Score by the ratio of generated to population density: DOMIAS (van Breugel et al. 2023).
 
@@ -141,17 +143,7 @@ class DensityRatio(_DistanceAttack):
     def fit(self, generated: Any, reference: Any) -> DensityRatio:
         """Estimate both densities.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        DensityRatio
-            Itself, fitted.
+        %(fit_sections)s
         """
         made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)
         self.generated_, self.reference_ = _Density(made), _Density(near)
@@ -162,6 +154,7 @@ class DensityRatio(_DistanceAttack):
         return self.generated_.log(points) - self.reference_.log(points, leave_one=True)
 
 
+@fill_docs(GENERATOR_DOCS)
 class LikelihoodRatio(_DistanceAttack):
     """Score by the likelihood of generated records with and without a record (Ward et al. 2025).
 
@@ -205,17 +198,7 @@ class LikelihoodRatio(_DistanceAttack):
     def fit(self, generated: Any, reference: Any) -> LikelihoodRatio:
         """Estimate the density of the population, and index the generated records.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        LikelihoodRatio
-            Itself, fitted.
+        %(fit_sections)s
         """
         whole("n_neighbors", self.n_neighbors)
         made, near = self._points(generated, reference, _DENSITY_NEEDS_REFERENCE)

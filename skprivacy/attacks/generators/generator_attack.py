@@ -9,13 +9,42 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
+from ..._docs import fill_docs
 from ..._sklearn import num_samples
 from ..attack_result import AttackResult
 from ..record_tables import as_nonempty_records, as_records
 
-__all__ = ["GeneratorAttack", "check_generated", "clone_without_budget"]
+__all__ = ["GENERATOR_DOCS", "GeneratorAttack", "check_generated", "clone_without_budget"]
+
+GENERATOR_DOCS = {
+    "fit_sections": """\
+Parameters
+----------
+generated : {array-like, DataFrame} of shape (n_generated, n_features)
+    Records that the generator made.
+reference : {array-like, DataFrame} of shape (n_reference, n_features)
+    Records like its training records, but not among them.
+
+Returns
+-------
+GeneratorAttack
+    Itself, fitted.""",
+    "evaluate_sections": """\
+Parameters
+----------
+X_in : {array-like, DataFrame} of shape (n_in, n_features)
+    Members: training records of the generator.
+X_out : {array-like, DataFrame} of shape (n_out, n_features)
+    Non-members from the same population.
+
+Returns
+-------
+AttackResult
+    The scores of both samples.""",
+}
 
 
+@fill_docs(GENERATOR_DOCS)
 class GeneratorAttack(BaseEstimator):
     """Base of attacks fitted to generated records and, for most, reference records.
 
@@ -44,17 +73,7 @@ class GeneratorAttack(BaseEstimator):
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack members and non-members of the generator's training set.
 
-        Parameters
-        ----------
-        X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Members: training records of the generator.
-        X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
+        %(evaluate_sections)s
         """
         scores_in = self._score_records("X_in", as_nonempty_records(X_in, "X_in"))
         scores_out = self._score_records("X_out", as_nonempty_records(X_out, "X_out"))

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from ..._docs import fill_docs
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import check_random_state, whole
 from ..attack_result import AttackResult
 from ..coordinates import Cells, Counts
 from ..record_tables import as_nonempty_records, as_records, concat, fingerprints
-from .generator_attack import GeneratorAttack, check_generated, clone_without_budget
+from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated, clone_without_budget
 
 __all__ = [
     "MarginalAttack",
@@ -35,6 +36,7 @@ _COUNTS_NEED_REFERENCE = (
 _REFITS_NEED_REFERENCE = "shadow generators are fitted to it. Pass some, or use NearestGenerated."
 
 
+@fill_docs(GENERATOR_DOCS)
 class MarginalAttack(GeneratorAttack):
     """Compare the generated and the population's counts of a record's cells: MAMA-MIA (Golob 2024).
 
@@ -95,17 +97,7 @@ class MarginalAttack(GeneratorAttack):
     def fit(self, generated: Any, reference: Any) -> MarginalAttack:
         """Count the cells of generated records and of the attacker's own.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        MarginalAttack
-            Itself, fitted.
+        %(fit_sections)s
         """
         whole("n_shadows", self.n_shadows)
         whole("n_bins", self.n_bins, 2)
@@ -152,6 +144,7 @@ class MarginalAttack(GeneratorAttack):
         return found
 
 
+@fill_docs(GENERATOR_DOCS)
 class ShadowGenerators(GeneratorAttack):
     """Compare with shadow generators fitted with and without a record (Houssiau et al. 2022).
 
@@ -210,17 +203,7 @@ class ShadowGenerators(GeneratorAttack):
     def fit(self, generated: Any, reference: Any) -> ShadowGenerators:
         """Take the generated records and the attacker's own.
 
-        Parameters
-        ----------
-        generated : {array-like, DataFrame} of shape (n_generated, n_features)
-            Records that the generator made.
-        reference : {array-like, DataFrame} of shape (n_reference, n_features)
-            Records like its training records, but not among them.
-
-        Returns
-        -------
-        ShadowGenerators
-            Itself, fitted.
+        %(fit_sections)s
         """
         if not (hasattr(self.generator, "fit") and hasattr(self.generator, "sample")):
             raise TypeError(
@@ -253,17 +236,7 @@ class ShadowGenerators(GeneratorAttack):
     def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
         """Attack members and non-members of the generator's training set, scored together.
 
-        Parameters
-        ----------
-        X_in : {array-like, DataFrame} of shape (n_in, n_features)
-            Members: training records of the generator.
-        X_out : {array-like, DataFrame} of shape (n_out, n_features)
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
+        %(evaluate_sections)s
         """
         X_in, X_out = as_nonempty_records(X_in, "X_in"), as_nonempty_records(X_out, "X_out")
         found = self._score_records("X_in and X_out", concat(X_in, X_out))
