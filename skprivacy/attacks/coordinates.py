@@ -34,14 +34,9 @@ MOST_VALUES = 50  # indicators per non-numeric column
 
 
 class Coordinates:
-    """Encode records as points, with units learned from the records ``X``, called ``name``.
+    """Encode records as points: numbers in deviations of ``X``, categories ``apart`` of each other.
 
-    Categories lie ``apart`` from each other; all but the ``max_categories`` most frequent ones of a
-    column share a point.
-
-    **Edge cases.** A missing number lies at the mean, and numbers are clipped to 1e100 standard
-    deviations. An unknown category is at distance ``apart`` / sqrt(2) from all others. A constant
-    column keeps its units.
+    **Edge cases.** A missing number lies at the mean; an unknown category is nearer to all others.
     """
 
     def __init__(
@@ -80,12 +75,7 @@ class Coordinates:
 
 
 class Cells:
-    """Encode values as cells, learned from the records ``X``.
-
-    A column with more than ``n_bins`` distinct numbers is cut at its quantiles.
-
-    **Edge cases.** Missing numbers share a cell, and so do unknown categories.
-    """
+    """Encode values as cells: numbers cut at quantiles of ``X``, missing ones in their own cell."""
 
     def __init__(self, X: Any, n_bins: int) -> None:
         numbers, texts = split_columns(X)
@@ -156,13 +146,10 @@ def as_texts(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class NearestRecords:
-    """Find the nearest records among at least two distinct ones.
+    """Find the nearest other records of a record, among at least two distinct ones.
 
-    Numbers are standardised, other columns become indicators of their values, and missing numbers
-    count as the mean.
-
-    **Guarantees.** The neighbours of a record never include the record or a copy of it. If the
-    order of the records is independent of membership, so is the choice between equal distances.
+    **Guarantees.** No neighbour is a copy of the record. If the order of the records is independent
+    of membership, so is the choice between equal distances.
     """
 
     def __init__(self, X: Any, n_neighbours: int) -> None:

@@ -109,10 +109,7 @@ def choose_answers(model: Any, y: NDArray[Any]) -> Answers:
 
 
 def as_classifier(model: Any, X: Any) -> Any:
-    """Wrap a bare torch module as a classifier; the outputs for ``X`` show the number of classes.
-
-    Other models are returned unchanged.
-    """
+    """Wrap a bare torch module as a classifier; return other models unchanged."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module) or hasattr(model, "classes_"):
         return model
@@ -120,12 +117,9 @@ def as_classifier(model: Any, X: Any) -> Any:
 
 
 class ModuleClassifier:
-    """A trained module whose outputs are logits of the classes 0, 1, ...
+    """A trained module whose outputs are logits of the classes 0, 1, ..., or probabilities.
 
     **Guarantees.** The module runs in evaluation mode and is left in the modes it was in.
-
-    **Edge cases.** One output is the log-odds of class 1. Outputs that already are probabilities,
-    as of a module that ends in a softmax, are used unchanged.
     """
 
     def __init__(self, module: Any, X: Any) -> None:
@@ -215,10 +209,7 @@ def check_known(y: NDArray[Any], classes: Any) -> None:
 
 
 def predict_aligned(model: Any, X: Any, classes: NDArray[Any]) -> Float64Array:
-    """Return ``model.predict_proba(X)`` with one column for each of ``classes``.
-
-    A class that the model was not trained on gets probability 0: the model never predicts it.
-    """
+    """Return probabilities with a column for each of ``classes``; 0 for classes not trained on."""
     if not hasattr(model, "predict_proba"):
         raise TypeError(
             f"{type(model).__name__} has no predict_proba, which this attack needs. Use "

@@ -63,10 +63,8 @@ class Layer(NamedTuple):
 class Network(ABC):
     """A trained classifier made of linear layers and activations.
 
-    ``trace(X, label, of)`` returns the layers in order and a quantity for each record: its
-    "loss", or the "odds", the log-odds of its class. ``retrained(X, label, first, seed)`` returns
-    a network that shares the layers below ``first``, with the others retrained from scratch.
-    ``shapes`` are those of the weights, in the order of :meth:`Updates.weights_of`.
+    ``trace(X, label, of)`` returns the layers in order, and each record's "loss" or the "odds" of
+    its class. ``retrained`` shares the layers below ``first`` and trains the others from scratch.
     """
 
     shapes: list[tuple[int, ...]]
@@ -91,9 +89,7 @@ class Network(ABC):
 
     @abstractmethod
     def weight_positions(self, X: Any) -> list[NDArray[np.intp]] | None:
-        """Return the positions in the vector of each layer's weights, with the biases in a last
-        column; None unless all weights are in linear layers that are used once per record.
-        """
+        """Return each layer's positions in ``weights()``, biases last; None for other modules."""
 
     def _split(self, vector: NDArray[Any]) -> list[NDArray[Any]]:
         """Split a vector into arrays of the weights' shapes."""

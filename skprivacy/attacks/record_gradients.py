@@ -27,11 +27,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordGradients:
-    """Loss gradients of records, stored as outer products instead of a matrix by weights.
-
-    The gradient of a linear layer is an outer product, so inner products of gradients are products
-    of small matrices. For other layers, each record has one long row.
-    """
+    """Loss gradients of records, stored as outer products instead of a matrix by weights."""
 
     blocks: list[Block]
     loss: Float64Array

@@ -361,11 +361,7 @@ class Moments(NamedTuple):
         return float(self.squares.sum() / max(int(self.free.sum()), 1))
 
     def deviation(self, prior: float, pooled: float | None) -> Float64Array:
-        """Return the standard deviation of each column, at least ``1e-6``.
-
-        Its variance is averaged with ``pooled``, which has the weight of ``prior`` rows.
-        None uses the pooled variance of these columns.
-        """
+        """Return each column's standard deviation; ``pooled`` has the weight of ``prior`` rows."""
         pooled = self.pooled() if pooled is None else pooled
         if math.isinf(prior):
             variance = np.full(len(self.mean), pooled)
@@ -418,8 +414,8 @@ def _without_label(proba: Float64Array, label: Labels) -> Float64Array:
 def _column_sums(rows: Iterable[Float64Array], used: Mask) -> Float64Array:
     """Return the sum of each column over the rows where ``used``.
 
-    **Guarantees.** The sum of a column depends only on its values, to the last bit. Rows are added
-    one by one, because numpy's rounding depends on the number of columns and the memory layout.
+    **Guarantees.** A sum depends only on its column, to the last bit: rows are added one by one,
+    because numpy's rounding depends on the number of columns and the memory layout.
     """
     sums = np.zeros(used.shape[1])
     with np.errstate(invalid="ignore"):  # 0 times infinity

@@ -39,12 +39,7 @@ _SAFE = 1e-24  # keeps the square root differentiable at zero
 class LossGradients:
     """Gradients of a network's loss with respect to its weights, as functions of records.
 
-    Parameters are those of :class:`GradientInversion`; ``loss`` may also return the mean loss.
-
     **Guarantees.** The target is not changed. ``mean`` is differentiable in the records.
-
-    **Edge cases.** The module runs in evaluation mode, without dropout. A zero gradient is not
-    clipped.
     """
 
     def __init__(self, target: Any, loss: Loss | None, max_grad_norm: float | None) -> None:
@@ -195,10 +190,7 @@ class LossGradients:
         return vector
 
     def linear_layer(self, position: int) -> tuple[str, str]:
-        """Return the names of the weight and bias of the first (0) or last (-1) layer.
-
-        ValueError unless this layer is linear and both are trained.
-        """
+        """Return the names of the first (0) or last (-1) layer's trained weight and bias."""
         layers = [
             (name, layer)
             for name, layer in self.module.named_modules()
@@ -273,12 +265,9 @@ class Layers(NamedTuple):
 
 
 class LinearLayers:
-    """Trace inputs and output gradients of a module whose weights are all in linear layers.
+    """Trace inputs and output gradients of a module of linear layers, differentiably.
 
-    **Guarantees.** The traced values are differentiable with respect to the records.
-
-    **Edge cases.** Raises RuntimeError for weights in other layers, or a layer that is used twice
-    or on several rows per record.
+    Raises RuntimeError for weights in other layers, or a layer not used once for each record.
     """
 
     def __init__(self, module: nn.Module, trained: tuple[str, ...], loss: Loss) -> None:

@@ -243,10 +243,7 @@ class _Density:
         return self._points.shape[1]
 
     def log(self, points: NDArray[np.float64], leave_one: bool = False) -> NDArray[np.float64]:
-        """Return the log-density at points, up to a constant.
-
-        ``leave_one`` leaves out one record that equals the point, as it may be the point itself.
-        """
+        """Return the log-density at points, up to a constant, perhaps without an equal one."""
         found = np.empty(len(points))
         for start in range(0, len(points), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
@@ -265,10 +262,7 @@ class _Density:
     def share(
         self, distances: NDArray[np.float64], densities: NDArray[np.float64], width: float
     ) -> NDArray[np.float64]:
-        """Return the relative increase of the density when one record is added at ``distances``.
-
-        ``densities`` are the log-densities without the record, whose kernel has width ``width``.
-        """
+        """Return the relative increase of the density by one more record at ``distances``."""
         kernel = _log_kernel(distances**2, width, self._size)
         return np.exp(np.minimum(kernel - np.log(len(self._points)) - densities, 700.0))
 

@@ -46,11 +46,7 @@ AttackResult
 
 @fill_docs(GENERATOR_DOCS)
 class GeneratorAttack(BaseEstimator):
-    """Base of attacks fitted to generated records and, for most, reference records.
-
-    A subclass defines ``fit(generated, reference)`` and ``_score_records(name, X)``, where ``name``
-    is for error messages.
-    """
+    """Base of attacks on generators; a subclass defines ``fit`` and ``_score_records``."""
 
     @abstractmethod
     def _score_records(self, name: str, X: Any) -> NDArray[np.float64]: ...

@@ -397,8 +397,7 @@ def fit_folds(
 ) -> list[Any]:
     """Return ``fit(rows, k)`` for each fold k, where ``rows`` are those of the other folds.
 
-    An attack model overfits, too; on records that it was fitted on, this would look like leakage of
-    the target. Folds are assigned by fingerprint, so copies of a record share one.
+    On its own training records, an attack model's overfitting would look like the target's leakage.
     """
     fold, models = fingerprints(X) % N_FOLDS, []
     for k in range(N_FOLDS):

@@ -212,10 +212,7 @@ class LabelOnlyAttack(MembershipAttack):
     def _differently_labelled(
         self, prints: NDArray[np.uint64], y: NDArray[Any], path: int
     ) -> NDArray[np.intp]:
-        """Choose for each record another one that the target labels differently, if there is one.
-
-        The choice depends only on the record and the path, not on the other records of a call.
-        """
+        """Choose for each record another one of another label, by the record and the path alone."""
         mixed = (prints ^ np.uint64(path * 0x9E3779B1 + self._seed)) * np.uint64(0xBF58476D1CE4E5B9)
         draw = (mixed >> np.uint64(33)).astype(np.intp)
         rows = draw % len(self._labels)
@@ -260,13 +257,7 @@ def decision_distance(
     scale: Float64Array,
     rng: np.random.Generator,
 ) -> Float64Array:
-    """Return the distance of each record to a nearby point with another label.
-
-    The search starts from one of ``goals``, points that probably have another label. Discrete
-    features are reset to the record's values while the label stays changed; each one left counts 1.
-    Then the point moves along the decision boundary towards the record (HopSkipJump). A record
-    whose label no goal changes gets the distance of the last goal tried.
-    """
+    """Return each record's distance to a point with another label (HopSkipJump from ``goals``)."""
     point, found = _find_start(oracle, matrix, goals, continuous)
     if not continuous.all():
         # continuous features, if any, use the other half of the queries

@@ -140,10 +140,7 @@ class ShadowAttack(MembershipAttack):
 
 
 class AttackSetting(NamedTuple):
-    """Settings of an attack that share one view of the log-odds.
-
-    ``compare(view(target), view(shadow), out)`` yields the scores of each setting.
-    """
+    """Settings that share one view of log-odds; ``compare`` yields the scores of each setting."""
 
     settings: Sequence[Setting]
     view: Callable[[Float64Array], Float64Array]
@@ -154,8 +151,7 @@ class AttackSetting(NamedTuple):
 class SelfAttack:
     """Self-attack of shadow models on records of the pool.
 
-    **Guarantees.** It uses only the shadow models' predictions for the pool's records, and not the
-    order of the records, which may begin with the members.
+    **Guarantees.** It depends neither on the target nor on the order of the records.
     """
 
     shadow: Float64Array  # log-odds of the true class, (n_shadows, n_records)
@@ -171,11 +167,7 @@ class SelfAttack:
         return cls(shadow[:, rows], trained[:, rows], tuple(iter_self_attacks(trained[:, rows])))
 
     def score_settings(self, variants: Iterable[AttackSetting]) -> dict[Setting, float]:
-        """Return the mean share of shadow models' members that each setting finds.
-
-        **Edge cases.** All 0 if no shadow model can be attacked: in a pool of two, or for records
-        outside the pool.
-        """
+        """Return the mean share of members that each setting finds; 0 without a self-attack."""
         found: dict[Setting, float] = {}
         for settings, view, compare in variants:
             values = view(self.shadow)
@@ -190,8 +182,7 @@ class SelfAttack:
 def iter_self_attacks(trained: Mask) -> Iterator[tuple[int, list[int]]]:
     """Yield each model to attack, with the models that attack it.
 
-    The model trained on the complementary half is left out, because its members are exactly the
-    non-members of the attacked model. No such model exists for a real target.
+    The complementary model is left out: its members are exactly the attacked model's non-members.
     """
     for k in range(min(N_ATTACKED, len(trained))):
         others = [j for j in range(len(trained)) if j != k and (trained[j] == trained[k]).any()]

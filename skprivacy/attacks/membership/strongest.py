@@ -307,11 +307,7 @@ def _pooled_variances(shadow: Float64Array, out: Mask, floor: float) -> Pooled:
 def _ratio_features(
     target: Float64Array, shadow: Float64Array, out: Mask, pooled: list[Pooled]
 ) -> Float64Array:
-    """Return the regression's inputs from each record's own log-odds.
-
-    ``pooled`` holds the pooled variances for each floor. arcsinh makes large values
-    logarithmic, since ratios have heavy tails.
-    """
+    """Return the regression's inputs from each record's own log-odds."""
     columns = []
     for floor, of_all in zip(FLOORS, pooled, strict=True):
         own, others = scores.smoothed(target, floor), scores.smoothed(shadow, floor)

@@ -231,10 +231,10 @@ class ReferenceThreshold(ShadowAttack):
 
 
 def rank_among(values: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of ``ordered`` below each value, counting ties half.
+    """Return the share of ``ordered`` below each value; ties count half.
 
-    The mean share is then 0.5 whether or not the values are in ``ordered``, so a record's presence
-    among the attacker's records does not distinguish members from non-members.
+    The mean share is then 0.5 whether or not the values are in ``ordered``, so that being among the
+    attacker's records does not distinguish members.
     """
     below = np.searchsorted(ordered, values, side="left")
     upto = np.searchsorted(ordered, values, side="right")

@@ -163,9 +163,8 @@ class WhiteBoxAttack(MembershipAttack):
 def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
     """Return the projection of each layer's weights on each record's normalised gradient.
 
-    Each training step moved the weights against the gradients of its records, so the weights are
-    made of members' gradients. The gradient is the outer product of ``d`` and ``x``. Its inner
-    product with the weights ``W`` is ``d W x``, and ``d W`` is the gradient at the layer's inputs.
+    Training moved the weights against members' gradients. For a gradient ``d x'`` and weights
+    ``W``, the product is ``d W x``, where ``d W`` is the gradient at the layer's inputs.
     """
     columns = []
     for inputs, gradient, at_inputs in layers:

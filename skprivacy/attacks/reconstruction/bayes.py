@@ -199,14 +199,7 @@ class BayesInversion(InversionAttack):
 
 
 class CandidateRows:
-    """Candidates for the records of a batch, with their prior (up to a factor) and posterior.
-
-    With normal noise, the posterior of one record is the prior times exp(-|g - g(row)|^2 / 2 s^2),
-    so only inner products of gradients matter. For a batch, Gibbs sampling draws each record given
-    the others, with a noise that decreases to the true one.
-
-    **Guarantees.** With one record, the true noise and a true prior, no attack is right more often.
-    """
+    """Candidates for the records of a batch, with their prior (up to a factor) and posterior."""
 
     def __init__(self, gradients: LossGradients, X: Tensor, y: Tensor, prior: Float64Array) -> None:
         self.gradients, self.X, self.y = gradients, X, y
@@ -222,10 +215,7 @@ class CandidateRows:
         noise: float,
         rng: np.random.Generator,
     ) -> Float64Array:
-        """Return the posterior of each candidate, (batches, n_records, n_candidates).
-
-        ``noise`` is the standard deviation in each number of a gradient.
-        """
+        """Return the posterior of each candidate, (batches, n_records, n_candidates)."""
         products = self._products(observed) / n_records
         prior = np.broadcast_to(self.log_prior, (len(observed), n_records, len(self.X))).copy()
         if labels is not None:
@@ -256,11 +246,7 @@ class CandidateRows:
     def log_ratio(
         self, observed: Tensor, n_records: int, noise: float, others: Tensor | None
     ) -> Float64Array:
-        """Return the log-likelihood ratio of each candidate contributing, (batches, n_candidates).
-
-        ``others`` is the mean gradient of the other records. Without noise, returns a multiple of
-        the ratio.
-        """
+        """Return log-likelihood ratios of contributing or not, (batches, n_candidates)."""
         rest = observed if others is None else observed - others * ((n_records - 1) / n_records)
         products = self._products(rest) / n_records
         ratio = products - 0.5 * self._squares / n_records**2

@@ -90,13 +90,7 @@ class FirstLayerInversion(InversionAttack):
         return found
 
     def _rows_alone_on_neurons(self, observed: Tensor, n_records: int, labels: Tensor) -> Tensor:
-        """Return the distinct records that alone activate some neuron, (n_found, n_features).
-
-        The gradient of a neuron's weights is the sum over records of a factor times the record;
-        that of its bias is the sum of the factors. If one record activates the neuron, the quotient
-        is this record. Such a record, with one of the ``labels``, reproduces the observed gradient
-        of the neuron, which a mixture of several records does not.
-        """
+        """Return the distinct records that alone activate some neuron, (n_found, n_features)."""
         import torch
 
         gradients = self._gradients

@@ -66,10 +66,7 @@ class Reconstruction(NamedTuple):
 
 
 class InversionAttack(ABC, BaseEstimator):
-    """Base of gradient inversion attacks.
-
-    A subclass implements ``_reconstruct_batches(observed, n_records, labels)``.
-    """
+    """Base of gradient inversion attacks; a subclass implements ``_reconstruct_batches``."""
 
     _parameter_constraints: dict[str, Any] = {
         "target": "no_validation",
@@ -326,14 +323,7 @@ def label_counts(
 ) -> NDArray[np.intp]:
     """Return the number of records of each class in a batch, (n_classes,), summing to n.
 
-    For one record, the gradient of a logit is its probability, minus 1 for the true class (iDLG).
-    For a batch it is the mean of these gradients, which depends little on the features. It is
-    solved for the shares of classes, with the ``reference`` records under each label in turn, and
-    their gradients clipped as the party's are.
-
-    **Guarantees.** The label of one record is exact if its gradient has no noise.
-
-    **Edge cases.** A single logit, the log-odds of class 1, has a negative gradient for class 1.
+    **Guarantees.** The label of one record is exact if its gradient has no noise (iDLG).
     """
     _, bias = gradients.linear_layer(-1)
     at_logits = gradients.parts(observed)[bias].double().numpy()

@@ -213,10 +213,7 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class Descent:
-    """Adam on the free parameters, with a step that decreases to zero.
-
-    The distance of gradients is "cosine" (Geiping et al.) or "squared" (Zhu et al.).
-    """
+    """Adam on the free parameters, with a step that decreases to zero."""
 
     n_iter: int
     step: float
@@ -230,11 +227,7 @@ class Descent:
         labels: Tensor,
         start: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Solve independent problems together; return their free parameters and distances.
-
-        ``observed`` has shape (problems, size), ``labels`` (problems, n_records) and ``start``
-        (problems, n_records, n_features).
-        """
+        """Solve independent problems together; return their free parameters and distances."""
         import torch
 
         free = start.clone()
@@ -264,12 +257,7 @@ class Descent:
 
 
 def combine_starts(shares: Tensor, distances: Tensor, is_category: Tensor) -> tuple[Tensor, Tensor]:
-    """Pool the rows of several starts for one batch, matched with the best start (TabLeak).
-
-    ``shares`` has shape (starts, n_records, n_features). Returns the mean of categories and the
-    median of numbers, (n_records, n_features), and the standard deviation between starts. Starts
-    far worse than the best are left out.
-    """
+    """Pool a batch's good starts: means of categories, medians of numbers, and deviations."""
     import torch
 
     order = distances.argsort()
