@@ -20,13 +20,7 @@ from sklearn.preprocessing import OneHotEncoder
 from .._sklearn import num_samples, safe_indexing
 from .record_tables import as_table, fingerprints, numeric_columns
 
-__all__ = [
-    "Cells",
-    "Coordinates",
-    "Counts",
-    "NearestRecords",
-    "split_columns",
-]
+__all__ = ["Cells", "Coordinates", "Counts", "NearestRecords", "split_columns"]
 
 Codes = NDArray[np.int64]
 _FAR = 1e100  # deviations; beyond, squares of distances would overflow

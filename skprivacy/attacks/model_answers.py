@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from .._clones import call_model, name_failing_model
+from .._clones import SHARED_BY_CLONES, call_model, name_failing_model
 from .._config import warn_caller
 from .._input_data import check_one_type, distinct_labels, label_columns
 from .._sklearn import num_samples, safe_indexing
@@ -33,6 +34,7 @@ __all__ = [
     "PROBABILITIES",
     "Answers",
     "ModuleClassifier",
+    "TargetAttack",
     "as_classifier",
     "check_known",
     "choose_answers",
@@ -47,6 +49,26 @@ _BATCH = 1024
 Float64Array = NDArray[np.float64]
 Classes = Any  # an array, or None
 _LOWEST = -1e9  # replaces the logarithm of a density of zero
+
+
+class TargetAttack(BaseEstimator):
+    """Base of attacks on a fitted ``target``, which a clone attacks as well."""
+
+    target: Any
+    _shared: ClassVar[tuple[str, ...]] = SHARED_BY_CLONES  # parameters that are not cloned
+
+    def _require_target(self) -> None:
+        if self.target is None:
+            raise ValueError(
+                "target=None must be the model to attack. Pass it as "
+                f"{type(self).__name__}(target) or by set_params(target=model)."
+            )
+
+    def __sklearn_clone__(self) -> Any:
+        params = self.get_params(deep=False)
+        return type(self)(
+            **{k: v if k in self._shared else clone(v, safe=False) for k, v in params.items()}
+        )
 
 
 class Answers(NamedTuple):

@@ -24,12 +24,7 @@ from torch.nn import functional as F
 from .._input_data import label_columns
 from .network_view import ACTIVATIONS
 
-__all__ = [
-    "Layers",
-    "LinearLayers",
-    "LossGradients",
-    "perceptron",
-]
+__all__ = ["Layers", "LinearLayers", "LossGradients", "perceptron"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 _AT_ONCE = 2**24  # numbers in per-record gradients that are in memory at once

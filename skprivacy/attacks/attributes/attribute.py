@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import binomtest
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
@@ -25,7 +25,7 @@ from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ...base import roll_back_on_error
 from .. import scores
 from ..membership.update_membership import UpdatesAttack
-from ..model_answers import check_known, class_list, predict_aligned
+from ..model_answers import TargetAttack, check_known, class_list, predict_aligned
 from ..record_tables import as_records, as_table, concat
 from ..updates import Updates
 
@@ -85,7 +85,7 @@ class AttributeResult:
         return pd.DataFrame([row])
 
 
-class AttributeInference(BaseEstimator):
+class AttributeInference(TargetAttack):
     """Infer one attribute of a record from its other attributes, its class and a model or updates.
 
     Each value of the attribute is tried in turn. The classic attack (Fredrikson et al. 2014,
@@ -297,11 +297,7 @@ class AttributeInference(BaseEstimator):
 
     def _target_classes(self, X: Any) -> Any:
         """Return the target's classes; refuse objects that are not fitted classifiers."""
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the fitted model to attack. Pass it as "
-                f"{type(self).__name__}(target) or by set_params(target=model)."
-            )
+        self._require_target()
         if isinstance(self.target, Updates):
             attack = UpdatesAttack(self.target)
             attack._check_target(X, np.empty(0))

@@ -22,11 +22,7 @@ from ..attack_result import AttackResult
 from ..record_tables import encode, fingerprints, numeric_columns
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
-__all__ = [
-    "LabelOnlyAttack",
-    "Oracle",
-    "decision_distance",
-]
+__all__ = ["LabelOnlyAttack", "Oracle", "decision_distance"]
 
 Float64Array = NDArray[np.float64]
 NOISE_LEVELS = (0.05, 0.1, 0.2, 0.4)

@@ -21,12 +21,9 @@ from ..record_tables import split_rows
 from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits
 from .membership_attack import MEMBERSHIP_DOCS
-from .shadow_attack import AttackSetting, PoolRecords, ShadowAttack
+from .shadow_attack import AttackSetting, PoolRecords, TunedAttack
 
-__all__ = [
-    "RMIA",
-    "LiRA",
-]
+__all__ = ["RMIA", "LiRA"]
 
 FLOORS = (1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
 PRIORS = (0.0, 4.0, 16.0, math.inf)
@@ -38,7 +35,7 @@ SHARES: tuple[float, ...] = (DEFAULT_SHARE, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class LiRA(ShadowAttack):
+class LiRA(TunedAttack):
     """Likelihood ratio attack, LiRA (Carlini et al. 2022, Algorithm 1).
 
     The offline attack compares the target's log-odds for a record with the log-odds from shadow
@@ -105,7 +102,7 @@ class LiRA(ShadowAttack):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+        **TunedAttack._parameter_constraints,
         "online": ["boolean"],
         "augment": [callable, None],
         "floor": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
@@ -131,12 +128,6 @@ class LiRA(ShadowAttack):
         self.floor = floor
         self.variance = variance
         self.augment = augment
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        super()._learn(X, y, member)
-        shadows = self.pool_._ask_models(X, y)
-        self._tune(self._select_pool_records(shadows, X, y))
-        self._learn_population(shadows, X, y)
 
     def _tune(self, known: PoolRecords) -> None:
         floors = FLOORS if self.floor == "auto" else (float(self.floor),)
@@ -218,7 +209,7 @@ class LiRA(ShadowAttack):
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class RMIA(ShadowAttack):
+class RMIA(TunedAttack):
     """Robust membership inference attack, RMIA (Zarifzadeh et al. 2024).
 
     A record is called a member if the target raises its probability, relative to the mean over
@@ -274,7 +265,7 @@ class RMIA(ShadowAttack):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        **ShadowAttack._parameter_constraints,
+        **TunedAttack._parameter_constraints,
         "online": ["boolean"],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "offline_a": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
@@ -297,12 +288,6 @@ class RMIA(ShadowAttack):
         self.online = online
         self.gamma = gamma
         self.offline_a = offline_a
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        super()._learn(X, y, member)
-        shadows = self.pool_._ask_models(X, y)
-        self._tune(self._select_pool_records(shadows, X, y))
-        self._learn_population(shadows, X, y)
 
     def _tune(self, known: PoolRecords) -> None:
         tried = SHARES if self.offline_a == "auto" else (float(self.offline_a),)

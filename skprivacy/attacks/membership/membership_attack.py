@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
-from ..._clones import SHARED_BY_CLONES
 from ..._input_data import check_consistent_length, label_columns
 from ..._sklearn import num_samples
 from ..._validation import Interval, as_array
@@ -22,6 +20,7 @@ from ..attack_result import AttackResult
 from ..model_answers import (
     PROBABILITIES,
     Answers,
+    TargetAttack,
     as_classifier,
     check_known,
     choose_answers,
@@ -49,23 +48,18 @@ pool_ : ShadowPool
     The fitted pool.""",
 }
 
-__all__ = [
-    "LossThreshold",
-    "MembershipAttack",
-    "choose_threshold",
-]
+__all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
 
 Float64Array = NDArray[np.float64]
 
 
-class MembershipAttack(ABC, BaseEstimator):
+class MembershipAttack(ABC, TargetAttack):
     """Base of attacks that infer whether a record was in a fitted model's training set.
 
     A subclass implements ``_score(X, y)`` and, if it learns anything in ``fit``, ``_learn``.
     A clone attacks the same fitted target with the same pool of shadow models.
     """
 
-    target: Any
     fpr: float | None
 
     # Whether the attack needs class probabilities (LabelOnlyAttack: labels). Attacks that compare
@@ -113,11 +107,7 @@ class MembershipAttack(ABC, BaseEstimator):
         Attacks with another rule describe it.
         """
         self._validate_params()
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the fitted model to attack. Pass it as "
-                f"{type(self).__name__}(target) or by set_params(target=model)."
-            )
+        self._require_target()
         X = as_records(X)
         self._check_target(X, y)
         y = targets_as_array(y, num_samples(X))
@@ -268,13 +258,6 @@ class MembershipAttack(ABC, BaseEstimator):
         """Return minus the target's loss on each record, for any kind of answer."""
         model = as_classifier(self.target, X)
         return choose_answers(model, y).minus_losses(model, X, y, self.classes_)
-
-    def __sklearn_clone__(self) -> MembershipAttack:
-        params = self.get_params(deep=False)
-        for name, value in params.items():
-            if name not in SHARED_BY_CLONES:
-                params[name] = clone(value, safe=False)
-        return type(self)(**params)
 
 
 class LossThreshold(MembershipAttack):

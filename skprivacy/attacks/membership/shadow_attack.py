@@ -6,6 +6,7 @@ target. Start reading at :class:`ShadowAttack`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,7 @@ __all__ = [
     "PoolRecords",
     "SelfAttack",
     "ShadowAttack",
+    "TunedAttack",
     "iter_self_attacks",
     "mean_tpr",
 ]
@@ -93,9 +95,6 @@ class ShadowAttack(MembershipAttack):
                 f"{type(self).__name__} cannot measure anything. {MODELS_DO_NOT_LEARN}"
             )
 
-    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
-        """Learn from the attacker's records once the settings are chosen; nothing by default."""
-
     def _select_pool_records(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> PoolRecords:
         rows = shadows.known
         records = X if rows.all() else safe_indexing(X, rows)  # avoids a copy
@@ -137,6 +136,24 @@ class ShadowAttack(MembershipAttack):
                 f"online=True needs shadow models trained on every scored record, but no model "
                 f"was trained on {unseen} of them. Use online=False."
             )
+
+
+class TunedAttack(ShadowAttack):
+    """Base of attacks that choose their settings by self-attack of the shadow models."""
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        super()._learn(X, y, member)
+        shadows = self.pool_._ask_models(X, y)
+        self._tune(self._select_pool_records(shadows, X, y))
+        self._learn_population(shadows, X, y)
+
+    @abstractmethod
+    def _tune(self, known: PoolRecords) -> None:
+        """Choose the settings, and set ``power_``, the share of members found by self-attack."""
+
+    @abstractmethod
+    def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
+        """Learn from the attacker's records, once the settings are chosen."""
 
 
 class AttackSetting(NamedTuple):

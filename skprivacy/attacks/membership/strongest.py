@@ -27,12 +27,16 @@ from ..scores import Moments, column_means, log_ratio, standard_score
 from ..shadow_pool import PoolLogits, ShadowPool
 from .likelihood_ratio import RMIA, LiRA
 from .membership_attack import MEMBERSHIP_DOCS
-from .shadow_attack import N_RECORDS, PoolRecords, ShadowAttack, iter_self_attacks, mean_tpr
+from .shadow_attack import (
+    N_RECORDS,
+    PoolRecords,
+    ShadowAttack,
+    TunedAttack,
+    iter_self_attacks,
+    mean_tpr,
+)
 
-__all__ = [
-    "LearnedRatio",
-    "StrongestAttack",
-]
+__all__ = ["LearnedRatio", "StrongestAttack"]
 
 Float64Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -152,7 +156,7 @@ class StrongestAttack(ShadowAttack):
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class LearnedRatio(ShadowAttack):
+class LearnedRatio(TunedAttack):
     """Learn on shadow models to combine the scores of LiRA and RMIA and those of neighbours.
 
     Each shadow model is attacked with the others. A logistic regression learns, from the known
@@ -215,18 +219,6 @@ class LearnedRatio(ShadowAttack):
         "pool": [Interval(Integral, 4, None, closed="left"), ShadowPool],
     }
 
-    def _learn(self, X: Any, y: NDArray[Any], member: Mask | None) -> None:
-        super()._learn(X, y, member)
-        shadows = self.pool_._ask_models(X, y)
-        self._check_in_models(shadows.trained, shadows.known)
-        self._tune(self._select_pool_records(shadows, X, y))
-        if self.model_ is None:
-            raise ValueError(
-                f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
-                "and OUT models of each record of fit. Pass a larger pool and all of its records."
-            )
-        self._learn_population(shadows, X, y)
-
     def _tune(self, known: PoolRecords) -> None:
         prints, classes = known.prints, labels_as_text(known.y)
         labels = np.unique(classes, return_inverse=True)[1]
@@ -264,6 +256,12 @@ class LearnedRatio(ShadowAttack):
 
     def _learn_population(self, shadows: PoolLogits, X: Any, y: NDArray[Any]) -> None:
         """Compute the target's excess for the neighbours, and fix the pooled variances."""
+        self._check_in_models(shadows.trained, shadows.known)
+        if self.model_ is None:
+            raise ValueError(
+                f"pool holds {self.pool_.n_shadows} shadow models; expected at least 4, with IN "
+                "and OUT models of each record of fit. Pass a larger pool and all of its records."
+            )
         target, shadow, out = self._target_logit(X, y), shadows.logits, shadows.out
         self._pooled_variances = [_pooled_variances(shadow, out, floor) for floor in FLOORS]
         self._excess_log_odds = _excess_log_odds(target, shadow, out)[self._places]

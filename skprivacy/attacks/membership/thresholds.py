@@ -17,11 +17,7 @@ from .. import scores
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_threshold
 from .shadow_attack import ShadowAttack
 
-__all__ = [
-    "ReferenceThreshold",
-    "ShadowThreshold",
-    "SignalThreshold",
-]
+__all__ = ["ReferenceThreshold", "ShadowThreshold", "SignalThreshold"]
 
 
 @fill_docs(MEMBERSHIP_DOCS)

@@ -25,21 +25,16 @@ from ..._input_data import label_columns
 from ..._sklearn import HasMethods, safe_indexing
 from ..._validation import Interval, check_random_state
 from .. import scores
-from ..model_answers import class_list
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
+from ..updates import nearest_columns
 from .classifiers import N_FOLDS, fit_folds, linear_model, score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
     from .white_box_encoder import View
 
-__all__ = [
-    "GradientNormAttack",
-    "StolenMemoriesAttack",
-    "WhiteBoxAttack",
-    "layer_figures",
-]
+__all__ = ["GradientNormAttack", "StolenMemoriesAttack", "WhiteBoxAttack", "layer_figures"]
 
 Float64Array = NDArray[np.float64]
 Folds = NDArray[np.intp]
@@ -145,10 +140,7 @@ class WhiteBoxAttack(MembershipAttack):
         from .white_box_encoder import View
 
         proba, label = self._target_proba(X, y)
-        network, as_inputs = open_network(self.target)
-        known = np.asarray(self.target.classes_)
-        column = np.minimum(np.searchsorted(known, y), len(known) - 1)
-        layers, loss = network.trace(as_inputs(X), column, "loss")
+        layers, loss = _trace_loss(self.target, X, y)
         return View(
             inputs=[layer.inputs for layer in layers],
             gradients=[layer.at_output for layer in layers],
@@ -246,12 +238,13 @@ class GradientNormAttack(MembershipAttack):
         )
 
     def _view(self, X: Any, y: NDArray[Any]) -> Float64Array:
-        network, as_inputs = open_network(self.target)
-        classes = np.asarray(self.target.classes_)
-        class_list(classes, y)
-        column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        layers = network.trace(as_inputs(X), column, "loss")[0]
+        layers, _ = _trace_loss(self.target, X, y)
         return layer_figures(*self._target_proba(X, y), layers)
+
+
+def _trace_loss(target: Any, X: Any, y: NDArray[Any]) -> tuple[list[Layer], Float64Array]:
+    network, as_inputs = open_network(target)
+    return network.trace(as_inputs(X), nearest_columns(target, y), "loss")
 
 
 def layer_figures(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
-from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..._clones import SHARED_BY_CLONES
@@ -18,6 +17,7 @@ from ..._environment import name_missing_torch
 from ..._input_data import check_array, check_consistent_length, column_or_1d
 from ..._validation import Interval, as_array, check_random_state, flag, sequence, whole
 from ...base import roll_back_on_error
+from ..model_answers import TargetAttack
 from .column_layout import ColumnLayout, null_model_ceiling, null_model_rows
 from .inversion_result import InversionResult
 
@@ -65,9 +65,10 @@ class Reconstruction(NamedTuple):
     confidence: Float64Array
 
 
-class InversionAttack(ABC, BaseEstimator):
+class InversionAttack(ABC, TargetAttack):
     """Base of gradient inversion attacks; a subclass implements ``_reconstruct_batches``."""
 
+    _shared = (*SHARED_BY_CLONES, "columns", "loss")
     _parameter_constraints: dict[str, Any] = {
         "target": "no_validation",
         "columns": "no_validation",
@@ -115,10 +116,7 @@ class InversionAttack(ABC, BaseEstimator):
             If the target has no gradients, or the columns do not describe the records.
         """
         self._validate_params()
-        if self.target is None:
-            raise ValueError(
-                "target=None must be the model to attack. Pass it, or set_params(target=model)."
-            )
+        self._require_target()
         if self.noise_multiplier and self.max_grad_norm is None:
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier!r} needs max_grad_norm, its unit. Pass "
@@ -301,13 +299,6 @@ class InversionAttack(ABC, BaseEstimator):
             rows.append(checked)
             labels.append(self._gradients.targets(label))
         return np.stack(rows), torch.stack(labels)
-
-    def __sklearn_clone__(self) -> InversionAttack:
-        params = self.get_params(deep=False)
-        kept = (*SHARED_BY_CLONES, "columns", "loss")
-        return type(self)(
-            **{k: v if k in kept else clone(v, safe=False) for k, v in params.items()}
-        )
 
 
 def check_labelled_rows(X: Any, y: Any, name: str) -> tuple[Float64Array, NDArray[Any]]:
