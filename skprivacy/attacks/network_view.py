@@ -26,6 +26,7 @@ __all__ = [
     "ModuleNetwork",
     "Network",
     "PlainNetwork",
+    "layers_of",
     "open_network",
     "weights_of",
 ]
@@ -126,17 +127,23 @@ def _open(net: Any, epochs: int) -> Network:
         # skorch's default criterion, which takes the logarithm of the module's probabilities
         probabilities = type(getattr(net, "criterion_", None)).__name__ == "NLLLoss"
         return ModuleNetwork(net.module_, epochs=epochs, probabilities=probabilities)
-    if isinstance(net, MLPClassifier):
-        return PlainNetwork(list(net.coefs_), list(net.intercepts_), net.activation, net)
-    if hasattr(net, "coef_") and hasattr(net, "classes_"):
-        weights = np.atleast_2d(np.asarray(_dense(net.coef_), dtype=float)).T
-        biases = np.broadcast_to(np.ravel(net.intercept_), weights.shape[1])
-        return PlainNetwork([weights], [biases], "identity", net)
+    if (layers := layers_of(net)) is not None:
+        return PlainNetwork(*layers, net)
     raise TypeError(
         f"target={type(net).__name__} must be a torch module, have one as module_, or be an "
         "MLPClassifier or a linear model (coef_), whose layers white-box attacks read. For other "
         "models, use LiRA."
     )
+
+
+def layers_of(model: Any) -> tuple[list[Float64Array], list[Float64Array], str] | None:
+    """Return the matrices, biases and activation of an MLPClassifier or linear classifier."""
+    if isinstance(model, MLPClassifier) and hasattr(model, "coefs_"):
+        return list(model.coefs_), list(model.intercepts_), model.activation
+    if hasattr(model, "coef_") and hasattr(model, "classes_"):
+        matrix = np.atleast_2d(np.asarray(_dense(model.coef_), dtype=float)).T
+        return [matrix], [np.broadcast_to(np.ravel(model.intercept_), matrix.shape[1])], "identity"
+    return None
 
 
 @dataclass

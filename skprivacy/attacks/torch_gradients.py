@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from sklearn.base import is_regressor
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from .._input_data import label_columns
-from .network_view import ACTIVATIONS
+from .network_view import ACTIVATIONS, layers_of
 
 __all__ = ["Layers", "LinearLayers", "LossGradients", "perceptron"]
 
@@ -327,13 +326,8 @@ def _module_of(target: Any) -> nn.Module:
         return model
     if isinstance(getattr(model, "module_", None), nn.Module):
         return model.module_
-    if isinstance(model, MLPClassifier) and hasattr(model, "coefs_"):
-        return perceptron(model.coefs_, model.intercepts_, model.activation)
-    if hasattr(model, "coef_") and hasattr(model, "classes_"):
-        weights = np.atleast_2d(np.asarray(model.coef_, dtype=float)).T
-        return perceptron(
-            [weights], [np.broadcast_to(np.ravel(model.intercept_), weights.shape[1])], "identity"
-        )
+    if (layers := layers_of(model)) is not None:
+        return perceptron(*layers)
     raise TypeError(
         f"target={type(model).__name__} must be a torch module, a fitted estimator that has one as "
         "module_, a fitted MLPClassifier or a fitted linear classifier (coef_)."

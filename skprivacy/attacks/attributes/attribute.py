@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
 from ..._clones import name_failing_model
+from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ...base import roll_back_on_error
 from .. import scores
@@ -85,6 +86,23 @@ class AttributeResult:
         return pd.DataFrame([row])
 
 
+_DOCS = {
+    "predict_sections": """\
+Parameters
+----------
+X : {array-like, DataFrame} of shape (n_records, n_features)
+    Records with the attribute's column, which may hold any values.
+y : array-like of shape (n_records,)
+    Their classes.
+
+Returns
+-------
+ndarray of shape (n_records,)
+    Values of the attribute."""
+}
+
+
+@fill_docs(_DOCS)
 class AttributeInference(TargetAttack):
     """Infer one attribute of a record from its other attributes, its class and a model or updates.
 
@@ -210,17 +228,7 @@ class AttributeInference(TargetAttack):
     def predict(self, X: Any, y: Any) -> NDArray[Any]:
         """Infer the attribute of each record, without reading its value in ``X``.
 
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_records, n_features)
-            Records with the attribute's column, which may hold any values.
-        y : array-like of shape (n_records,)
-            Their classes.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            Values of the attribute.
+        %(predict_sections)s
         """
         check_is_fitted(self)
         frame = self._other_columns(X, y)
@@ -232,17 +240,7 @@ class AttributeInference(TargetAttack):
     def impute(self, X: Any, y: Any) -> NDArray[Any]:
         """Infer the attribute from the other attributes and the class, without the model: baseline.
 
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_records, n_features)
-            Records with the attribute's column, which may hold any values.
-        y : array-like of shape (n_records,)
-            Their classes.
-
-        Returns
-        -------
-        ndarray of shape (n_records,)
-            Values of the attribute.
+        %(predict_sections)s
         """
         check_is_fitted(self)
         frame = self._other_columns(X, y)

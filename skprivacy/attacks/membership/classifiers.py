@@ -108,15 +108,7 @@ class SupervisedAttack(MembershipAttack):
 
         Parameters
         ----------
-        X_in, y_in : array-like
-            Members: records of the target's training set, as in ``fit``.
-        X_out, y_out : array-like
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
+        %(evaluate_sections)s
 
         Raises
         ------

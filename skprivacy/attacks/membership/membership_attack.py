@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ... import metrics
+from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, label_columns
 from ..._sklearn import num_samples
 from ..._validation import Interval, as_array
@@ -40,6 +41,25 @@ pool : int or ShadowPool, default=16
     as it is. An unfitted one is cloned and trained on the records given to ``fit``.
 random_state : int, RandomState instance or None, default=None
     Seed of the shadow models, if ``pool`` is a number.""",
+    "scored_records": """\
+X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
+    Records to score.
+y : array-like of shape (n_records,) or (n_records, n_outputs)
+    True classes or target values, as in ``fit``.""",
+    "evaluate_sections": """\
+X_in, y_in : array-like
+    Members: records of the target's training set, as in ``fit``.
+X_out, y_out : array-like
+    Non-members from the same population.
+
+Returns
+-------
+AttackResult
+    The scores of both samples.""",
+    "network_target": """\
+target : fitted network, default=None
+    ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear layers and
+    returns logits; alone or at the end of a pipeline.""",
     "attack_fpr": """\
 fpr : float, default=0.05
     False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",
@@ -53,6 +73,7 @@ __all__ = ["LossThreshold", "MembershipAttack", "choose_threshold"]
 Float64Array = NDArray[np.float64]
 
 
+@fill_docs(MEMBERSHIP_DOCS)
 class MembershipAttack(ABC, TargetAttack):
     """Base of attacks that infer whether a record was in a fitted model's training set.
 
@@ -124,10 +145,7 @@ class MembershipAttack(ABC, TargetAttack):
 
         Parameters
         ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records to score.
-        y : array-like of shape (n_records,) or (n_records, n_outputs)
-            True classes or target values, as in ``fit``.
+        %(scored_records)s
 
         Returns
         -------
@@ -145,10 +163,7 @@ class MembershipAttack(ABC, TargetAttack):
 
         Parameters
         ----------
-        X : {array-like, DataFrame, sparse matrix} of shape (n_records, n_features)
-            Records to score.
-        y : array-like of shape (n_records,) or (n_records, n_outputs)
-            True classes or target values, as in ``fit``.
+        %(scored_records)s
 
         Returns
         -------
@@ -162,15 +177,7 @@ class MembershipAttack(ABC, TargetAttack):
 
         Parameters
         ----------
-        X_in, y_in : array-like
-            Members: records of the target's training set, as in ``fit``.
-        X_out, y_out : array-like
-            Non-members from the same population.
-
-        Returns
-        -------
-        AttackResult
-            The scores of both samples.
+        %(evaluate_sections)s
 
         Notes
         -----

@@ -53,9 +53,7 @@ class WhiteBoxAttack(MembershipAttack):
 
     Parameters
     ----------
-    target : fitted network, default=None
-        ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
-        layers and returns logits; alone or at the end of a pipeline.
+    %(network_target)s
     epochs : int, default=15
         Number of epochs in which the attack network is trained. With ``member``, five networks are
         trained and averaged, each from the epoch that is best on another fifth of the records.
@@ -165,6 +163,7 @@ def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
     return np.column_stack(columns)
 
 
+@fill_docs(MEMBERSHIP_DOCS)
 class GradientNormAttack(MembershipAttack):
     """Infer membership from the gradient norm of every layer, with a linear attack model.
 
@@ -175,9 +174,7 @@ class GradientNormAttack(MembershipAttack):
 
     Parameters
     ----------
-    target : fitted network, default=None
-        ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear
-        layers and returns logits; alone or at the end of a pipeline.
+    %(network_target)s
     attack_model : classifier with ``predict_proba``, default=None
         Learns membership. None: logistic regression with balanced classes on scaled features.
     fpr : float, default=0.05
