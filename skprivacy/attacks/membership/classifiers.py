@@ -6,6 +6,7 @@ al. 2017; Salem et al. 2019). :class:`SupervisedAttack` learns from records of k
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -31,6 +32,7 @@ from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack, choose_thresho
 from .shadow_attack import ShadowAttack
 
 __all__ = [
+    "KnownMembersAttack",
     "MLLeaksAttack",
     "ShokriAttack",
     "SupervisedAttack",
@@ -45,8 +47,35 @@ N_HIGHEST = 10
 ALL_CLASSES = -1
 
 
+class KnownMembersAttack(MembershipAttack):
+    """Base of attacks that learn from known members, and implement ``_learn_members``."""
+
+    _needs_members = True
+
+    _parameter_constraints: dict[str, Any] = {
+        **MembershipAttack._parameter_constraints,
+        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
+    }
+
+    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
+        self.target = target
+        self.attack_model = attack_model
+        self.fpr = fpr
+
+    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
+        if member is None:
+            raise ValueError(
+                "member=None must be one bool for each record, because this attack learns from "
+                "records of known membership. Call fit(X, y, member)."
+            )
+        self._learn_members(X, y, member)
+
+    @abstractmethod
+    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None: ...
+
+
 @fill_docs(MEMBERSHIP_DOCS)
-class SupervisedAttack(MembershipAttack):
+class SupervisedAttack(KnownMembersAttack):
     """Train an attack model on the target's predictions for known members and non-members.
 
     The attacker knows the membership of some records, as the owner of a model does, and attacks
@@ -91,18 +120,6 @@ class SupervisedAttack(MembershipAttack):
     True
     """
 
-    _needs_members = True
-
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-    }
-
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
-        self.target = target
-        self.attack_model = attack_model
-        self.fpr = fpr
-
     def evaluate(self, X_in: Any, y_in: Any, X_out: Any, y_out: Any) -> AttackResult:
         """Attack records that were not given to ``fit``; see :class:`MembershipAttack`.
 
@@ -125,12 +142,7 @@ class SupervisedAttack(MembershipAttack):
             )
         return result
 
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        if member is None:
-            raise ValueError(
-                "member=None must be one bool for each record, because this attack learns from "
-                "records of known membership. Call fit(X, y, member)."
-            )
+    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
         base = _default_model() if self.attack_model is None else self.attack_model
         self._prints = np.unique(fingerprints(X))
         self._model = clone(base).fit(self._view(X, y), member)
@@ -184,11 +196,8 @@ class ShokriAttack(ShadowAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import ShokriAttack
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
     >>> attack = ShokriAttack(target, pool=4, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.7
     True
@@ -311,11 +320,8 @@ class MLLeaksAttack(ShokriAttack):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
+    %(forest_target)s
     >>> from skprivacy.attacks import MLLeaksAttack
-    >>> X, y = make_classification(400, flip_y=0.3, random_state=0)
-    >>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
     >>> attack = MLLeaksAttack(target, random_state=0).fit(X, y)
     >>> attack.evaluate(X[:200], y[:200], X[200:], y[200:]).auc > 0.6
     True

@@ -60,6 +60,11 @@ AttackResult
 target : fitted network, default=None
     ``MLPClassifier``, or a classifier whose ``module_`` is a torch module made of linear layers and
     returns logits; alone or at the end of a pipeline.""",
+    "forest_target": """\
+>>> from sklearn.datasets import make_classification
+>>> from sklearn.ensemble import RandomForestClassifier
+>>> X, y = make_classification(400, flip_y=0.3, random_state=0)
+>>> target = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])""",
     "attack_fpr": """\
 fpr : float, default=0.05
     False positive rate that ``predict`` aims at if ``fit`` is given no ``member``.""",

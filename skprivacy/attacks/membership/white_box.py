@@ -22,13 +22,13 @@ from ... import metrics
 from ..._docs import fill_docs
 from ..._environment import name_missing_torch
 from ..._input_data import label_columns
-from ..._sklearn import HasMethods, safe_indexing
+from ..._sklearn import safe_indexing
 from ..._validation import Interval, check_random_state
 from .. import scores
 from ..network_view import Layer, Network, open_network
 from ..record_tables import fingerprints
 from ..updates import nearest_columns
-from .classifiers import N_FOLDS, fit_folds, linear_model, score_folds
+from .classifiers import N_FOLDS, KnownMembersAttack, fit_folds, linear_model, score_folds
 from .membership_attack import MEMBERSHIP_DOCS, MembershipAttack
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def gradient_alignments(layers: Sequence[Layer]) -> Float64Array:
 
 
 @fill_docs(MEMBERSHIP_DOCS)
-class GradientNormAttack(MembershipAttack):
+class GradientNormAttack(KnownMembersAttack):
     """Infer membership from the gradient norm of every layer, with a linear attack model.
 
     The attacker has the network itself and knows the membership of some records. The inputs of the
@@ -204,24 +204,7 @@ class GradientNormAttack(MembershipAttack):
     True
     """
 
-    _needs_members = True
-
-    _parameter_constraints: dict[str, Any] = {
-        **MembershipAttack._parameter_constraints,
-        "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-    }
-
-    def __init__(self, target: Any = None, *, attack_model: Any = None, fpr: float = 0.05) -> None:
-        self.target = target
-        self.attack_model = attack_model
-        self.fpr = fpr
-
-    def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
-        if member is None:
-            raise ValueError(
-                "member=None must be one bool for each record, because this attack learns from "
-                "records of known membership. Call fit(X, y, member)."
-            )
+    def _learn_members(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_]) -> None:
         base = linear_model() if self.attack_model is None else self.attack_model
         features = self._view(X, y)
         self._models = fit_folds(
