@@ -156,10 +156,10 @@ class PlainNetwork(Network):
     recipe: Any
 
     def __post_init__(self) -> None:
-        self.shapes = [np.shape(part) for part in self._parts]
+        self.shapes = [np.shape(part) for part in self._arrays]
 
     @property
-    def _parts(self) -> list[Float64Array]:
+    def _arrays(self) -> list[Float64Array]:
         return [w for pair in zip(self.matrices, self.biases, strict=True) for w in pair]
 
     @property
@@ -167,7 +167,7 @@ class PlainNetwork(Network):
         return len(self.matrices)
 
     def weights(self) -> Float64Array:
-        return np.concatenate([np.ravel(part) for part in self._parts]).astype(float)
+        return np.concatenate([np.ravel(part) for part in self._arrays]).astype(float)
 
     def with_weights(self, weights: Float64Array) -> PlainNetwork:
         parts = self._split(weights)
@@ -254,7 +254,7 @@ class ModuleNetwork(Network):
         with torch.no_grad():
             for value, part in zip(module.parameters(), self._split(weights), strict=True):
                 value.copy_(torch.as_tensor(part))
-        return self._like(module)
+        return self._with_module(module)
 
     def weight_positions(self, X: Any) -> list[NDArray[np.intp]] | None:
         import torch
@@ -313,7 +313,7 @@ class ModuleNetwork(Network):
         import torch
 
         module = copy.deepcopy(self.module).requires_grad_(False)
-        network = self._like(module)
+        network = self._with_module(module)
         inputs = self._tensor(X)
         labels = torch.as_tensor(label, device=inputs.device)
         with torch.random.fork_rng(devices=[]), threads_for(module, BATCH):
@@ -331,7 +331,7 @@ class ModuleNetwork(Network):
         module.requires_grad_(False)
         return network
 
-    def _like(self, module: Any) -> ModuleNetwork:
+    def _with_module(self, module: Any) -> ModuleNetwork:
         return ModuleNetwork(module, epochs=self.epochs, probabilities=self.probabilities)
 
     def _layers_from(self, first: int, sample: Any) -> list[Any]:
@@ -392,7 +392,7 @@ class _HookedLayers:
 
 
 def _weight_holders(module: Any) -> list[Any]:
-    """Return the parts of a module that have weights of their own."""
+    """Return the parts of a module that hold weights."""
     return [m for m in module.modules() if any(True for _ in m.parameters(recurse=False))]
 
 

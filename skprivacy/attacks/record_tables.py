@@ -213,7 +213,7 @@ def _mark_column(column: pd.Series[Any]) -> Any:
         codes, values = pd.factorize(column)
     except (TypeError, NotImplementedError):  # columns of lists, such as Arrow's
         return _mark_values(column.to_numpy(dtype=object))
-    # the last mark is that of missing values, whose code is -1
+    # missing values have the code -1, so their mark is the last one
     marks = _mark_values(np.append(values.to_numpy(dtype=object), np.nan))
     distinct, place = np.unique(marks, return_inverse=True)
     return pd.Categorical.from_codes(place[codes], categories=distinct.tolist())

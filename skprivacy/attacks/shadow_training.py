@@ -123,7 +123,7 @@ def train_shadows(
 
 
 class ModelFile(NamedTuple):
-    """File of one shadow model, complete or absent, readable by its owner alone.
+    """File of one shadow model: complete or absent, and readable only by its owner.
 
     **Guarantees.** ``load`` checks a digest of model, pool and file name: a damaged model, or one
     of other halves, would make attacks report that nothing leaks.

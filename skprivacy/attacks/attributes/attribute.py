@@ -353,7 +353,7 @@ class AttributeInference(TargetAttack):
         if missing:
             raise ValueError(
                 f"attribute={self.attribute!r} is missing in {missing} of {len(values)} records. "
-                "Leave these records out, or make missing a value of its own, for example by "
+                "Leave these records out, or replace a missing value by a text, for example by "
                 f"X[{self.attribute!r}].fillna('unknown')."
             )
         return frame, values

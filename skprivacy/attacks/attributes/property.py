@@ -41,10 +41,9 @@ class PropertyInference(BaseEstimator):
 
     Shadow sets with and without the property are drawn from the attacker's records (Ateniese et al.
     2015). An attack model learns to distinguish shadow models by their predictions on fixed
-    queries, so the attack is black-box (after Zhang, Tople & Ohrimenko 2021). If a party's updates
-    are attacked, it learns to distinguish updates: for each round, the attacker computes those of
-    the shadow sets at the weights that he has seen, and the log-odds of the rounds are added (Melis
-    et al. 2019).
+    queries, so the attack is black-box (after Zhang, Tople & Ohrimenko 2021). For a party's updates
+    it learns to distinguish the updates of the shadow sets, computed at the weights before each
+    round. The log-odds of the rounds are added (Melis et al. 2019).
 
     Parameters
     ----------

@@ -233,7 +233,7 @@ class ShokriAttack(ShadowAttack):
         # Shokri et al. 2017: the attack training set, of shadow models' predictions labelled "in"
         # and "out"
         features, trained, label = self._view_shadows(X, y, self.classes_, self._view)
-        # The model for all classes serves the classes that have no model of their own.
+        # The model for all classes serves the classes without a model.
         self._models: dict[int, Any] = {
             ALL_CLASSES: self._train(self._append_class(features, label), trained)
         }
@@ -393,9 +393,9 @@ def linear_model() -> Any:
 def fit_folds(
     X: Any, member: NDArray[np.bool_], fit: Callable[[NDArray[np.intp], int], Any]
 ) -> list[Any]:
-    """Return ``fit(rows, k)`` for each fold k, where ``rows`` are those of the other folds.
+    """Return ``fit(rows, k)`` for each fold k, where ``rows`` lie outside the fold.
 
-    On its own training records, an attack model's overfitting would look like the target's leakage.
+    On records that an attack model was fitted on, its overfitting would look like leakage.
     """
     fold, models = fingerprints(X) % N_FOLDS, []
     for k in range(N_FOLDS):

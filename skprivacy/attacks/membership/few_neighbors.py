@@ -39,8 +39,8 @@ class VulnerableRecordsAttack(ShadowAttack):
 
     A model that generalises well reveals little about most records, but a record unlike all others
     may still influence it. Such records have few neighbours in the space of shadow models'
-    predictions. They are ranked by how far the target's log-odds lie above those of models not
-    trained on them. All other records rank below, so the attack calls few members, but with high
+    predictions. They are ranked by how far the target's log-odds exceed the log-odds of models
+    not trained on them. All other records rank below, so the attack calls few members, with high
     precision.
 
     Parameters

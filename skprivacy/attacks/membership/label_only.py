@@ -208,7 +208,7 @@ class LabelOnlyAttack(MembershipAttack):
     def _differently_labelled(
         self, prints: NDArray[np.uint64], y: NDArray[Any], path: int
     ) -> NDArray[np.intp]:
-        """Choose for each record another one of another label, by the record and the path alone."""
+        """Choose another record with another label, as a function of the record and the path."""
         mixed = (prints ^ np.uint64(path * 0x9E3779B1 + self._seed)) * np.uint64(0xBF58476D1CE4E5B9)
         draw = (mixed >> np.uint64(33)).astype(np.intp)
         rows = draw % len(self._labels)

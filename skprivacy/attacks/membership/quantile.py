@@ -106,7 +106,7 @@ class QuantileAttack(MembershipAttack):
 
         def score(pair: list[Any], rows: NDArray[np.intp]) -> Float64Array:
             middle, high = (model.predict(features[rows]) for model in pair)
-            # separately fitted quantiles may cross, and those of a constant model are equal
+            # separately fitted quantiles may cross, and a constant model has equal quantiles
             return (signal[rows] - middle) / np.maximum(high - middle, 0.1)
 
         with one_thread(features.size):

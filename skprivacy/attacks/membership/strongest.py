@@ -62,8 +62,8 @@ class StrongestAttack(ShadowAttack):
     ----------
     %(target_classifier)s
     online : bool, default=False
-        Whether online attacks and :class:`LearnedRatio` take part, which compare with models
-        trained on the record, too. The pool must then have been trained on every record, including
+        Whether online attacks and :class:`LearnedRatio` take part, which also compare with models
+        trained on the record. The pool must then have been trained on every record, including
         those given to ``fit``.
     %(shadow_pool)s
     %(attack_fpr)s
@@ -154,7 +154,7 @@ class StrongestAttack(ShadowAttack):
 
 @fill_docs(MEMBERSHIP_DOCS)
 class LearnedRatio(TunedAttack):
-    """Learn on shadow models to combine the scores of LiRA and RMIA and those of neighbours.
+    """Learn on shadow models to combine the scores of LiRA, of RMIA and of neighbours.
 
     Each shadow model is attacked with the others. A logistic regression learns, from the known
     members of the shadow models, to predict membership from the scores of :class:`LiRA` and

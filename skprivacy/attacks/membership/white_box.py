@@ -279,8 +279,8 @@ class StolenMemoriesAttack(MembershipAttack):
 
     Notes
     -----
-    The linear approximation at the record is that of the log-odds of its class, since a logit is
-    defined only up to a constant. Its weights and its bias are weighted separately. Every record is
+    The approximated function is the log-odds of the record's class, since a logit is defined only
+    up to a constant. Its weights and its bias are weighted separately. Every record is
     scored by proxies that were not trained on it (3 folds, assigned by fingerprint), and no proxy
     is trained on records that ``member`` marks as members. With L layers, ``6 L + 1`` networks or
     upper parts of networks are trained. A record of a class unknown to the target scores lowest.
