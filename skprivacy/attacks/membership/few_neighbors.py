@@ -216,11 +216,8 @@ def _log_odds(proba: Float64Array) -> Float64Array:
 def _influence(
     shadow: Float64Array, trained: NDArray[np.bool_]
 ) -> tuple[Float64Array, Float64Array]:
-    """Return each record's effect on each answer, divided by its variance, and the mean answers.
-
-    ``shadow`` has shape (n_shadows, n_queries) and ``trained`` (n_shadows, n_records), where
-    exactly half of the models trained on each record.
-    """
+    """Return each record's effect on each answer, divided by its variance, and the mean answers."""
+    # exactly half of the models trained on each record
     n_shadows = len(shadow)
     middle = shadow.mean(axis=0)
     centred = shadow - middle

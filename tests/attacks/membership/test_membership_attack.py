@@ -409,3 +409,10 @@ def test_one_attack_model_for_all_classes_sees_the_true_class(view, attack_model
     right = (target.predict(X[400:]) == y[400:]).mean()
     result = attack.evaluate(X[:400], y[:400], X[400:], y[400:])
     assert result.auc == pytest.approx(0.5 + (1 - right) / 2, abs=0.01)
+
+
+@pytest.mark.heavy
+def test_planted_attack_model_without_the_class_is_caught(monkeypatch):
+    monkeypatch.setattr(ShokriAttack, "_append_class", lambda self, features, label: features)
+    with pytest.raises(AssertionError):
+        test_one_attack_model_for_all_classes_sees_the_true_class("confidence", None)
