@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from ..._docs import fill_docs
 from ..._sklearn import num_samples
 from ..attack_result import AttackResult
-from ..record_tables import as_nonempty_records, as_records
+from ..record_tables import as_nonempty_records, as_records, concat
 
 __all__ = ["GENERATOR_DOCS", "GeneratorAttack", "check_generated", "clone_without_budget"]
 
@@ -71,9 +71,11 @@ class GeneratorAttack(BaseEstimator):
 
         %(evaluate_sections)s
         """
-        scores_in = self._score_records("X_in", as_nonempty_records(X_in, "X_in"))
-        scores_out = self._score_records("X_out", as_nonempty_records(X_out, "X_out"))
-        return AttackResult(scores_in, scores_out, type(self).__name__)
+        X_in, X_out = as_nonempty_records(X_in, "X_in"), as_nonempty_records(X_out, "X_out")
+        # together, since shadow generators make the scores of a call depend on each other
+        found = self._score_records("X_in and X_out", concat(X_in, X_out))
+        n_in = num_samples(X_in)
+        return AttackResult(found[:n_in], found[n_in:], type(self).__name__)
 
 
 def check_generated(generated: Any, reference: Any, otherwise: str = "") -> tuple[Any, Any]:

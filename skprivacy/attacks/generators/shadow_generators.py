@@ -19,9 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..._docs import fill_docs
 from ..._sklearn import num_samples, safe_indexing
 from ..._validation import check_random_state, whole
-from ..attack_result import AttackResult
 from ..coordinates import Cells, Counts
-from ..record_tables import as_nonempty_records, as_records, concat, fingerprints
+from ..record_tables import as_records, concat, fingerprints
 from .generator_attack import GENERATOR_DOCS, GeneratorAttack, check_generated, clone_without_budget
 
 __all__ = ["MarginalAttack", "ShadowGenerators", "refit_and_sample"]
@@ -228,16 +227,6 @@ class ShadowGenerators(GeneratorAttack):
         model = LogisticRegression(max_iter=1000).fit(learned, inside.ravel())
         target = (self._log_counts(self._target, codes) - middle) / spread
         return np.asarray(model.decision_function(target), dtype=np.float64)
-
-    def evaluate(self, X_in: Any, X_out: Any) -> AttackResult:
-        """Attack members and non-members of the generator's training set, scored together.
-
-        %(evaluate_sections)s
-        """
-        X_in, X_out = as_nonempty_records(X_in, "X_in"), as_nonempty_records(X_out, "X_out")
-        found = self._score_records("X_in and X_out", concat(X_in, X_out))
-        n = num_samples(X_in)
-        return AttackResult(found[:n], found[n:], type(self).__name__)
 
     def _fit_shadow(self, X: Any, coins: NDArray[np.bool_], random: Any) -> NDArray[np.int64]:
         n = num_samples(self.reference_)
