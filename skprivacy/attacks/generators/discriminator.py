@@ -61,9 +61,7 @@ class GenerativeAttack(GeneratorAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import GenerativeAttack
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = GenerativeAttack().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.7
     True

@@ -51,6 +51,7 @@ class _DistanceAttack(GeneratorAttack):
     def _scores(self, points: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 
+@fill_docs(GENERATOR_DOCS)
 class NearestGenerated(_DistanceAttack):
     """Score a record by its distance to the nearest generated record (Chen et al. 2020).
 
@@ -74,9 +75,7 @@ class NearestGenerated(_DistanceAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import NearestGenerated
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = NearestGenerated().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.95
     True
@@ -132,9 +131,7 @@ class DensityRatio(_DistanceAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import DensityRatio
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = DensityRatio().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.95
     True
@@ -184,9 +181,7 @@ class LikelihoodRatio(_DistanceAttack):
     --------
     >>> import numpy as np
     >>> from skprivacy.attacks import LikelihoodRatio
-    >>> rng = np.random.default_rng(0)
-    >>> people = rng.normal(size=(600, 3))
-    >>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))
+    %(copied_people)s
     >>> attack = LikelihoodRatio().fit(generated, people[300:])
     >>> attack.evaluate(people[:100], people[100:300]).auc > 0.9
     True

@@ -29,6 +29,10 @@ Returns
 -------
 GeneratorAttack
     Itself, fitted.""",
+    "copied_people": """\
+>>> rng = np.random.default_rng(0)
+>>> people = rng.normal(size=(600, 3))
+>>> generated = people[rng.integers(0, 100, 900)] + 0.05 * rng.normal(size=(900, 3))""",
     "evaluate_sections": """\
 Parameters
 ----------
