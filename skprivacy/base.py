@@ -30,7 +30,7 @@ from ._config import leak, warn_caller
 from ._groups import warn_of_identifiers
 from ._input_data import check_classification_targets, check_one_type
 from .accounting import (
-    Composed,
+    ComposedEvent,
     Event,
     PrivacyBudget,
     PrivacyGuarantee,
@@ -251,7 +251,7 @@ def reserve_release(
     budget: PrivacyBudget | None,
     event: Event,
     relation: str = "add_remove",
-    who: str = "",
+    source: str = "",
     kind: str = "proved",
     unit: str = "record",
 ) -> AbstractContextManager[Receipt | None]:
@@ -268,7 +268,7 @@ def reserve_release(
             f"A guarantee of kind={kind!r} cannot be charged to a budget: only proved ones add up. "
             "Fit with budget=None."
         )
-    return budget.reserve(event, who, relation, unit)
+    return budget.reserve(event, source, relation, unit)
 
 
 P = ParamSpec("P")
@@ -320,7 +320,7 @@ def private_release(
     *,
     relation: str,
     at_delta: float,
-    who: str,
+    source: str,
     budget: PrivacyBudget | None = None,
     noise_seed: int | None = None,
     assumptions: tuple[str, ...] = (),
@@ -342,7 +342,7 @@ def private_release(
         Neighbouring relation.
     at_delta : float
         The delta at which epsilon is stated; 0 for pure differential privacy.
-    who : str
+    source : str
         Name of the estimator or function, for the ledger.
     budget : PrivacyBudget, default=None
         Charged by the call; ``None`` charges nothing.
@@ -355,7 +355,7 @@ def private_release(
     before : PrivacyGuarantee, default=None
         The guarantee of earlier releases, with which this one is composed.
     charging : callable, default=reserve_release
-        Called as ``charging(budget, event, relation, who, kind, unit)``; returns a context manager.
+        Called as ``charging(budget, event, relation, source, kind, unit)``; returns a context manager.
     kind : {"proved", "random_dp", "estimate"}, default="proved"
         Kind of the guarantee if ``noise_seed`` is None.
     arithmetic : {"exact", "floating_point", "unspecified"}, default="unspecified"
@@ -394,7 +394,7 @@ def private_release(
         guarantee = _compose_guarantees(before, guarantee)
     if _rehearsing.get():
         raise _StatedError(guarantee)
-    with charging(budget, event, relation, who, kind, unit):
+    with charging(budget, event, relation, source, kind, unit):
         yield guarantee
 
 
@@ -411,7 +411,7 @@ def _compose_guarantees(before: PrivacyGuarantee, now: PrivacyGuarantee) -> Priv
             "for different units are never added up. Call fit to start afresh."
         )
     return PrivacyGuarantee(
-        Composed((before.event, now.event)),
+        ComposedEvent((before.event, now.event)),
         at_delta=now.at_delta,
         relation=now.relation,
         kind=_weaker_kind(before.kind, now.kind),
@@ -443,7 +443,7 @@ class PrivateFit:
         self._kind = "proved"
 
     @property
-    def who(self) -> str:
+    def source(self) -> str:
         """Name of the estimator, for errors and ledgers."""
         return type(self._estimator).__name__
 
@@ -526,7 +526,7 @@ class PrivateFit:
             event,
             relation=relation,
             at_delta=at_delta,
-            who=self.who,
+            source=self.source,
             budget=getattr(model, "budget", None),
             noise_seed=model.noise_seed,
             assumptions=tuple(dict.fromkeys(self._assumptions)),
@@ -628,7 +628,7 @@ def public_classes(
     classes = np.unique(np.asarray(y if given is None else given))
     if len(classes) < 2:
         raise ValueError(
-            f"classes={classes.tolist()!r}: {fit.who} needs at least two classes, got "
+            f"classes={classes.tolist()!r}: {fit.source} needs at least two classes, got "
             f"{len(classes)} class. Pass classes=[...] with all possible labels."
         )
     if not np.isin(y, classes).all():

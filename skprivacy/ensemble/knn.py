@@ -17,10 +17,10 @@ from .._validation import Interval, check_random_state
 from ..accounting import (
     Event,
     GaussianEvent,
-    NonPrivate,
-    PoissonSampled,
+    NonPrivateEvent,
+    PoissonSampledEvent,
     PrivacyBudget,
-    Repeated,
+    RepeatedEvent,
     calibrate_noise_multiplier,
     check_delta,
 )
@@ -63,7 +63,7 @@ class PrivateKNNClassifier(StudentClassifier):
     %(classes)s
     schema : Schema, default=None
         As in :class:`PATEClassifier`.
-    keep_labels : bool, default=False
+    store_labels : bool, default=False
         Whether the noisy labels are kept as ``labels_``. They are released anyway.
     random_state : int, RandomState instance or None, default=None
         Drives the choice of queries and the student's seeds, never the sampling or the noise.
@@ -78,7 +78,7 @@ class PrivateKNNClassifier(StudentClassifier):
     noise_ : float
         Standard deviation of the noise on each count, in votes.
     labels_ : ndarray of shape (n_public,)
-        With ``keep_labels``: indices of classes, -1 for records that were not queried.
+        With ``store_labels``: indices of classes, -1 for records that were not queried.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -122,7 +122,7 @@ class PrivateKNNClassifier(StudentClassifier):
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "classes": ["array-like", None],
         "schema": [Schema, None],
-        "keep_labels": ["boolean"],
+        "store_labels": ["boolean"],
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
@@ -140,7 +140,7 @@ class PrivateKNNClassifier(StudentClassifier):
         delta: float = 1e-5,
         classes: ArrayLike | None = None,
         schema: Schema | None = None,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -154,7 +154,7 @@ class PrivateKNNClassifier(StudentClassifier):
         self.delta = delta
         self.classes = classes
         self.schema = schema
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
@@ -221,15 +221,15 @@ class PrivateKNNClassifier(StudentClassifier):
             labels = np.full(num_samples(public), UNANSWERED, np.int64)
             labels[queries] = answers
             self.student_ = self._fit_student(public, labels)
-            if self.keep_labels:
+            if self.store_labels:
                 self.labels_ = labels
         return self
 
     def _event(self, noise_multiplier: float, n_queries: int) -> Event:
         if noise_multiplier == 0:
-            return NonPrivate()
-        sampled = PoissonSampled(float(self.sampling_rate), GaussianEvent(noise_multiplier))
-        return Repeated(sampled, n_queries)
+            return NonPrivateEvent()
+        sampled = PoissonSampledEvent(float(self.sampling_rate), GaussianEvent(noise_multiplier))
+        return RepeatedEvent(sampled, n_queries)
 
     def _calibrate_noise(self, n_queries: int) -> float:
         if math.isinf(self.epsilon):

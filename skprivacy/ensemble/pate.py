@@ -94,7 +94,7 @@ class PATEClassifier(StudentClassifier):
         Share of ``epsilon``, in [0, 1), for noisy counts of the private records by column and
         class. If ``fit`` gets no public records, they are drawn from these counts instead of from
         the schema alone. 0.2 is a good start for tables of some dozen columns.
-    keep_labels : bool, default=False
+    store_labels : bool, default=False
         Whether to keep the noisy labels as ``labels_``. They are released anyway.
     n_jobs : int, default=None
         Number of teachers trained at once, through joblib.
@@ -115,7 +115,7 @@ class PATEClassifier(StudentClassifier):
     aggregator_ : Aggregator
         The aggregator, with the noise that was used.
     labels_ : ndarray of shape (n_public,)
-        With ``keep_labels``: indices of classes, -1 for records without an answer.
+        With ``store_labels``: indices of classes, -1 for records without an answer.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -173,7 +173,7 @@ class PATEClassifier(StudentClassifier):
         "classes": ["array-like", None],
         "schema": [Schema, None],
         "marginal_share": [Interval(Real, 0, 1, closed="left")],
-        "keep_labels": ["boolean"],
+        "store_labels": ["boolean"],
         "n_jobs": N_JOBS,
         "device": [str],
         "random_state": ["random_state"],
@@ -196,7 +196,7 @@ class PATEClassifier(StudentClassifier):
         classes: ArrayLike | None = None,
         schema: Schema | None = None,
         marginal_share: float = 0.0,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         n_jobs: int | None = None,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -215,7 +215,7 @@ class PATEClassifier(StudentClassifier):
         self.classes = classes
         self.schema = schema
         self.marginal_share = marginal_share
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
@@ -304,7 +304,7 @@ class PATEClassifier(StudentClassifier):
             labels = scatter_labels(answers, queries, num_samples(public))
             # Papernot et al. 2017, PATE: the student sees public records and noisy labels only
             self.student_ = self._fit_student(public, labels)
-            if self.keep_labels:
+            if self.store_labels:
                 self.labels_ = labels
         return self
 

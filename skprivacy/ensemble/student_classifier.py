@@ -37,10 +37,10 @@ from .._input_data import (
 )
 from .._sklearn import num_samples, safe_indexing
 from .._validation import check_delta_is_small, check_random_state, raise_alone
-from ..accounting import Composed, Event, epsilon_of
+from ..accounting import ComposedEvent, Event, epsilon_of
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
-from ..preprocessing import Bounded, Categories, Schema
+from ..preprocessing import BoundedColumn, CategoricalColumn, Schema
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import check_columns
 from .aggregators import UNANSWERED, Aggregator, GNMax, Student
@@ -373,7 +373,7 @@ def to_container_of(X: Any, drawn: pd.DataFrame) -> Any:
 
 def compose_with_marginals(beside: Event | None, votes: Event) -> Event:
     """Return the event of the votes, composed with the marginals' event if there is one."""
-    return votes if beside is None else Composed((beside, votes))
+    return votes if beside is None else ComposedEvent((beside, votes))
 
 
 def scatter_labels(
@@ -441,9 +441,9 @@ def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.
 
 
 def _draw_column(fact: Column, n: int, random: np.random.RandomState) -> NDArray[Any]:
-    if isinstance(fact, Bounded):
+    if isinstance(fact, BoundedColumn):
         return random.uniform(fact.lower, fact.upper, n)
-    assert isinstance(fact, Categories)
+    assert isinstance(fact, CategoricalColumn)
     return np.array(fact.values, dtype=object)[random.randint(len(fact.values), size=n)]
 
 

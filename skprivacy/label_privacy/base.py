@@ -34,7 +34,7 @@ from .._input_data import (
 )
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, check_random_state, raise_alone
-from ..accounting import Event, NonPrivate, PrivacyBudget
+from ..accounting import Event, NonPrivateEvent, PrivacyBudget
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin, public_classes
 from ..mechanisms import SecureRandom
@@ -73,7 +73,7 @@ class NoisyLabelClassifier(
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "classes": ["array-like", None],
-        "keep_labels": ["boolean"],
+        "store_labels": ["boolean"],
         "random_state": ["random_state"],
         "budget": [PrivacyBudget, None],
         "noise_seed": [Integral, None],
@@ -90,7 +90,7 @@ class NoisyLabelClassifier(
         n_rounds: int = 3,
         n_folds: int = 3,
         classes: ArrayLike | None = None,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         random_state: int | np.random.RandomState | None = None,
         budget: PrivacyBudget | None = None,
         noise_seed: int | None = None,
@@ -100,12 +100,12 @@ class NoisyLabelClassifier(
         self.n_rounds = n_rounds
         self.n_folds = n_folds
         self.classes = classes
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Any:
         """Release the labels once, with noise, and learn from them.
 
         Parameters
@@ -146,7 +146,7 @@ class NoisyLabelClassifier(
                 X, codes = safe_indexing(X, drawn), codes[drawn]
             self._try_estimator(X)
             k = len(self.classes_)
-            event = NonPrivate() if np.isinf(self.epsilon) else self._event(k)
+            event = NonPrivateEvent() if np.isinf(self.epsilon) else self._event(k)
             with fit.charged(
                 event,
                 relation="label",
@@ -159,7 +159,7 @@ class NoisyLabelClassifier(
             self.estimator_ = fit_on_posterior(
                 self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
-            if self.keep_labels:
+            if self.store_labels:
                 self.labels_, self.labelled_ = labels, drawn
         return self
 

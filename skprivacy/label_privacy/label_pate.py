@@ -53,7 +53,7 @@ class LabelPATEClassifier(StudentClassifier):
     delta : float, default=1e-5
         In (0, 1).
     %(classes)s
-    keep_labels : bool, default=False
+    store_labels : bool, default=False
         Whether to keep the noisy labels as ``labels_``. They are released anyway.
     n_jobs : int, default=None
         Number of teachers trained at once, through joblib.
@@ -75,7 +75,7 @@ class LabelPATEClassifier(StudentClassifier):
     aggregator_ : Aggregator
         The aggregator, with the noise that was used.
     labels_ : ndarray of shape (n_samples,)
-        With ``keep_labels``: indices of classes, -1 for records that were not voted on.
+        With ``store_labels``: indices of classes, -1 for records that were not voted on.
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -116,7 +116,7 @@ class LabelPATEClassifier(StudentClassifier):
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "classes": ["array-like", None],
-        "keep_labels": ["boolean"],
+        "store_labels": ["boolean"],
         "n_jobs": N_JOBS,
         "device": [str],
         "random_state": ["random_state"],
@@ -135,7 +135,7 @@ class LabelPATEClassifier(StudentClassifier):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         classes: ArrayLike | None = None,
-        keep_labels: bool = False,
+        store_labels: bool = False,
         n_jobs: int | None = None,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -150,14 +150,14 @@ class LabelPATEClassifier(StudentClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
-        self.keep_labels = keep_labels
+        self.store_labels = store_labels
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> LabelPATEClassifier:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> LabelPATEClassifier:
         """Train teachers on partitions of the records, and a student on all features.
 
         Parameters
@@ -221,6 +221,6 @@ class LabelPATEClassifier(StudentClassifier):
                 )
             labels = scatter_labels(answers, queries, n)
             self.student_ = self._fit_student(X, labels)
-            if self.keep_labels:
+            if self.store_labels:
                 self.labels_ = labels
         return self

@@ -120,7 +120,9 @@ class AdaSSPRegressor(PrivateLinearRegressor):
         self.budget = budget
         self.noise_seed = noise_seed
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> AdaSSPRegressor:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
+    ) -> AdaSSPRegressor:
         """Fit to private records.
 
         Parameters

@@ -195,7 +195,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         self.noise_seed = noise_seed
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> FunctionalMechanismRegressor:
         """Fit to private records.
 
@@ -382,7 +382,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
         self.noise_seed = noise_seed
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> FunctionalMechanismClassifier:
         """Fit to private records.
 

@@ -31,11 +31,11 @@ _SAMPLE_LIMITS = (
 )  # fewest and most records by which a model's marginals are estimated
 
 
-def count_choices(method: str, weights: Mapping[Pair, float], rounds: int) -> int:
-    """Return the number of chosen marginals, which is public; ``rounds`` limits "adaptive"."""
+def count_choices(method: str, weights: Mapping[Pair, float], n_rounds: int) -> int:
+    """Return the number of chosen marginals, which is public; ``n_rounds`` limits "adaptive"."""
     pairs = _weighted_pairs(weights)
     return {
-        "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(rounds, len(pairs))
+        "independent": 0, "tree": _count_forest_edges(pairs), "adaptive": min(n_rounds, len(pairs))
     }[method]  # fmt: skip
 
 

@@ -125,7 +125,7 @@ MUTANTS = {
             "FunctionalMechanismClassifier-delta", "PrivateStandardScaler",
             "ALMFineTuner-softmax", "ALMFineTuner-gradient", "ALMFineTuner-prototypes",
             "ALMFineTuner-least-squares", "PATEClassifier-marginals",
-            "PrivateSynthesizer-independent", "PrivateSynthesizer-tree",
+            "MarginalSynthesizer-independent", "MarginalSynthesizer-tree",
         )
     },
     "shares of the average": (
@@ -150,7 +150,7 @@ MUTANTS = {
     ),
     "unit not said": (PrivateFit, "charged", says_record, UNIT, "AdaSSPRegressor"),
     "unit of tables not said": (
-        PrivateFit, "charged", says_record, UNIT, "PrivateSynthesizer-independent",
+        PrivateFit, "charged", says_record, UNIT, "MarginalSynthesizer-independent",
     ),
     "nobody's records accepted": (
         _groups, "check_groups", missing_accepted, BAD, "ObjectivePerturbationClassifier",
@@ -163,7 +163,7 @@ MUTANTS = {
         alm, "resolve_groups", counts_records, DELTA, "ALMFineTuner-gradient",
     ),
     "delta of tables against records": (
-        synthesizer, "resolve_groups", counts_records, DELTA, "PrivateSynthesizer-independent",
+        synthesizer, "resolve_groups", counts_records, DELTA, "MarginalSynthesizer-independent",
     ),
     "all labels reported": (
         labels, "resolve_groups", any_number_drawn, LABEL_REPLAY, "RandomizedResponseClassifier",

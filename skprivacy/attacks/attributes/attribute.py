@@ -25,7 +25,7 @@ from ..._docs import fill_docs
 from ..._input_data import check_consistent_length, column_or_1d, label_columns
 from ...base import roll_back_on_error
 from .. import scores
-from ..membership.update_membership import UpdatesAttack
+from ..membership.update_membership import UpdatesMembership
 from ..model_answers import TargetAttack, check_known, class_list, predict_aligned
 from ..record_tables import as_records, as_table, concat
 from ..updates import Updates
@@ -131,7 +131,7 @@ class AttributeInference(TargetAttack):
     ----------
     values_ : ndarray of shape (n_values,)
         Values of the attribute among the records given to ``fit``.
-    attack_ : UpdatesAttack
+    attack_ : UpdatesMembership
         Scores a record with each value, if the target is Updates.
 
     Notes
@@ -220,7 +220,9 @@ class AttributeInference(TargetAttack):
             self.classes_ = class_list(classes, y)
             check_known(np.asarray(y), classes)
             if isinstance(self.target, Updates):
-                self.attack_ = UpdatesAttack(self.target, n_reference=self.n_reference).fit(X, y)
+                self.attack_ = UpdatesMembership(self.target, n_reference=self.n_reference).fit(
+                    X, y
+                )
             self.marginal_ = counts / counts.sum()
             self.imputer_ = self._make_imputer().fit(self._with_class(frame, y), values.astype(str))
         return self
@@ -297,7 +299,7 @@ class AttributeInference(TargetAttack):
         """Return the target's classes; refuse objects that are not fitted classifiers."""
         self._require_target()
         if isinstance(self.target, Updates):
-            attack = UpdatesAttack(self.target)
+            attack = UpdatesMembership(self.target)
             attack._check_target(X, np.empty(0))
             return attack._target_classes(X)
         if not hasattr(self.target, "classes_"):

@@ -168,7 +168,7 @@ class ShokriAttack(ShadowAttack):
     attack_model : classifier with ``predict_proba``, default=None
         Cloned for each class. None: logistic regression on scaled inputs. The paper uses a small
         network, ``MLPClassifier((64,))``.
-    view : {"confidence", "signals"}, default="confidence"
+    features : {"confidence", "signals"}, default="confidence"
         Input of the attack model for each prediction. "confidence" is the vector of probabilities,
         as published. "signals" is its logarithm, with the log-odds and the modified entropy of the
         true class, and is stronger.
@@ -208,7 +208,7 @@ class ShokriAttack(ShadowAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-        "view": [StrOptions({"confidence", "signals"})],
+        "features": [StrOptions({"confidence", "signals"})],
         "per_class": ["boolean"],
     }
 
@@ -217,7 +217,7 @@ class ShokriAttack(ShadowAttack):
         target: Any = None,
         *,
         attack_model: Any = None,
-        view: str = "confidence",
+        features: str = "confidence",
         per_class: bool = True,
         pool: Any = 16,
         random_state: Any = None,
@@ -225,7 +225,7 @@ class ShokriAttack(ShadowAttack):
     ) -> None:
         super().__init__(target, pool=pool, random_state=random_state, fpr=fpr)
         self.attack_model = attack_model
-        self.view = view
+        self.features = features
         self.per_class = per_class
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
@@ -254,7 +254,7 @@ class ShokriAttack(ShadowAttack):
 
     def _view(self, proba: Float64Array, label: NDArray[np.intp]) -> Float64Array:
         """Return the attack model's input for each prediction."""
-        if self.view == "confidence":
+        if self.features == "confidence":
             return proba
         signals = [scores.logit(proba, label), scores.modified_entropy(proba, label)]
         return np.column_stack([np.log(np.maximum(proba, scores.FLOOR)), *signals])
@@ -291,7 +291,7 @@ class MLLeaksAttack(ShokriAttack):
     Parameters
     ----------
     %(target_classifier)s
-    top : int, default=3
+    n_highest : int, default=3
         Number of the highest probabilities that the attack model takes, limited to the number of
         classes of the target and of the shadow models.
     attack_model : classifier with ``predict_proba``, default=None
@@ -330,21 +330,21 @@ class MLLeaksAttack(ShokriAttack):
     _parameter_constraints: dict[str, Any] = {
         **ShadowAttack._parameter_constraints,
         "attack_model": [HasMethods(["fit", "predict_proba"]), None],
-        "top": [Interval(Integral, 1, None, closed="left")],
+        "n_highest": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
         self,
         target: Any = None,
         *,
-        top: int = 3,
+        n_highest: int = 3,
         attack_model: Any = None,
         pool: Any = 2,
         random_state: Any = None,
         fpr: float = 0.05,
     ) -> None:
         ShadowAttack.__init__(self, target, pool=pool, random_state=random_state, fpr=fpr)
-        self.top = top
+        self.n_highest = n_highest
         self.attack_model = attack_model
 
     def _all_classes(self, classes: Any, y: NDArray[Any]) -> NDArray[Any]:
@@ -352,7 +352,7 @@ class MLLeaksAttack(ShokriAttack):
 
     def _learn(self, X: Any, y: NDArray[Any], member: NDArray[np.bool_] | None) -> None:
         self._fit_pool(X, y)
-        self._n_seen = min(self.top, len(self.classes_), len(self.pool_.classes_))
+        self._n_seen = min(self.n_highest, len(self.classes_), len(self.pool_.classes_))
         features, trained, _ = self._view_shadows(X, y, self.pool_.classes_, self._view)
         self._model = self._train(features, trained)
         self._non_member_scores = self._model.predict_proba(features[~trained])[:, -1]
