@@ -42,6 +42,7 @@ __all__ = [
     "seed_globally",
     "shadow_clone",
     "train_clone",
+    "trial_fit",
     "weight_name",
 ]
 
@@ -111,6 +112,22 @@ def name_failing_model(model: Any, what: str) -> Iterator[None]:
             raise  # our own, for a GPU: it names a remedy
         told = "there is not enough memory. Pass fewer values"
         raise_alone(ValueError(f"{type(model).__name__} cannot be {what}: {told}."))
+
+
+@contextmanager
+def trial_fit(who: str, records: str, remedy: str) -> Iterator[None]:
+    """Run a fit to made-up labels without warnings; an error says that nothing was charged."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except Exception as error:
+        raise_alone(
+            ValueError(
+                f"{who} cannot be fitted to {records} ({describe_error(error)}). Nothing was "
+                f"charged. {remedy}"
+            )
+        )
 
 
 def call_model(model: Any, method: str, X: Any) -> Any:

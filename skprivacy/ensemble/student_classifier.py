@@ -7,25 +7,21 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import MiniBatchKMeans
-from sklearn.dummy import DummyClassifier
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
-from .._clones import describe_error, name_failing_model
+from .._clones import trial_fit
 from .._environment import one_thread
 from .._input_data import (
-    ClassifierMixin,
     all_numbers,
     as_frame,
     check_array,
@@ -36,7 +32,8 @@ from .._input_data import (
     validate_data,
 )
 from .._sklearn import num_samples, safe_indexing
-from .._validation import check_delta_is_small, check_random_state, raise_alone
+from .._validation import check_delta_is_small, check_random_state
+from .._wrapped_classifier import WrappedClassifier, constant_model
 from ..accounting import Composed, Event, epsilon_of
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
@@ -63,16 +60,10 @@ N_DRAWN = 2000  # records drawn from a schema if no public ones are given
 _N_TRIAL_RECORDS = 200  # public records on which the student is tried before anything is charged
 
 
-def _student_has(method: str) -> Any:
-    def has(self: Any) -> bool:
-        return hasattr(self.student_ if hasattr(self, "student_") else self._new_student(), method)
-
-    return available_if(has)
-
-
-class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator):
     """Classifier that predicts by a student, fitted to noisy labels of public records."""
 
+    _wrapped = "student_"
     _REMEDY = "pass real public records"
     # what save_model writes of it; the words are those of persistence.attribute_states
     _saved_state = {
@@ -182,7 +173,7 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
                 )
         return ready
 
-    def _new_student(self) -> Any:
+    def _unfitted_model(self) -> Any:
         """Return an unfitted student with the methods of the one that will be fitted."""
         return PropagationStudent() if self.student is None else clone(self.student)
 
@@ -195,25 +186,19 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         some = np.union1d(
             queries[:_N_TRIAL_RECORDS], np.arange(min(_N_TRIAL_RECORDS, num_samples(public)))
         )
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                records = safe_indexing(public, some)
-                given = self.student is not None
-                for student in [self._new_student()] if given else default_students(records):
-                    fit_student(student, records, made_up[some])
-        except Exception as error:
-            raise_alone(
-                ValueError(
-                    f"student={self.student!r} cannot be fitted to the public records "
-                    f"({describe_error(error)}). Nothing was charged. Pass a student that takes "
-                    "them, for instance a pipeline that begins with SchemaTransformer."
-                )
-            )
+        remedy = (
+            "Pass a student that takes them, for instance a pipeline that begins with "
+            "SchemaTransformer."
+        )
+        with trial_fit(f"student={self.student!r}", "the public records", remedy):
+            records = safe_indexing(public, some)
+            given = self.student is not None
+            for student in [self._unfitted_model()] if given else default_students(records):
+                fit_student(student, records, made_up[some])
 
     def _check_student(self) -> None:
         asks = self.aggregator is not None and self.aggregator.asks_student
-        if asks and not hasattr(self._new_student(), "predict_proba"):
+        if asks and not hasattr(self._unfitted_model(), "predict_proba"):
             raise ValueError(
                 f"student={self.student!r} has no predict_proba, which "
                 f"aggregator={self.aggregator!r} needs. Use a student that has one, or another "
@@ -243,9 +228,9 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         answered = np.unique(labels[labels != UNANSWERED])
         if len(answered) < 2:
             only = int(answered[0]) if len(answered) else 0
-            return DummyClassifier(strategy="constant", constant=only).fit([[0.0]], [only])
+            return constant_model(only)
         student = (
-            self._new_student() if self.student is not None else select_student(public, labels)
+            self._unfitted_model() if self.student is not None else select_student(public, labels)
         )
         for name in student.get_params():
             if name.split("__")[-1] == "random_state" and self.random_state is not None:
@@ -262,47 +247,6 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         # A student fitted to a DataFrame looks its columns up by name.
         named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
         return X if named else rows
-
-    def predict(self, X: Any) -> NDArray:
-        """Return the student's class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        rows = self._rows(X)
-        if isinstance(self.student_, DummyClassifier):
-            rows = np.zeros((num_samples(rows), 1))
-        with name_failing_model(self.student_, "asked about X"):
-            return self.classes_[self.student_.predict(rows)]
-
-    @_student_has("predict_proba")
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the student's probability of each class; 0 for classes it has not seen.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        rows = self._rows(X)
-        if isinstance(self.student_, DummyClassifier):
-            rows = np.zeros((num_samples(rows), 1))
-        found = np.zeros((num_samples(rows), len(self.classes_)))
-        with name_failing_model(self.student_, "asked about X"):
-            found[:, self.student_.classes_] = self.student_.predict_proba(rows)
-        return found
 
 
 class PublicRecords:

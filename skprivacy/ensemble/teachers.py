@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._clones import describe_error, seed_globally, shadow_clone
+from .._clones import seed_globally, shadow_clone, trial_fit
 from .._environment import limit_workers, one_thread, single_thread
 from .._groups import Groups
 from .._sklearn import num_samples, safe_indexing
 from .._stacked import is_mlp, resolve_device, train_alone, train_isolated_networks
-from .._validation import raise_alone
 
 __all__ = [
     "MOVED_VOTES",
@@ -111,7 +111,7 @@ def collect_votes(
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(1, n_teachers))
     rows = np.split(order, ends)
-    if (there := resolve_device(device)) is not None:
+    if (there := _device_of_teachers(device)) is not None:
         own_parts = [(safe_indexing(X, own), y[own]) for own in rows]
         members = train_isolated_networks(
             teacher, own_parts, np.shape(queries)[1], classes, seeds, there
@@ -171,7 +171,7 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
     Later errors may be due to a private record and are not reported: all teachers would vote by a
     public rule, and nobody would know.
     """
-    there = resolve_device(device)
+    there = _device_of_teachers(device)
     if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
         raise ValueError(
             f"device={device!r} needs teacher=MLPClassifier(solver='adam', early_stopping=False), "
@@ -180,29 +180,23 @@ def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str 
         )
     some = safe_indexing(public, np.arange(_N_TRIAL_RECORDS) % num_samples(public))
     made_up = classes[np.arange(_N_TRIAL_RECORDS) % 2]
+    remedy = (
+        "Pass one that takes these records, for instance a pipeline that begins with "
+        "SchemaTransformer."
+    )
     with (
         _seed_shared_generators(0),
-        warnings.catch_warnings(),
         one_thread(math.prod(np.shape(some))),
+        trial_fit(f"teacher={teacher!r}", "public records with made-up labels", remedy),
     ):
-        warnings.simplefilter("ignore")
-        try:
-            train = _training_function(teacher)
-            if there is not None:
-                part, width = [(some, made_up)], np.shape(some)[1]
-                train = partial(
-                    _keep_fitted,
-                    *train_isolated_networks(teacher, part, width, classes, [0], there),
-                )
-            answers = train(teacher, some, made_up, classes, 0).predict(some)
-        except Exception as error:
-            raise_alone(
-                ValueError(
-                    f"teacher={teacher!r} cannot be fitted to public records with made-up labels "
-                    f"({describe_error(error)}). Nothing was charged. Pass one that takes these "
-                    "records, for instance a pipeline that begins with SchemaTransformer."
-                )
+        train = _training_function(teacher)
+        if there is not None:
+            part, width = [(some, made_up)], np.shape(some)[1]
+            train = partial(
+                _keep_fitted,
+                *train_isolated_networks(teacher, part, width, classes, [0], there),
             )
+        answers = train(teacher, some, made_up, classes, 0).predict(some)
     if np.shape(answers) != (_N_TRIAL_RECORDS,) or not np.isin(answers, classes).all():
         raise ValueError(
             f"teacher={teacher!r} does not predict one of classes={classes.tolist()!r} for each "
@@ -315,9 +309,15 @@ def _keep_fitted(member: Any, *_: Any) -> Any:
     return member
 
 
+def _device_of_teachers(device: str) -> str | None:
+    """Return the torch device on which to train all teachers at once; None for the CPU."""
+    return None if device == "cpu" else resolve_device(device)
+
+
 def _training_function(teacher: Any) -> Callable[..., Any]:
     """Return the function that trains such a teacher: ``train(teacher, X, y, classes, seed)``."""
-    return train_alone if is_mlp(teacher) else _fit_clone
+    last = teacher.steps[-1][1] if isinstance(teacher, Pipeline) else teacher
+    return train_alone if isinstance(last, MLPClassifier) and is_mlp(teacher) else _fit_clone
 
 
 def _fit_clone(teacher: Any, X: Any, y: NDArray, classes: NDArray, seed: int) -> Any:

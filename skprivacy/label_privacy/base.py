@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any
@@ -11,20 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.dummy import DummyClassifier
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._clones import describe_error, name_failing_model
+from .._clones import trial_fit
 from .._docs import fill_docs
 from .._groups import check_order, resolve_groups
 from .._input_data import (
-    ClassifierMixin,
     as_frame,
     check_cells,
     check_consistent_length,
@@ -33,7 +29,8 @@ from .._input_data import (
     validate_data,
 )
 from .._sklearn import HasMethods, num_samples, safe_indexing
-from .._validation import Interval, check_random_state, raise_alone
+from .._validation import Interval, check_random_state
+from .._wrapped_classifier import WrappedClassifier
 from ..accounting import Event, NonPrivate, PrivacyBudget
 from ..accounting.noise_arithmetic import UNSPECIFIED
 from ..base import PrivateEstimatorMixin, public_classes
@@ -48,17 +45,8 @@ LARGEST_EPSILON = 699.0  # responses are true but for a negligible probability; 
 _N_TRIAL_RECORDS = 200  # records on which the estimator is tried before any label is released
 
 
-def _estimator_has(method: str) -> Any:
-    def has(self: Any) -> bool:
-        return hasattr(self.estimator_ if hasattr(self, "estimator_") else self._base(), method)
-
-    return available_if(has)
-
-
 @fill_docs
-class NoisyLabelClassifier(
-    PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
-):
+class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator):
     """Classifier that releases each label once, with noise, and learns from the noisy labels."""
 
     # what save_model writes of it; the words are those of persistence.attribute_states
@@ -157,7 +145,7 @@ class NoisyLabelClassifier(
                 noise = SecureRandom(self.noise_seed)
                 labels, likelihood, prior = self._release_labels(X, codes, random, noise)
             self.estimator_ = fit_on_posterior(
-                self._base(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
+                self._unfitted_model(X), X, likelihood, prior, self.n_rounds, self.n_folds, random
             )
             if self.keep_labels:
                 self.labels_, self.labelled_ = labels, drawn
@@ -173,7 +161,7 @@ class NoisyLabelClassifier(
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
         """Release each label once; return the noisy labels, their likelihoods and a prior."""
 
-    def _base(self, X: Any = None) -> Any:
+    def _unfitted_model(self, X: Any = None) -> Any:
         """Return the estimator to clone. It may scale features, since they are public."""
         if self.estimator is not None:
             return self.estimator
@@ -205,67 +193,18 @@ class NoisyLabelClassifier(
         """Fit the estimator to made-up labels, so that it fails before any label is released."""
         some = _probe_rows(X)
         made_up = np.eye(len(self.classes_))[np.arange(len(some)) % len(self.classes_)]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                fit_on_weights(
-                    self._base(X), safe_indexing(X, some), made_up, np.random.RandomState(0)
-                )
-        except Exception as error:
-            raise_alone(
-                ValueError(
-                    f"estimator={self._base(X)!r} cannot be fitted to X "
-                    f"({describe_error(error)}). Nothing was charged. Pass a classifier that takes "
-                    "these features, for instance a pipeline."
-                )
-            )
+        estimator = self._unfitted_model(X)
+        remedy = "Pass a classifier that takes these features, for instance a pipeline."
+        with trial_fit(f"estimator={estimator!r}", "X", remedy):
+            fit_on_weights(estimator, safe_indexing(X, some), made_up, np.random.RandomState(0))
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
         X = as_frame(X)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True, reset=False)
-        else:
-            X = validate_data(self, X, reset=False, **self._input_checks())
-        one_class = isinstance(self.estimator_, DummyClassifier)
-        return np.zeros((num_samples(X), 1)) if one_class else X
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Elements of ``classes_``.
-        """
-        rows = self._rows(X)
-        with name_failing_model(self.estimator_, "asked about X"):
-            return self.classes_[self.estimator_.predict(rows)]
-
-    @_estimator_has("predict_proba")
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class; 0 for a class without any noisy label.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
-        rows = self._rows(X)
-        found = np.zeros((num_samples(rows), len(self.classes_)))
-        with name_failing_model(self.estimator_, "asked about X"):
-            found[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
-        return found
+            return X
+        return validate_data(self, X, reset=False, **self._input_checks())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

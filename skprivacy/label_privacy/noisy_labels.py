@@ -138,10 +138,10 @@ class ALIBIClassifier(NoisyLabelClassifier):
         # Only the number of the class itself changes its density.
         log_likelihood = (np.abs(noisy) - np.abs(noisy - 1.0)) / scale
         likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+        true = _truth_probability(k, scale)
         prior = estimate_first_prior(
-            self._base(X), X, noisy.argmax(axis=1), _truth_probability(k, scale), likelihood,
-            self.n_folds, random,
-        )  # fmt: skip
+            self._unfitted_model(X), X, noisy.argmax(axis=1), true, likelihood, self.n_folds, random
+        )
         return noisy, likelihood, prior
 
 
@@ -226,7 +226,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
         true = mechanism.truth_probability
         likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
         prior = estimate_first_prior(
-            self._base(X), X, reports, true, likelihood, self.n_folds, random
+            self._unfitted_model(X), X, reports, true, likelihood, self.n_folds, random
         )
         return self.classes_[reports], likelihood, prior
 
@@ -362,7 +362,7 @@ class LP2STClassifier(NoisyLabelClassifier):
         random: np.random.RandomState,
     ) -> tuple[Floats, Floats]:  # fmt: skip
         """Return the priors of both stages' records, from labels of the first stage alone."""
-        base, known = self._base(X), safe_indexing(X, one)
+        base, known = self._unfitted_model(X), safe_indexing(X, one)
         true = likelihood[0].max() / likelihood[0].sum()
         prior = estimate_first_prior(base, known, reports, true, likelihood, self.n_folds, random)
         weights = posterior(likelihood, prior)

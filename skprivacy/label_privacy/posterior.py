@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from .._environment import one_thread
 from .._sklearn import num_samples, safe_indexing
+from .._wrapped_classifier import constant_model, feed_constant_model
 
 __all__ = [
     "cross_fit_scores",
@@ -111,8 +111,7 @@ def class_scores(model: Any, X: Any, n_classes: int) -> Floats:
     NaN, which some models return for records far from all others, counts as no information: an
     error here would lose labels that are released already.
     """
-    if isinstance(model, DummyClassifier):
-        X = np.zeros((num_samples(X), 1))
+    X = feed_constant_model(model, X)
     if hasattr(model, "predict_proba"):
         found = np.zeros((num_samples(X), n_classes))
         found[:, model.classes_] = model.predict_proba(X)
@@ -159,7 +158,7 @@ def fit_on_weights(estimator: Any, X: Any, weights: Floats, random: np.random.Ra
         rows, labels = np.nonzero(weights > _NEGLIGIBLE * weights.max(axis=1, keepdims=True))
         fit_params = {route: weights[rows, labels]}
     if len(np.unique(labels)) < 2:
-        return DummyClassifier(strategy="constant", constant=labels[0]).fit(labels, labels)
+        return constant_model(labels[0])
     whole = len(rows) == len(weights)  # one class per record: no copy is needed
     # The number of threads may depend on the number of records, which is public here.
     with one_thread(math.prod(np.shape(X))):
