@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._docs import fill_docs
 from .._groups import check_order, resolve_groups
 from .._input_data import check_numbers
-from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
+from .._sklearn import StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import (
     Event,
@@ -27,8 +27,7 @@ from ..accounting import (
 from ..base import public_classes
 from ..mechanisms import Gaussian, PoissonSampler, SecureRandom
 from ..preprocessing import Schema
-from .aggregators import UNANSWERED
-from .student_classifier import StudentClassifier, check_not_private, choose_queries
+from .student_classifier import STUDENT_DOCS, StudentClassifier, check_not_private, choose_queries
 
 __all__ = ["PrivateKNNClassifier"]
 
@@ -36,7 +35,7 @@ __all__ = ["PrivateKNNClassifier"]
 _L2_SENSITIVITY = math.sqrt(2.0)
 
 
-@fill_docs
+@fill_docs(STUDENT_DOCS)
 class PrivateKNNClassifier(StudentClassifier):
     """Private-kNN classifier (Zhu et al. 2020): the nearest private records vote.
 
@@ -63,8 +62,7 @@ class PrivateKNNClassifier(StudentClassifier):
     %(classes)s
     schema : Schema, default=None
         As in :class:`PATEClassifier`.
-    keep_labels : bool, default=False
-        Whether the noisy labels are kept as ``labels_``. They are released anyway.
+    %(keep_labels)s
     random_state : int, RandomState instance or None, default=None
         Drives the choice of queries and the student's seeds, never the sampling or the noise.
     %(budget)s
@@ -73,8 +71,7 @@ class PrivateKNNClassifier(StudentClassifier):
     Attributes
     ----------
     %(classes_)s
-    student_ : classifier
-        The fitted student. It predicts indices of ``classes_``.
+    %(student_)s
     noise_ : float
         Standard deviation of the noise on each count, in votes.
     labels_ : ndarray of shape (n_public,)
@@ -113,19 +110,11 @@ class PrivateKNNClassifier(StudentClassifier):
     """
 
     _parameter_constraints: dict = {
-        "student": [HasMethods(["fit", "predict"]), None],
+        **StudentClassifier._parameter_constraints,
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "sampling_rate": [Interval(Real, 0, 1, closed="right")],
-        "n_queries": [Interval(Integral, 1, None, closed="left")],
         "relation": [StrOptions({"add_remove", "zero_out"})],
-        "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "classes": ["array-like", None],
         "schema": [Schema, None],
-        "keep_labels": ["boolean"],
-        "random_state": ["random_state"],
-        "budget": [PrivacyBudget, None],
-        "noise_seed": [Integral, None],
     }
 
     def __init__(
@@ -185,10 +174,7 @@ class PrivateKNNClassifier(StudentClassifier):
 
         Raises
         ------
-        ValueError
-            If a parameter, a shape or a label is not as described. Nothing has been released then.
-        BudgetExceededError
-            If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
+        %(votes_raises)s
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
@@ -218,11 +204,7 @@ class PrivateKNNClassifier(StudentClassifier):
                 drawn = who.at_most(1, SecureRandom(self.noise_seed))
                 noise = SecureRandom(self.noise_seed)
                 answers = self._answer_queries(rows, codes, drawn, asked, noise)
-            labels = np.full(num_samples(public), UNANSWERED, np.int64)
-            labels[queries] = answers
-            self.student_ = self._fit_student(public, labels)
-            if self.keep_labels:
-                self.labels_ = labels
+            self._learn(public, queries, answers)
         return self
 
     def _event(self, noise_multiplier: float, n_queries: int) -> Event:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import math
+from numbers import Integral, Real
 from typing import Any
 
 import joblib
@@ -31,20 +31,21 @@ from .._input_data import (
     column_or_1d,
     validate_data,
 )
-from .._sklearn import num_samples, safe_indexing
-from .._validation import check_delta_is_small, check_random_state
+from .._sklearn import HasMethods, num_samples, safe_indexing
+from .._validation import Interval, check_delta_is_small, check_random_state
 from .._wrapped_classifier import WrappedClassifier, constant_model
-from ..accounting import Composed, Event, epsilon_of
+from ..accounting import Composed, Event, PrivacyBudget
 from ..base import PrivateEstimatorMixin, PrivateFit
 from ..exceptions import PrivacyWarning
 from ..preprocessing import Bounded, Categories, Schema
 from ..preprocessing.columns import Column
 from ..preprocessing.transformer import check_columns
-from .aggregators import UNANSWERED, Aggregator, GNMax, Student
+from .aggregators import UNANSWERED
 from .students import PropagationStudent, default_students, fit_student, select_student
 
 __all__ = [
     "N_DRAWN",
+    "STUDENT_DOCS",
     "PublicRecords",
     "StudentClassifier",
     "check_not_private",
@@ -56,6 +57,36 @@ __all__ = [
     "with_public_categories",
 ]
 
+# Paragraphs of docstrings that PATE and Private-kNN share, see skprivacy/_docs.py.
+STUDENT_DOCS = {
+    "teacher": """\
+teacher : classifier or pipeline, default=None
+    Classifier cloned and fitted on each partition. ``None`` means logistic regression.""",
+    "keep_labels": """\
+keep_labels : bool, default=False
+    Whether to keep the noisy labels as ``labels_``. They are released anyway.""",
+    "training_of_teachers": """\
+n_jobs : int, default=None
+    Number of teachers trained at once, through joblib.
+device : str, default="cpu"
+    Device that trains the teachers. "cuda" trains all of them at once on a GPU, "auto" does so if
+    there is one; both need ``MLPClassifier(solver="adam", early_stopping=False)`` without a
+    pipeline.
+random_state : int, RandomState instance or None, default=None
+    Seed of the partition, the teachers, the student and the choice of queries, never of the
+    noise.""",
+    "student_": """\
+student_ : classifier
+    The fitted student. It predicts indices of ``classes_``.""",
+    "aggregator_": """\
+aggregator_ : Aggregator
+    The aggregator, with the noise that was used.""",
+    "votes_raises": """\
+ValueError
+    If a parameter, a shape or a label is not as described. Nothing has been released then.
+BudgetExceededError
+    If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.""",
+}
 N_DRAWN = 2000  # records drawn from a schema if no public ones are given
 _N_TRIAL_RECORDS = 200  # public records on which the student is tried before anything is charged
 
@@ -74,10 +105,22 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
 
     student: Any
     schema: Schema | None
-    aggregator: Aggregator | None
+    keep_labels: bool
     random_state: Any
     epsilon: float
     delta: float
+
+    _parameter_constraints: dict = {
+        "student": [HasMethods(["fit", "predict"]), None],
+        "n_queries": [Interval(Integral, 1, None, closed="left")],
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "classes": ["array-like", None],
+        "keep_labels": ["boolean"],
+        "random_state": ["random_state"],
+        "budget": [PrivacyBudget, None],
+        "noise_seed": [Integral, None],
+    }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -154,25 +197,6 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         schema.check_kinds(type(self).__name__, missing=True)
         return schema
 
-    def _calibrate_aggregator(
-        self, n_queries: int, moved: int, relation: str, beside: Event | None = None
-    ) -> Aggregator:
-        """Return the aggregator with its noise; refuse one whose cost exceeds ``epsilon``."""
-        aggregator = GNMax() if self.aggregator is None else self.aggregator
-        target = float(self.epsilon), float(self.delta)
-        ready = aggregator.calibrated(n_queries, moved, *target, relation, beside)
-        if aggregator.has_noise and math.isfinite(self.epsilon):
-            event = compose_with_marginals(beside, ready.event(n_queries, moved))
-            cost = epsilon_of(event, self.delta, relation)
-            if cost > self.epsilon:
-                asked = f"{n_queries} queries{'' if beside is None else ' and the marginals'}"
-                raise ValueError(
-                    f"aggregator={aggregator!r} costs epsilon={cost:.4g} for {asked}, above "
-                    f"epsilon={self.epsilon!r}. Give more noise, fewer queries or a larger "
-                    "epsilon, or leave the aggregator's noise None."
-                )
-        return ready
-
     def _unfitted_model(self) -> Any:
         """Return an unfitted student with the methods of the one that will be fitted."""
         return PropagationStudent() if self.student is None else clone(self.student)
@@ -196,32 +220,12 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
             for student in [self._unfitted_model()] if given else default_students(records):
                 fit_student(student, records, made_up[some])
 
-    def _check_student(self) -> None:
-        asks = self.aggregator is not None and self.aggregator.asks_student
-        if asks and not hasattr(self._unfitted_model(), "predict_proba"):
-            raise ValueError(
-                f"student={self.student!r} has no predict_proba, which "
-                f"aggregator={self.aggregator!r} needs. Use a student that has one, or another "
-                "aggregator."
-            )
-
-    def _make_vote_predictor(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
-        """Return a function from released labels to the votes that a student of them expects.
-
-        The student sees public records and released labels: no votes, and no private record.
-        """
-        asked = safe_indexing(public, queries)
-
-        def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:
-            shares = np.zeros((len(queries), len(self.classes_)))
-            if len(np.unique(answers[answers != UNANSWERED])) > 1:
-                student = self._fit_student(
-                    public, scatter_labels(answers, queries, num_samples(public))
-                )
-                shares[:, student.classes_] = student.predict_proba(asked)
-            return n_votes * np.clip(np.nan_to_num(shares), 0.0, 1.0)
-
-        return expected
+    def _learn(self, public: Any, queries: NDArray[np.intp], answers: NDArray[np.int64]) -> None:
+        """Fit the student to noisy labels of the queries, the only figures of private records."""
+        labels = scatter_labels(answers, queries, num_samples(public))
+        self.student_ = self._fit_student(public, labels)
+        if self.keep_labels:
+            self.labels_ = labels
 
     def _fit_student(self, public: Any, labels: NDArray[np.int64]) -> Any:
         """Return a fitted student; a constant one if all labels are of one class."""

@@ -37,8 +37,45 @@ from ..base import PrivateEstimatorMixin, public_classes
 from ..mechanisms import SecureRandom
 from .posterior import fit_on_posterior, fit_on_weights
 
-__all__ = ["GROUPS_ARE_PUBLIC", "LARGEST_EPSILON", "NoisyLabelClassifier"]
+__all__ = ["GROUPS_ARE_PUBLIC", "LABEL_DOCS", "LARGEST_EPSILON", "NoisyLabelClassifier"]
 
+# Paragraphs of docstrings that the package shares, see skprivacy/_docs.py.
+LABEL_DOCS = {
+    "label_estimator": """\
+estimator : classifier or pipeline, default=None
+    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
+    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
+    logistic regression on min-max scaled features.""",
+    "label_rounds": """\
+n_rounds : int, default=3
+    Number of times that the probabilities of the true labels are estimated. All rounds use the
+    labels released once, so more rounds cost time, not privacy.
+n_folds : int, default=3
+    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
+    fitted without it.""",
+    "label_epsilon": """\
+epsilon : float, default=1.0
+    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits without noise
+    **and without any guarantee**, for comparison.""",
+    "keep_labels": """\
+keep_labels : bool, default=False
+    Whether to keep the released labels as ``labels_``.""",
+    "folds_seed": """\
+random_state : int, RandomState instance or None, default=None
+    Seed of the folds and the estimator, never of the noise.""",
+    "label_estimator_": """\
+estimator_ : classifier
+    The fitted estimator. It predicts indices of ``classes_``.""",
+    "reports_": """\
+labels_ : ndarray of shape (n_samples,)
+    With ``keep_labels``: the reported labels.""",
+    "labelled_": """\
+labelled_ : ndarray of shape (n_groups,)
+    With ``keep_labels``: positions of the records of ``labels_``, one record of each group.""",
+    "label_edge_cases": """\
+**Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
+estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.""",
+}
 GROUPS_ARE_PUBLIC = "whose labels they are is public"
 
 LARGEST_EPSILON = 699.0  # responses are true but for a negligible probability; exp(699) is finite

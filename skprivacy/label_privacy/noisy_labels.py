@@ -21,7 +21,7 @@ from .._sklearn import safe_indexing
 from .._validation import Interval
 from ..accounting import ApproxDP, Event, PrivacyBudget, weakest_arithmetic
 from ..mechanisms import Laplace, RandomizedResponse, RandomizedResponseAmong, SecureRandom
-from .base import LARGEST_EPSILON, NoisyLabelClassifier
+from .base import LABEL_DOCS, LARGEST_EPSILON, NoisyLabelClassifier
 from .posterior import (
     class_scores,
     cross_fit_scores,
@@ -32,24 +32,6 @@ from .posterior import (
     scores_to_probabilities,
 )
 
-LABEL_DOCS = {
-    "label_estimator": """\
-estimator : classifier or pipeline, default=None
-    Classifier cloned and fitted to indices of classes, with a sample weight for each class of a
-    record. If it takes no ``sample_weight``, labels are drawn with these weights. ``None`` means
-    logistic regression on min-max scaled features.""",
-    "label_rounds": """\
-n_rounds : int, default=3
-    Number of times that the probabilities of the true labels are estimated. All rounds use the
-    labels released once, so more rounds cost time, not privacy.
-n_folds : int, default=3
-    Folds of the cross-fitting between rounds: a record's label is estimated by a model that was
-    fitted without it.""",
-    "label_epsilon": """\
-epsilon : float, default=1.0
-    Privacy loss of a label, in nats. Smaller is more private. ``numpy.inf`` fits to the true labels
-    **without any guarantee**, for comparison.""",
-}
 __all__ = [
     "ALIBIClassifier",
     "LP2STClassifier",
@@ -74,22 +56,18 @@ class ALIBIClassifier(NoisyLabelClassifier):
     %(label_epsilon)s
     %(label_rounds)s
     %(classes)s
-    keep_labels : bool, default=False
-        Whether to keep the released labels as ``labels_``.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the folds and the estimator, never of the noise.
+    %(keep_labels)s
+    %(folds_seed)s
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    estimator_ : classifier
-        The fitted estimator. It predicts indices of ``classes_``.
+    %(label_estimator_)s
     labels_ : ndarray of shape (n_samples, n_classes)
         With ``keep_labels``: the noisy one-hot vectors.
-    labelled_ : ndarray of shape (n_groups,)
-        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(labelled_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -99,8 +77,7 @@ class ALIBIClassifier(NoisyLabelClassifier):
     one release of L1 sensitivity 2. With ``groups`` all labels of a group are protected together,
     and one of them is released. Features and membership are public and unprotected.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
-    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+    %(label_edge_cases)s
 
     References
     ----------
@@ -159,22 +136,17 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     %(label_epsilon)s
     %(label_rounds)s
     %(classes)s
-    keep_labels : bool, default=False
-        Whether to keep the released labels as ``labels_``.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the folds and the estimator, never of the noise.
+    %(keep_labels)s
+    %(folds_seed)s
     %(budget)s
     %(noise_seed)s
 
     Attributes
     ----------
     %(classes_)s
-    estimator_ : classifier
-        The fitted estimator. It predicts indices of ``classes_``.
-    labels_ : ndarray of shape (n_samples,)
-        With ``keep_labels``: the reported labels.
-    labelled_ : ndarray of shape (n_groups,)
-        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(label_estimator_)s
+    %(reports_)s
+    %(labelled_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -187,8 +159,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     **Bias.** The rounds are steps of expectation maximisation on the likelihood of the reports, the
     likelihood behind the forward-corrected loss of Patrini et al.; all weights are positive.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
-    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+    %(label_edge_cases)s
 
     References
     ----------
@@ -248,8 +219,7 @@ class LP2STClassifier(NoisyLabelClassifier):
     first : float, default=0.5
         Share of the records whose labels are released in the first stage, in (0, 1).
     %(classes)s
-    keep_labels : bool, default=False
-        Whether to keep the released labels as ``labels_``.
+    %(keep_labels)s
     random_state : int, RandomState instance or None, default=None
         Seed of the first stage's records, the folds and the estimator, never of the noise.
     %(budget)s
@@ -258,12 +228,9 @@ class LP2STClassifier(NoisyLabelClassifier):
     Attributes
     ----------
     %(classes_)s
-    estimator_ : classifier
-        The fitted estimator. It predicts indices of ``classes_``.
-    labels_ : ndarray of shape (n_samples,)
-        With ``keep_labels``: the reported labels.
-    labelled_ : ndarray of shape (n_groups,)
-        With ``keep_labels``: positions of the records of ``labels_``, one record of each group.
+    %(label_estimator_)s
+    %(reports_)s
+    %(labelled_)s
     %(guarantee_attributes)s
     %(feature_attributes)s
 
@@ -274,8 +241,7 @@ class LP2STClassifier(NoisyLabelClassifier):
     labels and public features alone. With ``groups`` all labels of a group are protected together,
     and one of them is released. Features and membership are public and unprotected.
 
-    **Edge cases.** If all noisy labels are of one class, that class is always predicted. With an
-    estimator that has neither ``predict_proba`` nor ``decision_function``, rounds gain little.
+    %(label_edge_cases)s
 
     References
     ----------
