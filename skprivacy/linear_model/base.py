@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._groups import Groups, resolve_groups
+from .._docs import fill_docs
+from .._groups import Groups, check_order, resolve_groups
 from .._input_data import ClassifierMixin, RegressorMixin, validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
@@ -26,7 +28,14 @@ LINEAR_DOCS = {
     "radius": """\
 radius : float, default=None
     Records whose L2 norm exceeds ``radius``, after each feature is scaled to [-1, 1], get a weight
-    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2.""",
+    below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2. For
+    one-hot features with bounds (-1, 1), a better choice is the root of the number of categorical
+    plus numeric columns before encoding.""",
+    "coef_": """\
+coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    Weights of the features.
+intercept_ : ndarray of shape (1,) or (n_classes,)
+    The constants.""",
     "bounds_": """\
 bounds_ : tuple of two ndarrays of shape (n_features,)
     The bounds used. ``predict`` replaces a missing value by their middle.""",
@@ -37,6 +46,7 @@ __all__ = [
     "PrivateLinearClassifier",
     "PrivateLinearModel",
     "PrivateLinearRegressor",
+    "additive_mechanism",
 ]
 
 # Value of the constant column, beside features in [-1, 1]. A larger constant adds to the norm of a
@@ -45,6 +55,7 @@ _CONSTANT = 0.35
 _LARGEST_FEATURE = 1e150  # predictions clip features to it, so that no score overflows
 
 
+@fill_docs
 class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
     """Parameters and methods shared by all private linear models."""
 
@@ -65,6 +76,37 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Any:
+        """Fit to private records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,)
+            Their targets. A classifier takes labels, each one of ``classes``.
+        %(groups)s
+
+        Returns
+        -------
+        %(fit_returns)s
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a shape or a label is not as described. Nothing is released then.
+        """
+        with self._private_fit() as fit:
+            check_order(groups, X)
+            X, y = self._check_data(X, y)
+            who = self._resolve_groups(groups, X)
+            self._train(fit, X, y, who)
+        return self
+
+    @abstractmethod
+    def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
+        """Make the one release of the private records, and compute the coefficients from it."""
 
     def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
         self._validate_params()
@@ -97,14 +139,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _single_mechanism(self, sensitivity: float) -> Laplace | Gaussian:
         """Return the mechanism for a single release that spends all of epsilon and delta."""
-        pure = self.delta == 0
-        if math.isinf(self.epsilon):
-            multiplier = 0.0
-        elif pure:
-            multiplier = 1.0 / self.epsilon
-        else:
-            multiplier = analytic_noise_multiplier(float(self.epsilon), float(self.delta))
-        return (Laplace if pure else Gaussian)(multiplier, sensitivity)
+        return additive_mechanism(float(self.epsilon), float(self.delta), sensitivity)
 
     def _charge_release(
         self, fit: PrivateFit, event: Event, who: Groups, arithmetic: str
@@ -123,6 +158,14 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
         X = np.where(np.isnan(X), np.add(*self.bounds_) / 2, X)
         return np.clip(X, -_LARGEST_FEATURE, _LARGEST_FEATURE) @ self.coef_.T + self.intercept_
+
+
+def additive_mechanism(epsilon: float, delta: float, sensitivity: float) -> Laplace | Gaussian:
+    """Return Laplace noise for an L1 sensitivity if delta is 0, else Gaussian noise for L2."""
+    if delta == 0:
+        return Laplace(0.0 if math.isinf(epsilon) else 1.0 / epsilon, sensitivity)
+    multiplier = 0.0 if math.isinf(epsilon) else analytic_noise_multiplier(epsilon, delta)
+    return Gaussian(multiplier, sensitivity)
 
 
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):

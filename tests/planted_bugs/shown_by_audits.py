@@ -14,9 +14,8 @@ from skprivacy.fine_tuning import GradientHead
 from skprivacy.fine_tuning import heads as gradient
 from skprivacy.fine_tuning.heads import LeastSquaresHead, PrototypeHead
 from skprivacy.label_privacy import noisy_labels as alibi
-from skprivacy.linear_model import adassp as sufficient
+from skprivacy.linear_model import AdaSSPRegressor, OutputPerturbationClassifier
 from skprivacy.linear_model import base as _base
-from skprivacy.linear_model import perturbation
 from skprivacy.linear_model.base import PrivateLinearRegressor
 from skprivacy.linear_model.perturbation import ObjectivePerturbation
 from skprivacy.linear_model.polynomial_objective import PolynomialObjective
@@ -248,8 +247,10 @@ BUGS: dict[str, Find] = {
     "half the sensitivity": OfPlace({
         "PrivateStandardScaler": ((BoundedColumns, "mechanism", twice),),
         "FunctionalMechanism": ((PolynomialObjective, "sensitivity", half_sensitivity),),
-        "AdaSSP": ((sufficient, "Gaussian", half_spread),),
-        "OutputPerturbation": ((perturbation, "_additive_mechanism", half_distance),),
+        "AdaSSP": ((AdaSSPRegressor, "_single_mechanism", half_distance),),
+        "OutputPerturbation": (
+            (OutputPerturbationClassifier, "_single_mechanism", half_distance),
+        ),
         "ObjectivePerturbation": ((ObjectivePerturbation, "sensitivity", half_gradient),),
         "DPSGD": ((ClippedGradientSum, "__init__", double_clip),),
         "ALMFineTuner-gradient": ((gradient, "Gaussian", half_spread),),

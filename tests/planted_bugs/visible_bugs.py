@@ -126,7 +126,7 @@ def half_spread(original):
 
 
 def half_distance(original):
-    return lambda epsilon, delta, l2, size: original(epsilon, delta, l2 / 2, size)
+    return lambda self, sensitivity: original(self, sensitivity / 2)
 
 
 def half_gradient(original):
