@@ -269,10 +269,7 @@ class LNMax(Aggregator):
 
 @dataclass(frozen=True)
 class ThresholdedGNMax(Aggregator):
-    """Base of aggregators that run GNMax on queries that pass a noisy threshold test.
-
-    The cost is declared beforehand: a test of each query, and ``max_answers`` votes.
-    """
+    """Base of aggregators that run GNMax on queries that pass a noisy threshold test."""
 
     threshold: float
     max_answers: int

@@ -244,10 +244,8 @@ class PrivateKNNClassifier(StudentClassifier):
 def _count_neighbor_votes(
     rows: NDArray, codes: NDArray, query: NDArray, n_neighbors: int, n_classes: int
 ) -> NDArray[np.int64]:
-    """Count the labels of the nearest records.
-
-    Each distance is a separate sum: in a matrix product its last bits would depend on the others.
-    """
+    """Count the labels of the nearest records."""
+    # Each distance is a separate sum: in a matrix product its last bits would depend on the others.
     with np.errstate(over="ignore", invalid="ignore"):
         distances = ((rows - query) ** 2).sum(axis=1)
     reached = np.flatnonzero(np.isfinite(distances))

@@ -120,10 +120,7 @@ class TeacherEnsembleClassifier(StudentClassifier):
         return self.aggregator_.release(votes, moved, noise, expected)
 
     def _make_vote_predictor(self, public: Any, queries: NDArray[np.intp], n_votes: int) -> Student:
-        """Return a function from released labels to the votes that a student of them expects.
-
-        The student sees public records and released labels: no votes, and no private record.
-        """
+        """Return a function from released labels to the votes that a student of them expects."""
         asked = safe_indexing(public, queries)
 
         def expected(answers: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -340,12 +340,9 @@ def draw_records(schema: Schema, n: int, random: np.random.RandomState) -> pd.Da
 
 
 def with_public_categories(X: Any, public: Any) -> Any:
-    """Give categorical columns of private records the categories of the public records.
-
-    pandas lists the categories of all records, so one record with a unique category would
-    renumber the categories of the others. Values outside the public categories become missing. A
-    column without public categories becomes an object column.
-    """
+    """Give categorical columns of private records the categories of the public records, if any."""
+    # pandas lists the categories of all records, so one record with a unique category would
+    # renumber the categories of the others. Values outside the public categories become missing.
     if not isinstance(X, pd.DataFrame):
         return X
     listed = dict(public.dtypes) if isinstance(public, pd.DataFrame) else {}
@@ -371,11 +368,7 @@ def check_not_private(public: Any, X: Any) -> None:
 
 
 def choose_queries(X: Any, n: int, random: np.random.RandomState) -> NDArray[np.intp]:
-    """Return ``n`` public records to query, in random order: those nearest to cluster centres.
-
-    Clustering public records uses no private data, and covers them better than random choice.
-    Records that are not all numbers are chosen at random.
-    """
+    """Return ``n`` public records to query, in random order: those nearest to cluster centres."""
     n_public = num_samples(X)
     matrix = _as_finite_matrix(X)
     if matrix is None or n >= n_public:

@@ -73,11 +73,7 @@ def count_votes(
     n_jobs: int | None = None,
     device: str = "cpu",
 ) -> NDArray[np.int64]:
-    """Return the number of teachers that vote for each class of each query.
-
-    **Guarantees.** A record moves at most one vote of each query for each partition that it
-    changes, see :func:`collect_votes`.
-    """
+    """Return the number of teachers that vote for each class of each query."""
     votes = collect_votes(teacher, X, y, parts, n_teachers, queries, classes, seeds, n_jobs, device)
     counts = np.zeros((num_samples(queries), len(classes)), np.int64)
     for vote in votes:
@@ -99,13 +95,11 @@ def collect_votes(
 ) -> list[NDArray[np.int64]]:
     """Return each teacher's class of each query, as an index.
 
-    **Guarantees.** A teacher's votes depend on its own partition and on public facts alone, to the
-    last bit: no records of another partition, nor their number, reach the teacher. A partition that
-    is empty, has one class or makes the teacher fail votes too, and this is not reported.
-
-    **Edge cases.** The types of columns, and the categories of a categorical column, must be
-    public. Not covered are a teacher that kills its process or keeps state outside of itself, and a
-    linear algebra library whose rounding depends on memory addresses.
+    A record moves at most one vote of each query for each partition that it changes: a teacher's
+    votes depend on its own partition and on public facts alone, to the last bit. No records of
+    another partition, nor their number, reach the teacher. Not covered are a teacher that kills its
+    process or keeps state outside of itself, and a linear algebra library whose rounding depends on
+    memory addresses.
     """
     train = _training_function(teacher)
     order = np.argsort(parts, kind="stable")
@@ -156,21 +150,16 @@ def partition_by_hash(
 def partition_by_group(
     groups: Groups, n_teachers: int, random: np.random.RandomState
 ) -> NDArray[np.int64]:
-    """Return the teacher of each record, drawn by a keyed hash of the name of its group.
-
-    **Guarantees.** All records of a group have one teacher, which depends on the group's name
-    alone: the group's index would depend on other groups. Equal names may differ as text, such as
-    one moment in two time zones; one of them is hashed for all.
-    """
+    """Return the teacher of each record, drawn by a keyed hash of the name of its group."""
+    # By the name alone: the group's index would depend on other groups. Equal names may differ as
+    # text, such as one moment in two time zones; one of them is hashed for all.
     return partition_by_hash(pd.Series(groups.names), None, n_teachers, random)[groups.codes]
 
 
 def check_teacher(teacher: Any, public: Any, classes: NDArray[Any], device: str = "cpu") -> None:
-    """Fit a teacher to public records with made-up labels, and raise if it fails.
-
-    Later errors may be due to a private record and are not reported: all teachers would vote by a
-    public rule, and nobody would know.
-    """
+    """Fit a teacher to public records with made-up labels, and raise if it fails."""
+    # Later errors may be due to a private record and are not reported: all teachers would vote by a
+    # public rule, and nobody would know.
     there = _device_of_teachers(device)
     if there is not None and (isinstance(teacher, Pipeline) or not is_mlp(teacher)):
         raise ValueError(
@@ -219,9 +208,8 @@ def _slice_rows(values: Any, start: int) -> pd.DataFrame:
 def _row_bytes(frames: list[pd.DataFrame]) -> Iterator[bytes]:
     """Yield each row as bytes, equal for equal values of any numeric type.
 
-    **Guarantees.** The bytes depend on the row alone: a record that turns a column from numbers
-    into objects leaves the bytes of the others as they were. Numbers that differ, even beyond the
-    precision of floats, give different bytes.
+    The bytes depend on the row alone: a record that turns a column from numbers into objects leaves
+    the bytes of the others as they were.
     """
     frame = pd.concat(frames, axis=1)
     plain = np.array([_is_plain(dtype) for dtype in frame.dtypes])
@@ -280,10 +268,7 @@ def _vote(
     seed: int,
     otherwise: int,
 ) -> NDArray[np.int64]:
-    """Return the class of each query, as an index, by a teacher of these records.
-
-    ``otherwise`` is the public vote of a teacher that cannot be trained.
-    """
+    """Return the index of each query's class, ``otherwise`` if no teacher can be trained."""
     n = num_samples(queries)
     present = np.unique(y)
     if len(present) < 2:
@@ -332,11 +317,9 @@ def _renew_lock() -> None:
 
 @contextmanager
 def _seed_shared_generators(seed: int) -> Iterator[None]:
-    """Seed the global generators for one teacher, and restore them afterwards.
-
-    Otherwise a teacher that draws from them would depend on the draws of earlier teachers, hence on
-    their records. The lock does the same for teachers in other threads.
-    """
+    """Seed the global generators for one teacher, and restore them afterwards."""
+    # Otherwise a teacher that draws from them would depend on the draws of earlier teachers, hence
+    # on their records. The lock does the same for teachers in other threads.
     with _teacher_lock, seed_globally(seed):
         yield
 

@@ -44,7 +44,7 @@ class Task:
 class HeadInput:
     """Private records in the form that a head takes.
 
-    **Guarantees.** The counts of a group add up to at most 1. In a product of ``weighted`` rows
+    The counts of a group add up to at most 1. In a product of ``weighted`` rows
     with each other or with ``indicators``, a record contributes at most its count times the
     contribution of some row in the unit ball. A group thus contributes a convex combination of
     possible single-record contributions and 0. It lies in every ball that contains these, and the
@@ -175,10 +175,7 @@ class Head(PlainNumbers, ABC):
 
 
 class OneRelease(Head):
-    """Base of heads that release one noisy vector, from which the weights are computed.
-
-    The vector is computed without noise, so one training serves many budgets.
-    """
+    """Base of heads that release one noisy vector, so that one training serves many budgets."""
 
     @abstractmethod
     def sensitivity(self, task: Task) -> Sensitivity:
@@ -197,18 +194,7 @@ class OneRelease(Head):
         """Return the weights computed from a noisy statistic."""
 
     def mechanism(self, task: Task) -> Mechanism:
-        """Return the mechanism that releases the statistic.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-
-        Returns
-        -------
-        Mechanism
-            Mechanism with the sensitivity of the statistic.
-        """
+        """Return the mechanism that releases the statistic."""
         return least_noise_mechanism(
             task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
         )
@@ -225,21 +211,6 @@ class OneRelease(Head):
     def noised(
         self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Add fresh noise to the statistic and return the weights.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts.
-        statistic : ndarray of shape (length,)
-            Private statistic; it is not changed.
-        random : SecureRandom
-            Source of all noise.
-
-        Returns
-        -------
-        ndarray of shape (size, n_classes)
-            The weights.
-        """
+        """Add fresh noise to the statistic, which is not changed, and return the weights."""
         noisy = self.mechanism(task).release(statistic.copy(), random)
         return self.weights(task, noisy)

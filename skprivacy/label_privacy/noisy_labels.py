@@ -191,11 +191,7 @@ class RandomizedResponseClassifier(NoisyLabelClassifier):
     def _release_labels(
         self, X: Any, codes: NDArray[np.int64], random: np.random.RandomState, noise: SecureRandom
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-        k = len(self.classes_)
-        mechanism = RandomizedResponse(min(self.epsilon, LARGEST_EPSILON), k)
-        reports = mechanism.release(codes, noise)  # Warner 1965: randomised response
-        true = mechanism.truth_probability
-        likelihood = np.where(np.eye(k, dtype=bool)[reports], true, (1.0 - true) / (k - 1))
+        reports, likelihood, true = _respond(codes, len(self.classes_), self.epsilon, noise)
         prior = estimate_first_prior(
             self._unfitted_model(X), X, reports, true, likelihood, self.n_folds, random
         )
@@ -314,29 +310,25 @@ class LP2STClassifier(NoisyLabelClassifier):
         reports = np.empty(n, np.int64)
         likelihood, prior = np.empty((n, k)), np.empty((n, k))
         # Ghazi et al. 2021, LP-2ST, first stage: randomised response
-        reports[one], likelihood[one] = _respond(codes[one], k, self.epsilon, noise)
+        reports[one], likelihood[one], true = _respond(codes[one], k, self.epsilon, noise)
         # Ghazi et al. 2021, LP-2ST, between the stages: a model of the reports gives the prior
-        prior[one], prior[two] = self._priors(X, one, two, reports[one], likelihood[one], random)
+        base, known = self._unfitted_model(X), safe_indexing(X, one)
+        first = likelihood[one]
+        prior_one = estimate_first_prior(
+            base, known, reports[one], true, first, self.n_folds, random
+        )
+        weights = posterior(first, prior_one)
+        scores = cross_fit_scores(base, known, weights, self.n_folds, random)
+        factor = fit_inverse_temperature(base, scores, first)
+        model = fit_on_weights(base, known, weights, random)
+        prior[one] = scores_to_probabilities(scores, factor)
+        others = class_scores(model, safe_indexing(X, two), k)
+        prior[two] = scores_to_probabilities(others, factor)
         # Ghazi et al. 2021, LP-2ST, second stage: RRWithPrior
         reports[two], likelihood[two] = _respond_with_prior(
             codes[two], prior[two], self.epsilon, noise
         )
         return self.classes_[reports], likelihood, prior
-
-    def _priors(
-        self, X: Any, one: Codes, two: Codes, reports: Codes, likelihood: Floats,
-        random: np.random.RandomState,
-    ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Return the priors of both stages' records, from labels of the first stage alone."""
-        base, known = self._unfitted_model(X), safe_indexing(X, one)
-        true = likelihood[0].max() / likelihood[0].sum()
-        prior = estimate_first_prior(base, known, reports, true, likelihood, self.n_folds, random)
-        weights = posterior(likelihood, prior)
-        scores = cross_fit_scores(base, known, weights, self.n_folds, random)
-        factor = fit_inverse_temperature(base, scores, likelihood)
-        model = fit_on_weights(base, known, weights, random)
-        others = class_scores(model, safe_indexing(X, two), likelihood.shape[1])
-        return scores_to_probabilities(scores, factor), scores_to_probabilities(others, factor)
 
 
 def _truth_probability(n_classes: int, scale: float) -> float:
@@ -348,22 +340,19 @@ def _truth_probability(n_classes: int, scale: float) -> float:
 
 def _respond(
     codes: Codes, n_classes: int, epsilon: float, noise: SecureRandom
-) -> tuple[Codes, Floats]:
-    """Return reports by randomised response among all classes, and their likelihoods."""
+) -> tuple[Codes, Floats, float]:
+    """Return reports by randomised response, their likelihoods, and that of a true report."""
     mechanism = RandomizedResponse(min(epsilon, LARGEST_EPSILON), n_classes)
-    reports = mechanism.release(codes, noise)
+    reports = mechanism.release(codes, noise)  # Warner 1965: randomised response
     true = mechanism.truth_probability
     named = np.eye(n_classes, dtype=bool)[reports]
-    return reports, np.where(named, true, (1.0 - true) / (n_classes - 1))
+    return reports, np.where(named, true, (1.0 - true) / (n_classes - 1)), true
 
 
 def _respond_with_prior(
     codes: Codes, prior: Floats, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats]:
-    """Return reports by RRWithPrior, and their likelihoods.
-
-    A record with one candidate reports it whatever the label, so nothing is released or learned.
-    """
+    """Return reports by RRWithPrior, and their likelihoods; one candidate is always reported."""
     ranked = np.argsort(-prior, axis=1, kind="stable")
     sizes = _best_candidate_counts(np.take_along_axis(prior, ranked, axis=1), epsilon)
     reports, likelihood = ranked[:, 0].copy(), np.ones_like(prior)
@@ -387,7 +376,7 @@ def _respond_with_prior(
 
 
 def _best_candidate_counts(ranked: Floats, epsilon: float) -> Codes:
-    """Return the candidates of each record that maximise the probability of a true report.
+    """Return the number of candidates that maximises the chance of a true report.
 
     ``ranked`` holds the prior in descending order.
     """
