@@ -47,7 +47,7 @@ class WrappedClassifier(MetaEstimatorMixin, ClassifierMixin):
 
     _wrapped: ClassVar[str] = "estimator_"  # name of the attribute that holds the fitted model
 
-    if TYPE_CHECKING:  # real methods would hide those of the subclass's other bases
+    if TYPE_CHECKING:  # real methods would hide methods of a subclass's other bases
 
         def _unfitted_model(self) -> Any:
             """Return a model with the methods of the one that will be fitted."""

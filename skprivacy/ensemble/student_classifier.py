@@ -96,7 +96,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
 
     _wrapped = "student_"
     _REMEDY = "pass real public records"
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "classes_": "labels",
         "privacy_": "guarantee",

@@ -291,7 +291,7 @@ def build_neighbor_graph(rows: NDArray, n_neighbors: int, n_components: int) -> 
 def propagate_labels(
     graph: sparse.csr_array, targets: NDArray[np.float64], spread: float
 ) -> NDArray[np.float64]:
-    """Propagate labels: each record keeps 1 - ``spread`` of its own; unreached ones stay at 0."""
+    """Return each class's score: 1 - ``spread`` of the record's label, the rest of neighbours'."""
     found = targets
     for _ in range(_STEPS):  # Zhou et al. 2003: F <- alpha S F + (1 - alpha) Y
         found = spread * (graph @ found) + (1 - spread) * targets

@@ -1,8 +1,8 @@
 """Plan of a federated training: public numbers, clipped contributions and the server's step.
 
 It implements DP-FedSGD and DP-FedAvg (McMahan et al. 2018) with distributed discrete Gaussian
-noise (Kairouz et al. 2021). A party's gradient is that of softmax regression, for each record or
-their mean.
+noise (Kairouz et al. 2021). A party computes gradients of softmax regression, for each record
+or for their mean.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from ..accounting import Composed, PrivacyBudget, check_delta, weakest_arithmeti
 from ..base import PrivateEstimatorMixin, PrivateFit, public_classes
 from ..ensemble.student_classifier import check_not_private
 from ..mechanisms import SecureRandom
-from .encoding import check_public, fit_to_public, shared_encoders
+from .encoding import check_public, fit_to_public
 from .features import encode_together, head_rows
 from .head import Head, HeadInput, OneRelease, Task
 from .heads import HEADS, choose_head
@@ -144,7 +144,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     True
     """
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "head": "head",
         "classes_": "labels",
@@ -340,7 +340,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             )
         # Yang et al. 2022, Algorithm 1, line 1: train the base encoder, on public records alone
         self.encoder_, self.whitening_, width = fit_to_public(
-            self.encoder, public, self.n_features_in_, fit, shared_encoders(X_public)
+            self.encoder, public, self.n_features_in_, fit, X_public
         )
         task = Task(
             width + 1, len(self.classes_), float(self.epsilon), float(self.delta), self.relation,
@@ -443,7 +443,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
         numbers = isinstance(self.weights_, np.ndarray)
         size = self.weights_.shape[0] if numbers else self.weights_.n_features_in_
         if size != width + 1 or numbers == isinstance(self.head_, NetworkHead):
-            raise ValueError("its weights are not those of its head and its encoder")
+            raise ValueError("its weights do not fit its head and its encoder")
         if self.encoder_ is not None and not isinstance(self.encoder_, FrozenEstimator):
             self.encoder = FrozenEstimator(self.encoder_)
         else:

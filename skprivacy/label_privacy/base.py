@@ -86,7 +86,7 @@ _N_TRIAL_RECORDS = 200  # records on which the estimator is tried before any lab
 class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator):
     """Classifier that releases each label once, with noise, and learns from the noisy labels."""
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "classes_": "labels",
         "privacy_": "guarantee",

@@ -341,7 +341,7 @@ def _truth_probability(n_classes: int, scale: float) -> float:
 def _respond(
     codes: Codes, n_classes: int, epsilon: float, noise: SecureRandom
 ) -> tuple[Codes, Floats, float]:
-    """Return reports by randomised response, their likelihoods, and that of a true report."""
+    """Return responses, the likelihood of each class, and the probability of a true response."""
     mechanism = RandomizedResponse(min(epsilon, LARGEST_EPSILON), n_classes)
     reports = mechanism.release(codes, noise)  # Warner 1965: randomised response
     true = mechanism.truth_probability

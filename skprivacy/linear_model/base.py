@@ -171,7 +171,7 @@ def additive_mechanism(epsilon: float, delta: float, sensitivity: float) -> Lapl
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     """Private linear regression with public bounds of the target."""
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "bounds_": "bounds",
         "target_bounds_": "interval",

@@ -67,8 +67,8 @@ def select_spanning_tree(
 ) -> GraphicalModel:
     """Measure a spanning forest of pairs, by Kruskal's algorithm with private choices (MST).
 
-    Only the scores and the released tables depend on records. ``model`` is that of the single
-    columns given the label, which is in every clique. Pairs without weight are no candidates.
+    Only the scores and the released tables depend on records. ``model`` describes single columns
+    given the label, which is in every clique. Pairs of weight 0 are never chosen.
     """
     noise = _NOISE_WEIGHT * _MEAN_ABS_NORMAL * noise_std(plan.marginal_mechanism)
     beliefs = model.beliefs()

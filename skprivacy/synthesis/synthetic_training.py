@@ -1,6 +1,6 @@
 """Classifiers and regressors trained on synthetic records of a private synthesizer.
 
-The estimator sees synthetic records only, so the guarantee is that of the synthesizer.
+The estimator sees synthetic records only, so the synthesizer's guarantee holds.
 :meth:`SyntheticDataEstimator.fit` holds the steps common to both.
 """
 
@@ -56,7 +56,7 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
 
     synthesizer_: Synthesizer
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # attributes that save_model writes; persistence.attribute_states explains the words
     _saved_state = {
         "estimator_": "learner estimator",
         "synthesizer_": "model synthesizer",
