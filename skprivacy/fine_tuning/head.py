@@ -194,7 +194,18 @@ class OneRelease(Head):
         """Return the weights computed from a noisy statistic."""
 
     def mechanism(self, task: Task) -> Mechanism:
-        """Return the mechanism that releases the statistic."""
+        """Return the mechanism that releases the statistic.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+
+        Returns
+        -------
+        Mechanism
+            Mechanism with the sensitivity of the statistic.
+        """
         return least_noise_mechanism(
             task.mechanism, task.epsilon, task.delta, self.sensitivity(task), self.length(task)
         )
@@ -211,6 +222,21 @@ class OneRelease(Head):
     def noised(
         self, task: Task, statistic: NDArray[np.float64], random: SecureRandom
     ) -> NDArray[np.float64]:
-        """Add fresh noise to the statistic, which is not changed, and return the weights."""
+        """Add fresh noise to the statistic and return the weights.
+
+        Parameters
+        ----------
+        task : Task
+            Public facts.
+        statistic : ndarray of shape (length,)
+            Private statistic; it is not changed.
+        random : SecureRandom
+            Source of all noise.
+
+        Returns
+        -------
+        ndarray of shape (size, n_classes)
+            The weights.
+        """
         noisy = self.mechanism(task).release(statistic.copy(), random)
         return self.weights(task, noisy)
