@@ -158,13 +158,16 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def _check_table(self, X: Any) -> Any:
         X = as_frame(X)
+        if self.schema is None:
+            if isinstance(X, pd.DataFrame):
+                validate_data(self, X, skip_check_array=True)
+                return X
+            return validate_data(self, X, dtype=np.float64)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, skip_check_array=True)
-            if self.schema is not None and not len(X):
+            if not len(X):
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             return X
-        if self.schema is None:
-            return validate_data(self, X, dtype=np.float64)
         return validate_data(self, X, dtype=None, ensure_all_finite=False)
 
     def _read_public_facts(self, X: Any, y: Any) -> tuple[TableFacts, Domain]:
