@@ -39,10 +39,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
     target_bounds : tuple (lower, upper), default=None
         Public bounds of the target.
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius and the ridge.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" needs more noise.
+    %(intercept_and_relation)s
     %(budget)s
     %(noise_seed)s
 

@@ -31,6 +31,11 @@ radius : float, default=None
     below 1. Must not be chosen by looking at the data. ``None`` means sqrt(n_features) / 2. For
     one-hot features with bounds (-1, 1), a better choice is the root of the number of categorical
     plus numeric columns before encoding.""",
+    "intercept_and_relation": """\
+fit_intercept : bool, default=True
+    Whether to fit a constant. It counts towards the radius.
+relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+    Neighbouring relation. "replace_one" needs more noise, in some models twice as much.""",
     "coef_": """\
 coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
     Weights of the features.

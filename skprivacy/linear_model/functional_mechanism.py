@@ -118,10 +118,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
         Public bounds of the target. If noise hides everything, predictions are their middle; if
         noise hides everything but the mean, predictions are the mean.
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" needs more noise.
+    %(intercept_and_relation)s
     alpha : float, default=1.0
         Regularisation. 1 is the strength that matches the noise, which does not depend on data.
     objective : PolynomialObjective, default=None
@@ -255,10 +252,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
     %(bounds)s
         Tighter bounds mean less noise.
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" needs more noise.
+    %(intercept_and_relation)s
     order : {1, 2}, default=2
         Order of the released expansion: 2 includes the whole matrix of second moments, 1 only its
         diagonal. 1 has less noise but treats features as uncorrelated.

@@ -242,12 +242,10 @@ class ObjectivePerturbationClassifier(_PerturbedClassifier):
     %(classes)s
     %(bounds)s
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius and the regularisation.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" costs about twice the epsilon.
+    %(intercept_and_relation)s
     alpha : float, default=1.0
-        Strength of the ridge, in units of the noise. It is never below what the guarantee needs.
+        Strength of the ridge, also on the constant, in units of the noise. It is never below what
+        the guarantee needs.
     %(budget)s
     %(noise_seed)s
 
@@ -345,12 +343,9 @@ class OutputPerturbationClassifier(_PerturbedClassifier):
     %(classes)s
     %(bounds)s
     %(radius)s
-    fit_intercept : bool, default=True
-        Whether to fit a constant. It counts towards the radius and the regularisation.
-    relation : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring relation. "replace_one" costs about twice the epsilon.
+    %(intercept_and_relation)s
     alpha : float, default=1.0
-        Strength of the ridge, in units of the noise. Must be above 0.
+        Strength of the ridge, also on the constant, in units of the noise. Must be above 0.
     %(budget)s
     %(noise_seed)s
 

@@ -54,7 +54,7 @@ def noised_again_in_the_second_stage(original):
 
     def released(self, X, codes, random, noise):
         labels, likelihood, prior = original(self, X, codes, random, noise)
-        _, again = stages._respond(codes, prior.shape[1], self.epsilon, noise)
+        _, again, _ = stages._respond(codes, prior.shape[1], self.epsilon, noise)
         return labels, likelihood * again, prior
 
     return released
