@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
 from .._environment import N_JOBS
-from .._groups import check_order, resolve_groups
 from .._sklearn import HasMethods, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import PrivacyBudget, check_delta
@@ -182,9 +181,8 @@ class LabelPATEClassifier(StudentClassifier):
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            n, who = num_samples(X), resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
+            n = num_samples(X)
             check_delta(self.delta, who.n)
             if groups is not None:
                 fit.assume(GROUPS_ARE_PUBLIC)

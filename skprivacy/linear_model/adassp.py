@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import check_order
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import public_target_bounds
@@ -141,9 +140,7 @@ class AdaSSPRegressor(PrivateLinearRegressor):
             If a parameter or a shape is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
             ball = self._unit_ball(fit, X)
             z = 0.0

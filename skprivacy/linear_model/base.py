@@ -13,8 +13,14 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._groups import Groups, resolve_groups
-from .._input_data import ClassifierMixin, RegressorMixin, validate_data
+from .._groups import Groups
+from .._input_data import (
+    ClassifierMixin,
+    Records,
+    RegressorMixin,
+    read_records,
+    validate_data,
+)
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
 from ..accounting import Event, PrivacyBudget, check_delta
@@ -66,20 +72,16 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True  # refusing a record in fit would reveal its presence
         return tags
 
-    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+    def _read_records(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
+    ) -> Records:
+        """Return the checked records; refuse a delta too large for the number of groups."""
         self._validate_params()
-        rows, target = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
-        )
+        records = read_records(self, X, y, groups, dtype=np.float64, **checks)
         check_delta_is_small(self.delta)
-        return rows, target
-
-    def _resolve_groups(self, groups: ArrayLike | None, X: NDArray) -> Groups:
-        """Return the protected groups; refuse a delta too large for their number."""
-        who = resolve_groups(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, who.n)
-        return who
+            check_delta(self.delta, records.groups.n)
+        return records
 
     def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, made from public bounds."""
@@ -146,10 +148,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
-    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
-        rows, target = super()._check_data(X, y, y_numeric=True, **checks)
+    def _read_records(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
+    ) -> Records:
+        rows, target, who = super()._read_records(X, y, groups, y_numeric=True, **checks)
         try:
-            return rows, target.astype(np.float64)
+            return Records(rows, target.astype(np.float64), who)
         except ValueError:
             raise ValueError(
                 f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "

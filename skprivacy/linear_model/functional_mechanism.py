@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order
+from .._groups import Groups
 from .._validation import Interval
 from ..accounting import PrivacyBudget
 from ..base import PrivateFit, public_classes, public_target_bounds
@@ -217,9 +217,7 @@ class FunctionalMechanismRegressor(FunctionalMechanism, PrivateLinearRegressor):
             If a parameter or a shape is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
             self.target_bounds_ = public_target_bounds(fit, y, self.target_bounds)
             if self.objective is None:
                 self._release(fit, X, self._scale_target(y), squared_objective(), who)
@@ -404,9 +402,7 @@ class FunctionalMechanismClassifier(FunctionalMechanism, PrivateLinearClassifier
             If a parameter, a shape or a label is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
             self.classes_, labels = public_classes(fit, y, self.classes)
             objective = multinomial_objective(len(self.classes_), int(self.order))
             self._release(fit, X, labels, objective, who)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order
+from .._groups import Groups
 from .._validation import Interval
 from ..accounting import ApproxDP, Event, NonPrivate, PrivacyBudget
 from ..base import public_classes
@@ -220,9 +220,7 @@ class _PerturbedClassifier(PrivateLinearClassifier):
             If a parameter, a shape or a label is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
             self.classes_, labels = public_classes(fit, y, self.classes)
             ball = self._unit_ball(fit, X)
             k = len(self.classes_)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _config
 from .._groups import find_identifiers
-from .._input_data import as_frame, validate_data
+from .._input_data import validate_data
 from .._validation import sequence
 from ..base import PrivateEstimatorMixin, roll_back_on_error
 from .columns import Column
@@ -359,15 +359,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):
         return np.clip(low + (high - low) * unit, low, high)
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        X = as_frame(X)
         if self.schema is None:
             return validate_data(self, X, reset=reset, dtype=np.float64)
-        if isinstance(X, pd.DataFrame):
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return X
-        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        return validate_data(
+            self, X, tables="keep", reset=reset, dtype=None, ensure_all_finite=False
+        )
 
 
 def _try_read(read: Callable[[], Any], otherwise: Any) -> Any:
