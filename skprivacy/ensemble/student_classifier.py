@@ -110,8 +110,9 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
             )
             return to_container_of(X, draw_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
-        check_readable(public, "X_public")
-        if not isinstance(public, pd.DataFrame):
+        if isinstance(public, pd.DataFrame):
+            check_readable(public, "X_public")
+        else:
             public = check_array(
                 public, dtype=None, order="C", input_name="X_public", ensure_all_finite=False
             )
