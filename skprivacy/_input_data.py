@@ -59,7 +59,7 @@ _NOT_GIVEN = "no_validation"  # scikit-learn's marker of an absent argument
 class Records(NamedTuple):
     """The private records of a fit, as :func:`read_records` returns them."""
 
-    rows: Any  # an array in C order, or a table that is kept
+    rows: Any  # an array in C order, or a DataFrame
     y: Any  # labels or numbers, or None
     groups: Groups
 
@@ -69,9 +69,9 @@ def read_records(
 ) -> Records:
     """Return the records, targets and protected groups of a private fit, checked.
 
-    Groups are read first: their index is compared with that of X, which an array has not. Missing
-    values are no error by default, because refusing a record would reveal its presence. ``checks``
-    are those of :func:`validate_data`.
+    Groups are read first, because their index is compared with the index of X. Missing values are
+    accepted by default: refusing a record would reveal its presence. ``checks`` are passed to
+    :func:`validate_data`.
     """
     who = resolve_groups(groups, X)
     found = validate_data(estimator, X, y, **{"ensure_all_finite": False, **checks})
@@ -127,12 +127,9 @@ def _is_kept(X: Any, tables: str) -> bool:
 def make_row_major(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame | NDArray[Any]:
     """Return records in C order: X itself if it is in C order already.
 
-    BLAS has a kernel for each memory order, and these round differently. pandas stores a table by
-    columns, numpy by rows: without this, equal records give different answers, by an amount that
-    depends on the processor. pandas keeps the order when it selects rows.
-
-    **Edge cases.** A table of several types, or of types that are not numpy's numbers, is returned
-    as it is: its columns have no common array.
+    BLAS rounds differently for each memory order. Without this, equal records in a DataFrame and
+    in an array give different answers, by an amount that depends on the processor. A table without
+    one common type of numpy's numbers is returned as it is.
     """
     if isinstance(X, np.ndarray):
         return np.ascontiguousarray(X)
