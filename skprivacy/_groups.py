@@ -156,7 +156,7 @@ def group_labels(names: Any) -> list[str]:
 
 
 def resolve_groups(groups: Any, X: Any) -> Groups:
-    """Return the protected groups; each record is a group of its own if ``groups`` is None."""
+    """Return the protected groups, which are single records if ``groups`` is None."""
     if groups is None:
         n = num_samples(X)
         return Groups(np.arange(n), n, "record")

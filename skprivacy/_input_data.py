@@ -74,8 +74,11 @@ def read_records(
     :func:`validate_data`.
     """
     who = resolve_groups(groups, X)
-    found = validate_data(estimator, X, y, **{"ensure_all_finite": False, **checks})
-    return Records(found, None, who) if _is_absent(y) else Records(*found, who)
+    checks = {"ensure_all_finite": False, **checks}
+    if _is_absent(y):
+        return Records(validate_data(estimator, X, **checks), None, who)
+    rows, targets = validate_data(estimator, X, y, **checks)
+    return Records(rows, targets, who)
 
 
 def validate_data(

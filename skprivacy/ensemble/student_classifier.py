@@ -24,9 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _config
 from .._clones import describe_error, name_failing_model
 from .._environment import one_thread
+from .._groups import Groups
 from .._input_data import (
     ClassifierMixin,
-    Records,
     as_frame,
     check_array,
     check_readable,
@@ -91,7 +91,9 @@ class StudentClassifier(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMix
         tags.classifier_tags.poor_score = True  # a check has too few records for an ensemble
         return tags
 
-    def _read_records(self, X: Any, y: Any, groups: Any, **checks: Any) -> Records:
+    def _read_records(
+        self, X: Any, y: Any, groups: Any, **checks: Any
+    ) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
         records = read_records(self, X, y, groups, **{"tables": "keep_text", **checks})
         check_delta_is_small(self.delta)

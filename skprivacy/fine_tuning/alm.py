@@ -22,7 +22,6 @@ from .._docs import fill_docs
 from .._groups import Groups
 from .._input_data import (
     ClassifierMixin,
-    Records,
     read_records,
     validate_data,
 )
@@ -356,7 +355,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, who, task
 
-    def _read_records(self, X: Any, y: ArrayLike, groups: ArrayLike | None) -> Records:
+    def _read_records(
+        self, X: Any, y: ArrayLike, groups: ArrayLike | None
+    ) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
         records = read_records(self, X, y, groups, tables="keep_text", dtype=_FLOATS)
         check_delta_is_small(self.delta)

@@ -22,9 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import describe_error, name_failing_model
 from .._docs import fill_docs
+from .._groups import Groups
 from .._input_data import (
     ClassifierMixin,
-    Records,
     check_cells,
     read_records,
     validate_data,
@@ -175,7 +175,7 @@ class NoisyLabelClassifier(
         scale = MaxAbsScaler() if sparse.issparse(X) else MinMaxScaler()
         return make_pipeline(scale, LogisticRegression(max_iter=1000))
 
-    def _read_records(self, X: Any, y: Any, groups: Any) -> Records:
+    def _read_records(self, X: Any, y: Any, groups: Any) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
         records = read_records(self, X, y, groups, ensure_min_samples=2, **self._input_checks())
         if isinstance(records.rows, pd.DataFrame):

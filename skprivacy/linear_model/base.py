@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._groups import Groups
 from .._input_data import (
     ClassifierMixin,
-    Records,
     RegressorMixin,
     read_records,
     validate_data,
@@ -74,7 +73,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _read_records(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
-    ) -> Records:
+    ) -> tuple[NDArray, NDArray, Groups]:
         """Return the checked records; refuse a delta too large for the number of groups."""
         self._validate_params()
         records = read_records(self, X, y, groups, dtype=np.float64, **checks)
@@ -150,10 +149,10 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _read_records(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
-    ) -> Records:
+    ) -> tuple[NDArray, NDArray, Groups]:
         rows, target, who = super()._read_records(X, y, groups, y_numeric=True, **checks)
         try:
-            return Records(rows, target.astype(np.float64), who)
+            return rows, target.astype(np.float64), who
         except ValueError:
             raise ValueError(
                 f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "

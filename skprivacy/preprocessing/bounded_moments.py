@@ -65,12 +65,16 @@ budget : PrivacyBudget, default=None
     Budget that is charged before the data is read. A release that it cannot afford is refused.
 noise_seed : int, default=None
     Makes the noise reproducible **and the guarantee void**. For tests only.""",
+    "moment_guarantee": """\
+**Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
+group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded towards
+0 to a grid on which sums are exact. The noise is exact.""",
     "moment_columns": """\
 X : array-like of shape (n_samples,) or (n_samples, n_features)
     Private values. NaN counts as the middle of the bounds; infinity is clipped.
 bounds : tuple (lower, upper)
-    Public bounds: two numbers, or two sequences of length n_features. With two features, two
-    numbers per feature are told apart by passing two arrays.""",
+    Public bounds: two numbers, or two sequences of length n_features. With two
+    features, pass two arrays for bounds per feature.""",
 }
 
 
@@ -96,7 +100,7 @@ class Statistic:
     l1: float
     l2: float
     compute: Callable[[], NDArray[np.float64]]
-    read: Callable[[Any, Any], Any]  # of what the mechanism has released, and the mechanism
+    read: Callable[[Any, Any], Any]  # arguments: the noisy sums, and the mechanism
     selects: bool = False
 
     def mechanism(self, epsilon: float, delta: float) -> Mechanism:
@@ -219,7 +223,7 @@ class BoundedColumns:
     def moments(
         self, degree: int, relation: str, value: Callable[[NDArray[np.float64]], Any]
     ) -> Statistic:
-        """Return ``value`` of the mean of z, and that of 2 z**2 - 1 if ``degree`` is 2.
+        """Return ``value`` of the mean of z and, if ``degree`` is 2, of the mean of 2 z**2 - 1.
 
         Both lie in [-1, 1]; z = 1 attains both bounds, so the sensitivities are tight.
         """
@@ -234,14 +238,14 @@ class BoundedColumns:
                     total += self._sums(powers, part)
             return np.concatenate([sums.ravel(), counted])
 
-        def read(noisy: NDArray[np.float64], mechanism: Laplace | Gaussian) -> Any:
+        def read_moments(noisy: NDArray[np.float64], mechanism: Laplace | Gaussian) -> Any:
             count = max(1.0, noisy[-1], mechanism.std) if counted else self.n
             means = np.clip(noisy[: degree * self.d] / count, -1.0, 1.0)
             return value(means.reshape(degree, self.d))
 
         size = float(degree * self.d + len(counted))
         factor = 2.0 if relation == "replace_one" else 1.0
-        return Statistic(self.unit, factor * size, factor * math.sqrt(size), compute, read)
+        return Statistic(self.unit, factor * size, factor * math.sqrt(size), compute, read_moments)
 
     def total(self, relation: str) -> Statistic:
         """Return the sum of each column; with groups, the sum of group means.
@@ -261,11 +265,13 @@ class BoundedColumns:
                 sums += self._sums(z, part)
             return sums
 
-        def read(noisy: NDArray[np.float64], _: Any) -> Any:
+        def read_total(noisy: NDArray[np.float64], _: Any) -> Any:
             return self._shaped((middle * self.n if replaces else 0.0) + half * noisy)
 
         factor = 2.0 if replaces else 1.0
-        return Statistic(self.unit, factor * self.d, factor * math.sqrt(self.d), compute, read)
+        return Statistic(
+            self.unit, factor * self.d, factor * math.sqrt(self.d), compute, read_total
+        )
 
     def mean(self, relation: str) -> Statistic:
         return self.moments(1, relation, lambda found: self._shaped(self.means(found)))

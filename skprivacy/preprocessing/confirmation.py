@@ -35,7 +35,7 @@ class Confirmation:
             )
 
     @classmethod
-    def of(cls, by: str, digest: str) -> Confirmation:
+    def create(cls, by: str, digest: str) -> Confirmation:
         """Return a confirmation with the current time."""
         return cls(by, datetime.now(timezone.utc).isoformat(timespec="seconds"), digest)
 

@@ -122,8 +122,8 @@ def private_summary(
     **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``person``, of a
     person. A row adds 1 to the count, a multiple of 2**-16 in [-1, 1] to the sum of each column,
     and 1 to at most one cell of each marginal. A person adds at most ``max_rows`` times that.
-    Values are rounded to the grid and summed as integers, hence exactly. Which rows of a person are
-    used depends on this person's rows only. The noise is exact.
+    Values are rounded to the grid and summed as integers, hence exactly. The choice of a
+    person's rows depends on this person's rows only. The noise is exact.
 
     **Edge cases.** A missing or unknown value is in no cell of a marginal. Infinity is clipped.
     ``directory`` holds private rows, unencrypted, until the function returns. A process that is
@@ -153,11 +153,11 @@ def private_summary(
             numbers = np.array([n, *(part / STEPS_PER_UNIT for part in sums)], dtype=np.float64)
             return np.concatenate([numbers, *(table.ravel() for table in cells)])
 
-        def read(noisy: NDArray[np.float64], mechanism: Any) -> Summary:
+        def read_noisy(noisy: NDArray[np.float64], mechanism: Any) -> Summary:
             return _read_summary(noisy, scan, max(1.0, noisy[0], mechanism.std))
 
         statistic = Statistic(
-            person or "record", most * size, most * math.sqrt(size), compute, read
+            person or "record", most * size, most * math.sqrt(size), compute, read_noisy
         )
         return release_statistic(
             statistic, "private_summary", epsilon=epsilon, delta=delta, relation=relation,

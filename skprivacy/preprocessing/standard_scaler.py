@@ -74,7 +74,7 @@ class PrivateStandardScaler(
     True
     """
 
-    # what save_model writes of it; the words are those of persistence.attribute_states
+    # The attributes that save_model writes, in the notation of persistence.attribute_states.
     _saved_state = {
         "bounds_": "bounds",
         "mean_": "array features",

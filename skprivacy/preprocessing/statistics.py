@@ -299,8 +299,8 @@ def private_sum(
         bounds; under "replace_one", to their width.
     groups : array-like of shape (n_samples,), default=None
         Group of each record. The guarantee then protects all records of a group together, and the
-        result is the sum of group means. To sum all records, pass the total of each group instead,
-        with bounds of such a total.
+        result is the sum of group means. To sum all records, pass the total of each group and the
+        bounds of a total.
     %(release_budget)s
 
     Returns
@@ -310,9 +310,7 @@ def private_sum(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
-    group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded
-    towards 0 to a grid on which sums are exact. The noise is exact, too.
+    %(moment_guarantee)s
 
     Examples
     --------
@@ -359,9 +357,7 @@ def private_mean(
 
     Notes
     -----
-    **Guarantees.** (``epsilon``, ``delta``)-differential privacy of a row or, with ``groups``, of a
-    group. Values are scaled to [-1, 1]. Values and the shares of records in groups are rounded
-    towards 0 to a grid on which sums are exact. The noise is exact, too.
+    %(moment_guarantee)s
 
     **Edge cases.** If the noise exceeds the number of records, the result is noise around the
     middle of the bounds.
@@ -469,7 +465,7 @@ def private_quantile(
     **Guarantees.** Pure ``epsilon`` differential privacy. The score of r is
     -abs(#(x < r) - q #(x)). A record changes it by at most max(q, 1 - q), or by 1 if replaced. A
     group with weight a <= 1, of which b lies below r, changes the argument of abs by b - q a, which
-    lies between -q and 1 - q, too.
+    also lies between -q and 1 - q.
 
     References
     ----------
