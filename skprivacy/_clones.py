@@ -59,15 +59,12 @@ _FIXED_WORDS = re.compile(
 
 
 def shadow_clone(estimator: Any, seed: int) -> Any:
-    """Return a clone with its own seeds and no privacy budget.
-
-    A ``noise_seed`` is replaced like a ``random_state``: otherwise all shadow models would get the
-    same noise.
-    """
+    """Return a clone with its own seeds and no privacy budget."""
     model = clone(estimator)
     changes: dict[str, Any] = {}
     for name, value in model.get_params().items():
         last = name.split("__")[-1]
+        # With one noise_seed, all shadow models would get the same noise.
         if last == "random_state" or (last == "noise_seed" and value is not None):
             changes[name] = int(seed)
         elif last == "budget":
@@ -139,9 +136,8 @@ def call_model(model: Any, method: str, X: Any) -> Any:
 def describe_error(error: BaseException) -> str:
     """Return a description of a model's error that quotes no values of the data.
 
-    Messages of scikit-learn are cut where a value may follow their fixed words. For other packages
-    only the type of the error and its place are given. Errors of this library contain no values and
-    are returned unchanged.
+    Messages of scikit-learn are cut where a value may follow; of other packages, only the type and
+    place of the error are given. Errors of this library contain no values.
     """
     if isinstance(error, InvalidParameterError):
         return str(error).partition(" Got ")[0]

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._docs import fill_docs
-from .._groups import check_order, resolve_groups
-from .._input_data import check_numbers
 from .._sklearn import StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import (
@@ -178,17 +176,13 @@ class PrivateKNNClassifier(StudentClassifier):
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
+            rows, y, who = self._read_records(X, y, groups, dtype=np.float64, tables="convert")
             self._assume_schemas(fit)
-            check_numbers(X)
-            rows = np.asarray(X, dtype=np.float64)
-            who = resolve_groups(groups, rows)
             if self.relation != "add_remove":
                 check_delta(self.delta, who.n)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
-            public = self._check_public(fit, X, X_public, random)
+            public = self._check_public(fit, rows, X_public, random)
             queries = choose_queries(public, min(self.n_queries, num_samples(public)), random)
             self._try_student(public, queries)
             asked = np.asarray(safe_indexing(public, queries), dtype=np.float64)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from .._docs import fill_docs
 from .._environment import N_JOBS
-from .._groups import Groups, check_order, resolve_groups
+from .._groups import Groups
 from .._sklearn import HasMethods, StrOptions, num_samples, safe_indexing
 from .._validation import Interval, check_random_state
 from ..accounting import Event, PrivacyBudget, check_delta, epsilon_of, weakest_arithmetic
@@ -320,10 +320,9 @@ class PATEClassifier(TeacherEnsembleClassifier):
         """
         with self._private_fit() as fit:
             check_not_private(X_public, X)
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
+            X, y, who = self._read_records(X, y, groups)
+            self._check_partition(groups)
             self._assume_schemas(fit)
-            who = self._resolve_groups(groups, X)
             self.classes_, codes = public_classes(fit, y, self.classes)
             random = check_random_state(self.random_state)
             relation, moved = self._relation_and_moved_votes()
@@ -377,13 +376,12 @@ class PATEClassifier(TeacherEnsembleClassifier):
         marginals = Marginals(schema, len(self.classes_), *target, relation)
         return to_container_of(X, draw_records(schema, N_DRAWN, random)), marginals
 
-    def _resolve_groups(self, groups: Any, X: Any) -> Groups:
+    def _check_partition(self, groups: Any) -> None:
         if groups is not None and self.partition != "hash":
             raise ValueError(
                 f"groups are given with partition={self.partition!r}, which would split them. Use "
                 "partition='hash', which gives each group to one teacher."
             )
-        return resolve_groups(groups, X)
 
     def _relation_and_moved_votes(self) -> tuple[str, int]:
         """Return the relation, and the number of votes of a query that a neighbour moves."""

@@ -21,14 +21,12 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _config
 from .._clones import trial_fit
 from .._environment import one_thread
+from .._groups import Groups
 from .._input_data import (
-    all_numbers,
     as_frame,
     check_array,
-    check_consistent_length,
     check_readable,
-    check_y,
-    column_or_1d,
+    read_records,
     validate_data,
 )
 from .._sklearn import HasMethods, num_samples, safe_indexing
@@ -127,18 +125,13 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
         tags.classifier_tags.poor_score = True  # a check has too few records for an ensemble
         return tags
 
-    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray]:
+    def _read_records(
+        self, X: Any, y: Any, groups: Any, **checks: Any
+    ) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            check_y(y)
-            validate_data(self, X, skip_check_array=True)
-            check_consistent_length(X, y)
-            y = column_or_1d(y, warn=True)
-        else:
-            X, y = validate_data(self, X, y, ensure_all_finite=False)
+        records = read_records(self, X, y, groups, **{"tables": "keep_text", **checks})
         check_delta_is_small(self.delta)
-        return X, y
+        return records
 
     def _check_public(
         self, fit: PrivateFit, X: Any, given: Any, random: np.random.RandomState
@@ -153,8 +146,9 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
             )
             return to_container_of(X, draw_records(schema, N_DRAWN, random))
         public = given.X if isinstance(given, PublicRecords) else given
-        check_readable(public, "X_public")
-        if not isinstance(public, pd.DataFrame):
+        if isinstance(public, pd.DataFrame):
+            check_readable(public, "X_public")
+        else:
             public = check_array(
                 public, dtype=None, order="C", input_name="X_public", ensure_all_finite=False
             )
@@ -244,10 +238,7 @@ class StudentClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimator)
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "student_")
         X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return X
-        rows = validate_data(self, X, reset=False)
+        rows = validate_data(self, X, tables="keep_text", reset=False)
         # A student fitted to a DataFrame looks its columns up by name.
         named = isinstance(X, pd.DataFrame) and hasattr(self.student_, "feature_names_in_")
         return X if named else rows

@@ -19,14 +19,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order, resolve_groups
+from .._groups import Groups
 from .._input_data import (
     ClassifierMixin,
-    all_numbers,
-    as_frame,
-    check_consistent_length,
-    check_y,
-    column_or_1d,
+    read_records,
     validate_data,
 )
 from .._sklearn import HasMethods, StrOptions
@@ -45,6 +41,7 @@ from .sensitivity import MECHANISMS, Sensitivity
 
 __all__ = ["ALMFineTuner"]
 
+_FLOATS = [np.float64, np.float32]
 _MOST_LOADED_FEATURES = 1 << 24  # a file that states more is refused before a row is made
 
 
@@ -325,9 +322,7 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
     ) -> tuple[Any, NDArray[np.int64], Groups, Task]:
         """Check the input, fit the encoder and choose the head, using only public facts."""
         check_not_private(X_public, X)
-        check_order(groups, X)
-        X, target = self._check_data(X, y)
-        who = resolve_groups(groups, X)
+        X, target, who = self._read_records(X, y, groups)
         if self.relation != "add_remove" and self.delta > 0:
             check_delta(self.delta, who.n)
         self.classes_, labels = public_classes(fit, target, self.classes)
@@ -360,19 +355,13 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
             task = sampled.over(self.head_, task, self._public_records, random)
         return X, labels, who, task
 
-    def _check_data(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray]:
+    def _read_records(
+        self, X: Any, y: ArrayLike, groups: ArrayLike | None
+    ) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            check_y(y)
-            validate_data(self, X, skip_check_array=True)
-            check_consistent_length(X, y)
-            target = column_or_1d(y, warn=True)
-        else:
-            floats = [np.float64, np.float32]
-            X, target = validate_data(self, X, y, dtype=floats, ensure_all_finite=False)
+        records = read_records(self, X, y, groups, tables="keep_text", dtype=_FLOATS)
         check_delta_is_small(self.delta)
-        return X, target
+        return records
 
     def _sample_sensitivity(self, tasks: list[Task], records: HeadInput) -> list[Task]:
         """Return the tasks with the sensitivity sampled on private records, if requested."""
@@ -416,13 +405,9 @@ class ALMFineTuner(PrivateEstimatorMixin, MetaEstimatorMixin, ClassifierMixin, B
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "weights_")
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame) and not all_numbers(X):
-            validate_data(self, X, skip_check_array=True, reset=False)
-        else:
-            X = validate_data(
-                self, X, dtype=[np.float64, np.float32], reset=False, ensure_all_finite=False
-            )
+        X = validate_data(
+            self, X, tables="keep_text", dtype=_FLOATS, reset=False, ensure_all_finite=False
+        )
         # Yang et al. 2022, Algorithm 1, line 4: the noisy head on the encoder's outputs
         rows, _ = head_rows(self.encoder_, self.whitening_, X, private=False)
         return self.head_.scores(rows, self.weights_)

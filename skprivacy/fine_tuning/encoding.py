@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._input_data import check_array, check_numbers, check_readable
+from .._input_data import check_array, check_readable
 from .._sklearn import num_samples, safe_indexing
 from ..base import PrivateFit
 from ..ensemble import PublicRecords
@@ -30,9 +30,9 @@ def check_public(X_public: Any, n_features: int) -> Any:
     public = X_public.X if isinstance(X_public, PublicRecords) else X_public
     if public is None:
         return None
-    check_readable(public, "X_public")
-    if not isinstance(public, pd.DataFrame):
-        check_numbers(public, "X_public")
+    if isinstance(public, pd.DataFrame):
+        check_readable(public, "X_public")
+    else:
         public = check_array(public, order="C", input_name="X_public")
     if public.shape[1] != n_features:
         raise ValueError(

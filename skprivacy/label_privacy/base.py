@@ -19,13 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._clones import trial_fit
 from .._docs import fill_docs
-from .._groups import check_order, resolve_groups
+from .._groups import Groups
 from .._input_data import (
-    as_frame,
     check_cells,
-    check_consistent_length,
-    check_y,
-    column_or_1d,
+    read_records,
     validate_data,
 )
 from .._sklearn import HasMethods, num_samples, safe_indexing
@@ -155,9 +152,7 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
             If ``budget`` cannot afford the fit. Nothing has been released, nothing charged.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
             if who.n < 2:
                 raise ValueError(
                     f"groups holds {who.n} group; at least 2 are needed, since one record of each "
@@ -205,23 +200,18 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
         scale = MaxAbsScaler() if sparse.issparse(X) else MinMaxScaler()
         return make_pipeline(scale, LogisticRegression(max_iter=1000))
 
-    def _check_data(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    def _read_records(self, X: Any, y: Any, groups: Any) -> tuple[Any, NDArray, Groups]:
         self._validate_params()
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
-            check_y(y)
-            check_cells(X)
-            validate_data(self, X, skip_check_array=True)
-            check_consistent_length(X, y)
-            if len(X) < 2:
-                raise ValueError(f"X has {len(X)} sample(s); at least 2 are needed. Pass more.")
-            return X, column_or_1d(y, warn=True)
-        return validate_data(self, X, y, ensure_min_samples=2, **self._input_checks())
+        records = read_records(self, X, y, groups, ensure_min_samples=2, **self._input_checks())
+        if isinstance(records.rows, pd.DataFrame):
+            check_cells(records.rows)
+        return records
 
     def _input_checks(self) -> dict[str, Any]:
         """Return the checks of features that the estimator needs."""
         tags = self.__sklearn_tags__().input_tags
         return {
+            "tables": "keep",
             "accept_sparse": "csr" if tags.sparse else False,
             "ensure_all_finite": not tags.allow_nan,
         }
@@ -237,10 +227,6 @@ class NoisyLabelClassifier(PrivateEstimatorMixin, WrappedClassifier, BaseEstimat
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return X
         return validate_data(self, X, reset=False, **self._input_checks())
 
     def __sklearn_tags__(self) -> Any:

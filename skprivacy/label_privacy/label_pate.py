@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._docs import fill_docs
-from .._groups import check_order, resolve_groups
 from .._sklearn import num_samples
 from .._validation import check_random_state
 from ..accounting import PrivacyBudget, check_delta
@@ -146,9 +145,8 @@ class LabelPATEClassifier(TeacherEnsembleClassifier):
         %(votes_raises)s
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            n, who = num_samples(X), resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
+            n = num_samples(X)
             check_delta(self.delta, who.n)
             if groups is not None:
                 fit.assume(GROUPS_ARE_PUBLIC)

@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import fill_docs
-from .._groups import Groups, check_order, resolve_groups
-from .._input_data import ClassifierMixin, RegressorMixin, validate_data
+from .._groups import Groups
+from .._input_data import ClassifierMixin, RegressorMixin, read_records, validate_data
 from .._sklearn import StrOptions
 from .._validation import Interval, check_delta_is_small
 from ..accounting import Event, PrivacyBudget, check_delta
@@ -103,9 +103,7 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
             If a parameter, a shape or a label is not as described. Nothing is released then.
         """
         with self._private_fit() as fit:
-            check_order(groups, X)
-            X, y = self._check_data(X, y)
-            who = self._resolve_groups(groups, X)
+            X, y, who = self._read_records(X, y, groups)
             self._train(fit, X, y, who)
         return self
 
@@ -113,20 +111,16 @@ class PrivateLinearModel(PrivateEstimatorMixin, BaseEstimator):
     def _train(self, fit: PrivateFit, X: NDArray, y: NDArray, who: Groups) -> None:
         """Make the one release of the private records, and compute the coefficients from it."""
 
-    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
+    def _read_records(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
+    ) -> tuple[NDArray, NDArray, Groups]:
+        """Return the checked records; refuse a delta too large for the number of groups."""
         self._validate_params()
-        rows, target = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite=False, **checks
-        )
+        records = read_records(self, X, y, groups, dtype=np.float64, **checks)
         check_delta_is_small(self.delta)
-        return rows, target
-
-    def _resolve_groups(self, groups: ArrayLike | None, X: NDArray) -> Groups:
-        """Return the protected groups; refuse a delta too large for their number."""
-        who = resolve_groups(groups, X)
         if self.relation != "add_remove" and self.delta > 0:
-            check_delta(self.delta, who.n)
-        return who
+            check_delta(self.delta, records.groups.n)
+        return records
 
     def _unit_ball(self, fit: PrivateFit, X: NDArray) -> UnitBall:
         """Return the map of records into the unit ball, made from public bounds."""
@@ -194,10 +188,12 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         tags.regressor_tags.poor_score = True  # epsilon=1 is too small for the few rows of a check
         return tags
 
-    def _check_data(self, X: ArrayLike, y: ArrayLike, **checks: Any) -> tuple[NDArray, NDArray]:
-        rows, target = super()._check_data(X, y, y_numeric=True, **checks)
+    def _read_records(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, **checks: Any
+    ) -> tuple[NDArray, NDArray, Groups]:
+        rows, target, who = super()._read_records(X, y, groups, y_numeric=True, **checks)
         try:
-            return rows, target.astype(np.float64)
+            return rows, target.astype(np.float64), who
         except ValueError:
             raise ValueError(
                 f"y holds {target.dtype.type.__name__} values; {type(self).__name__} expects "

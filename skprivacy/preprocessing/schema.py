@@ -278,8 +278,8 @@ class Schema(Mapping[str, Column]):
     def confirm(self, name: str, *, by: str) -> Schema:
         """Return a copy in which the facts about one column, or the target, are confirmed.
 
-        For a person who has compared these facts with a public codebook, or who knows that the data
-        is public. ``skprivacy schema confirm`` asks column by column.
+        Call it after comparing these facts with a public codebook, or if the data is public.
+        ``skprivacy schema confirm`` asks column by column.
 
         Parameters
         ----------
@@ -313,10 +313,10 @@ class Schema(Mapping[str, Column]):
             )
         columns, confirmed = dict(self), self._confirmed
         if name in columns and columns[name].is_unconfirmed(name):
-            made = Confirmation.of(by, columns[name].digest(name))
+            made = Confirmation.create(by, columns[name].digest(name))
             columns[name] = replace(columns[name], confirmed=made)
         else:
-            confirmed = Confirmation.of(by, self._target_digest())
+            confirmed = Confirmation.create(by, self._target_digest())
         return self._with(columns, confirmed)
 
     @property

@@ -20,7 +20,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._input_data import (
-    as_frame,
     check_consistent_length,
     check_numbers,
     check_readable,
@@ -156,26 +155,22 @@ class Synthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.label_, self.target_ = facts.label, facts.target
         self._order = facts.order
 
-    def _check_table(self, X: Any) -> Any:
-        X = as_frame(X)
+    def _input_checks(self) -> dict[str, Any]:
+        """Return the checks of the table: without a schema, facts are read off finite numbers."""
         if self.schema is None:
-            if isinstance(X, pd.DataFrame):
-                validate_data(self, X, skip_check_array=True)
-                return X
-            return validate_data(self, X, dtype=np.float64)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True)
-            if not len(X):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-            return X
-        return validate_data(self, X, dtype=None, ensure_all_finite=False)
+            return {"tables": "keep", "dtype": np.float64, "ensure_all_finite": True}
+        return {"tables": "keep", "dtype": None, "ensure_all_finite": False}
 
     def _read_public_facts(self, X: Any, y: Any) -> tuple[TableFacts, Domain]:
         """Return the public facts of a table, without the warnings, which a fit repeats."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             facts = TableFacts.from_table(
-                PrivateFit(self), self._check_table(X), y, self.schema, self.label
+                PrivateFit(self),
+                validate_data(self, X, **self._input_checks()),
+                y,
+                self.schema,
+                self.label,
             )
             grids: Mapping[str, Any] = getattr(self, "grids", None) or {}
             return facts, facts.build_domain(grids, self.missing)

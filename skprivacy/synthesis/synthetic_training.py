@@ -191,12 +191,10 @@ class SyntheticDataEstimator(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEsti
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        X = as_frame(X)
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return X
-        tags = get_tags(self).input_tags
-        return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=not tags.allow_nan)
+        finite = not get_tags(self).input_tags.allow_nan
+        return validate_data(
+            self, X, tables="keep", reset=False, dtype=None, ensure_all_finite=finite
+        )
 
 
 def _check_target_values(model: Any, X: Any, y: Any) -> Any:

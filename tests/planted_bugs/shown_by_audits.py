@@ -38,7 +38,7 @@ from skprivacy.neural_network._gradients.clipped_sum import BatchSum, ClippedGra
 from skprivacy.neural_network._gradients.contributions import OuterProduct
 from skprivacy.neural_network._training.engine import Training
 from skprivacy.preprocessing import standard_scaler as scaler
-from skprivacy.preprocessing.bounded_moments import BoundedColumns
+from skprivacy.preprocessing.bounded_moments import BoundedColumns, Statistic
 
 from .test_single_release import (
     data_bounds,
@@ -245,7 +245,7 @@ BUGS: dict[str, Find] = {
         RandomizedResponse: ("_release", reported_twice),
     }),
     "half the sensitivity": OfPlace({
-        "PrivateStandardScaler": ((BoundedColumns, "mechanism", twice),),
+        "PrivateStandardScaler": ((Statistic, "mechanism", twice),),
         "FunctionalMechanism": ((PolynomialObjective, "sensitivity", half_sensitivity),),
         "AdaSSP": ((AdaSSPRegressor, "_single_mechanism", half_distance),),
         "OutputPerturbation": (
@@ -296,7 +296,7 @@ BUGS: dict[str, Find] = {
         dict.fromkeys(("DPSGD", "RandomizedResponse", "LP2ST", "ALIBI"), PUBLIC_SIZE),
     ),
     "divided by the number of records": OfPlace(
-        {"PrivateStandardScaler": ((BoundedColumns, "release", divides_by_n),)},
+        {"PrivateStandardScaler": ((BoundedColumns, "moments", divides_by_n),)},
         "it divides by no number of records, or by a public one",
     ),
     "no clipping": OfPlace({

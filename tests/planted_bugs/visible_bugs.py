@@ -183,10 +183,10 @@ def keeps_n(original):
 def divides_by_n(original):
     """Divide noisy sums by the number of records, which is not public."""
 
-    def release(self, degree, mechanism, relation, random):
-        return original(self, degree, mechanism, "zero_out", random)
+    def moments(self, degree, relation, value):
+        return original(self, degree, "zero_out", value)
 
-    return release
+    return moments
 
 
 def not_at_all(original):
