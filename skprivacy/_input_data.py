@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn import base, utils
 from sklearn.utils import assert_all_finite, multiclass, validation
 
-from ._groups import Groups, resolve_groups
+from ._groups import Groups, check_order, resolve_groups
 from ._sklearn import num_samples
 from ._validation import as_array, check_unmasked, raise_alone
 
@@ -69,16 +69,17 @@ def read_records(
 ) -> Records:
     """Return the records, targets and protected groups of a private fit, checked.
 
-    Groups are read first, because their index is compared with the index of X. Missing values are
-    accepted by default: refusing a record would reveal its presence. ``checks`` are passed to
-    :func:`validate_data`.
+    The order of the groups is checked first, by the index of X, which an array has not. Missing
+    values are accepted by default: refusing a record would reveal its presence. ``checks`` are
+    passed to :func:`validate_data`.
     """
-    who = resolve_groups(groups, X)
+    check_order(groups, X)
     checks = {"ensure_all_finite": False, **checks}
     if _is_absent(y):
-        return Records(validate_data(estimator, X, **checks), None, who)
-    rows, targets = validate_data(estimator, X, y, **checks)
-    return Records(rows, targets, who)
+        rows, targets = validate_data(estimator, X, **checks), None
+    else:
+        rows, targets = validate_data(estimator, X, y, **checks)
+    return Records(rows, targets, resolve_groups(groups, rows))
 
 
 def validate_data(
@@ -294,7 +295,7 @@ def check_cells(X: pd.DataFrame | NDArray[Any], name: str = "X") -> None:
     if isinstance(X, np.ndarray):
         columns = [(X.flat, "")] if X.dtype.kind == "O" else []
     else:
-        places = [i for i, dtype in enumerate(X.dtypes) if _is_object(dtype)]
+        places = [i for i, dtype in enumerate(X.dtypes) if dtype == np.dtype(object)]
         columns = [(X.iloc[:, i], f" in the column {X.columns[i]!r}") for i in places]
     for values, where in columns:
         if any(isinstance(value, int) and not -_LARGEST <= value <= _LARGEST for value in values):
@@ -312,10 +313,6 @@ def _check_real(values: Any, name: str, of_objects: bool = False) -> None:
                 f"Complex data not supported: {name} holds complex numbers. Pass their real and "
                 "imaginary parts as columns."
             )
-
-
-def _is_object(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind == "O"
 
 
 def _holds_complex(values: Any) -> bool:

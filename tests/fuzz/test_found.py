@@ -410,7 +410,7 @@ FOUND = [
     ("y", lambda: AdaSSPRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit(X, y).score(X, MISSING)),
     ("y", lambda: swept().fit(X, y).score(X, MISSING)),
     ("y", lambda: TEMPERED.score(X, MISSING)),
-    ("X:", lambda: TEMPERED.predict(range(10**12))),
+    ("X", lambda: TEMPERED.predict(range(10**12))),
     ("target_bounds", lambda: Schema(SCHEMA, target="y", target_bounds=(0, 10**400))),
 ]  # fmt: skip
 
